@@ -1,0 +1,55 @@
+# The few commands of this project; `make` alone lists them.
+#
+# Everything uses the release profile, the whole workspace and one target directory, so that RocksDB (half an hour of
+# C++) compiles once. Do not set RUSTFLAGS, CC or CXX: each change of them compiles it again.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fencepost
+export CARGO_TARGET_DIR ?= $(cache)/target
+
+# Compilers through ccache where it is installed (a directory that does not exist is skipped, and set-up may create it
+# a moment later), then our own tools, and cargo even in a shell that has not been told about it.
+export PATH := /usr/lib/ccache:$(cache)/tools/bin:$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+# make run ARGS='--listen 127.0.0.1:0'        make test SUITE=crash ARGS='t10_ --nocapture'
+ARGS ?=
+SUITE ?=
+
+.PHONY: help run test test-full check fmt bench audit
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+run: ## set up, then start a gateway on this machine (ARGS='…' is passed to `fencepost serve`)
+	@scripts/setup
+	cargo run --locked --release --bin fencepost -- serve $(ARGS)
+
+test: ## set up, then run every test at the CI budget (SUITE=name runs one suite)
+	@scripts/setup test
+	@FENCEPOST_BUDGET=ci scripts/test $(SUITE) $(if $(ARGS),-- $(ARGS))
+
+test-full: ## the same tests at the full budget: long kill storms, all seeds
+	@scripts/setup test
+	@FENCEPOST_BUDGET=full scripts/test $(SUITE) $(if $(ARGS),-- $(ARGS))
+
+check: ## format, lints, docs, licences and dependency direction; changes no file
+	@scripts/setup check
+	cargo fmt --all --check
+	cargo clippy --locked --release --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --no-deps
+	cargo-deny --locked check bans licenses sources
+	scripts/check-dependency-direction
+
+fmt: ## format the code
+	cargo fmt --all
+
+bench: ## Criterion benches (ARGS='…' is passed to Criterion)
+	@scripts/setup
+	cargo bench --locked --profile release --workspace --bench '*' -- $(ARGS)
+
+audit: ## known vulnerabilities in dependencies; needs the network, so CI leaves it out
+	@scripts/setup check
+	cargo-deny --locked check advisories

@@ -1,0 +1,293 @@
+//! Guards: which resource protects a key, and by which rules.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use crate::guard_check;
+use crate::{Key, NameError, Policy, Resource};
+
+/// A guard as it is written in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardSpec {
+    /// Which keys: `*` is one whole segment, `**` zero or more at the end.
+    pub keys: String,
+    /// Which resource: the n-th `*` takes what the n-th `*` of `keys` matched, `**` the rest. Each key by itself if
+    /// absent.
+    pub resource: Option<String>,
+    /// The rules.
+    pub policy: Policy,
+}
+
+/// Why a list of guards cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GuardError {
+    /// A pattern is malformed.
+    #[error("guard {guard}: pattern `{pattern}`: {why}")]
+    Pattern {
+        /// Counted from 1.
+        guard: usize,
+        /// The pattern.
+        pattern: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The guard never matches, because earlier ones take all its keys.
+    #[error(
+        "guard {guard} (`{keys}`) is unreachable: guards before it match every key it could match; move it up or remove it"
+    )]
+    Unreachable {
+        /// Counted from 1.
+        guard: usize,
+        /// Its pattern.
+        keys: String,
+    },
+    /// A resource's own name leads to another resource.
+    #[error(
+        "guard {guard} maps key `{key}` to resource `{resource}`, but that name itself belongs to resource `{other}`; nobody could claim it"
+    )]
+    Unstable {
+        /// Counted from 1.
+        guard: usize,
+        /// An example key; `x1`, `x2` stand for any segment.
+        key: String,
+        /// What it maps to.
+        resource: String,
+        /// What that maps to.
+        other: String,
+    },
+    /// Two guards lead to one resource by different rules.
+    #[error(
+        "guards {first} and {second} both lead to resource `{resource}` but have different rules; give them the same ones"
+    )]
+    TwoPolicies {
+        /// Counted from 1.
+        first: usize,
+        /// Counted from 1.
+        second: usize,
+        /// An example; `x1`, `x2` stand for any segment.
+        resource: String,
+    },
+    /// The patterns have too many wildcards to check.
+    #[error("guard {guard} has too many wildcards to be checked against the others; use fewer `*`")]
+    TooComplex {
+        /// Counted from 1.
+        guard: usize,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Segment {
+    Literal(String),
+    One,
+}
+
+/// Segments, and whether a `**` follows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) rest: bool,
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Result<Pattern, String> {
+        let mut segments = Vec::new();
+        let mut rest = false;
+        for part in text.split('/') {
+            match part {
+                _ if rest => return Err("`**` is allowed only as the last segment".into()),
+                "**" => rest = true,
+                "*" => segments.push(Segment::One),
+                part if part.contains('*') => {
+                    return Err(format!("`{part}` mixes `*` with text; `*` stands for one whole segment"));
+                }
+                part => segments.push(Segment::Literal(part.to_owned())),
+            }
+        }
+        // The same rules as for names: `*` and `**` are valid segments of one.
+        Key::new(text).map_err(|error: NameError| error.to_string())?;
+        Ok(Pattern { segments, rest })
+    }
+
+    fn stars(&self) -> usize {
+        self.segments.iter().filter(|segment| **segment == Segment::One).count()
+    }
+
+    /// What each `*` took, and what `**` took.
+    fn capture<'n>(&self, name: &'n str) -> Option<(Vec<&'n str>, Option<&'n str>)> {
+        let mut stars = Vec::new();
+        let mut remaining = Some(name);
+        for segment in &self.segments {
+            let text = remaining?;
+            let (head, tail) = match text.split_once('/') {
+                Some((head, tail)) => (head, Some(tail)),
+                None => (text, None),
+            };
+            match segment {
+                Segment::Literal(literal) if literal != head => return None,
+                Segment::Literal(_) => {}
+                Segment::One => stars.push(head),
+            }
+            remaining = tail;
+        }
+        match remaining {
+            Some(_) if !self.rest => None,
+            tail => Some((stars, tail)),
+        }
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        self.capture(name).is_some()
+    }
+
+    fn fill(&self, stars: &[&str], rest: Option<&str>) -> String {
+        let mut stars = stars.iter();
+        let mut parts: Vec<&str> = Vec::new();
+        for segment in &self.segments {
+            match segment {
+                Segment::Literal(literal) => parts.push(literal),
+                Segment::One => parts.extend(stars.next()),
+            }
+        }
+        if self.rest {
+            parts.extend(rest);
+        }
+        parts.join("/")
+    }
+}
+
+/// One checked guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    spec: GuardSpec,
+    pub(crate) keys: Pattern,
+    pub(crate) resource: Pattern,
+}
+
+impl Guard {
+    /// The guard as it was written.
+    pub fn spec(&self) -> &GuardSpec {
+        &self.spec
+    }
+
+    fn parse(number: usize, spec: GuardSpec) -> Result<Guard, GuardError> {
+        let wrong =
+            |pattern: &str, why: String| GuardError::Pattern { guard: number, pattern: pattern.to_owned(), why };
+        let keys = Pattern::parse(&spec.keys).map_err(|why| wrong(&spec.keys, why))?;
+        let text = spec.resource.as_deref().unwrap_or(&spec.keys);
+        let resource = Pattern::parse(text).map_err(|why| wrong(text, why))?;
+        if resource.stars() > keys.stars() {
+            return Err(wrong(text, format!("it has more `*` than `{}`", spec.keys)));
+        }
+        if resource.rest && !keys.rest {
+            return Err(wrong(text, format!("it has a `**`, but `{}` has none", spec.keys)));
+        }
+        if resource.rest && resource.segments.is_empty() && !keys.segments.is_empty() {
+            return Err(wrong(text, "a bare `**` could be empty; keep a segment before it".into()));
+        }
+        Ok(Guard { spec, keys, resource })
+    }
+
+    /// The resource this guard gives a name; the guard's own resource names are themselves.
+    pub(crate) fn map(&self, name: &str) -> Option<String> {
+        if self.resource.matches(name) {
+            return Some(name.to_owned());
+        }
+        let (stars, rest) = self.keys.capture(name)?;
+        Some(self.resource.fill(&stars, rest))
+    }
+}
+
+/// A key's resource, and the rules for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    /// What protects the key.
+    pub resource: Resource,
+    /// By which rules.
+    pub policy: Policy,
+}
+
+/// All guards, in order: the first match wins, and a key that none matches is its own resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guards {
+    guards: Vec<Guard>,
+    default: Policy,
+}
+
+impl Guards {
+    /// Parses and checks a list of guards.
+    pub fn new(specs: Vec<GuardSpec>) -> Result<Guards, GuardError> {
+        let guards: Result<Vec<_>, _> =
+            specs.into_iter().enumerate().map(|(at, spec)| Guard::parse(at + 1, spec)).collect();
+        let guards = Guards { guards: guards?, default: Policy::default() };
+        guard_check::check(&guards)?;
+        Ok(guards)
+    }
+
+    /// The guards, in order.
+    pub fn list(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// Position and resource of the first guard that matches.
+    pub(crate) fn first_match(&self, name: &str) -> Option<(usize, String)> {
+        self.guards.iter().enumerate().find_map(|(at, guard)| guard.map(name).map(|resource| (at, resource)))
+    }
+
+    /// What protects a key. Fails only if the guard's resource name would be longer than a name may be.
+    pub fn of_key(&self, key: &Key) -> Result<Guarded, NameError> {
+        Ok(match self.first_match(key.as_str()) {
+            None => Guarded { resource: key.as_resource(), policy: self.default },
+            Some((at, resource)) => Guarded {
+                resource: if resource == key.as_str() { key.as_resource() } else { Resource::new(&resource)? },
+                policy: self.guards[at].spec.policy,
+            },
+        })
+    }
+
+    /// The rules of a resource; `Ok(Err(_))` names the resource that this name really belongs to.
+    pub fn of_resource(&self, name: &Resource) -> Result<Result<Guarded, Resource>, NameError> {
+        let guarded = self.of_key(&name.as_key())?;
+        Ok(if guarded.resource == *name { Ok(guarded) } else { Err(guarded.resource) })
+    }
+
+    /// The mapping as stored: one line per guard. Rules are not part of it.
+    pub fn mapping(&self) -> Mapping {
+        let text: String = self
+            .guards
+            .iter()
+            .map(|guard| {
+                let spec = &guard.spec;
+                format!("{} -> {}\n", spec.keys, spec.resource.as_deref().unwrap_or(&spec.keys))
+            })
+            .collect();
+        Mapping { hash: Sha256::digest(text.as_bytes()).into(), text }
+    }
+}
+
+/// The guard mapping, which is part of the stored state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// SHA-256 of the text.
+    pub hash: [u8; 32],
+    /// `keys -> resource`, a line each, in order.
+    pub text: String,
+}
+
+impl fmt::Display for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&describe_mapping(&self.text))
+    }
+}
+
+/// A stored mapping in one line.
+pub fn describe_mapping(text: &str) -> String {
+    match text.trim_end() {
+        "" => "each key is its own resource".to_owned(),
+        text => text.replace('\n', ", "),
+    }
+}
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;

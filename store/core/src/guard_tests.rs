@@ -1,0 +1,159 @@
+use super::*;
+use crate::{Claim, Equal};
+use proptest::prelude::*;
+
+fn guard(keys: &str, resource: &str) -> GuardSpec {
+    GuardSpec { keys: keys.into(), resource: Some(resource.into()), policy: Policy::default() }
+}
+
+fn strict(keys: &str, resource: &str) -> GuardSpec {
+    GuardSpec { policy: Policy { claim: Claim::Required, ..Policy::default() }, ..guard(keys, resource) }
+}
+
+fn resource_of(guards: &Guards, key: &str) -> String {
+    guards.of_key(&Key::new(key).unwrap()).unwrap().resource.as_str().to_owned()
+}
+
+#[test]
+fn without_guards_each_key_is_its_own_resource() {
+    assert_eq!(resource_of(&Guards::default(), "orders/123/lines"), "orders/123/lines");
+}
+
+#[test]
+fn one_lock_covers_many_keys() {
+    let guards = Guards::new(vec![guard("orders/*/**", "orders/*")]).unwrap();
+    assert_eq!(resource_of(&guards, "orders/123"), "orders/123");
+    assert_eq!(resource_of(&guards, "orders/123/lines"), "orders/123");
+    assert_eq!(resource_of(&guards, "orders/123/lines/4"), "orders/123");
+    assert_eq!(resource_of(&guards, "orders"), "orders");
+    assert_eq!(resource_of(&guards, "stock/7"), "stock/7");
+    assert_eq!(
+        guards.of_resource(&Resource::new("orders/123/lines").unwrap()).unwrap(),
+        Err(Resource::new("orders/123").unwrap())
+    );
+    assert!(guards.of_resource(&Resource::new("orders/123").unwrap()).unwrap().is_ok());
+}
+
+#[test]
+fn a_guard_maps_its_own_resource_name_to_itself() {
+    let guards = Guards::new(vec![guard("stock/**", "warehouse"), guard("a/*/b/*", "ab/*")]).unwrap();
+    assert_eq!(resource_of(&guards, "stock"), "warehouse");
+    assert_eq!(resource_of(&guards, "stock/1/2"), "warehouse");
+    assert_eq!(resource_of(&guards, "warehouse"), "warehouse");
+    assert_eq!(resource_of(&guards, "a/1/b/2"), "ab/1");
+    assert_eq!(resource_of(&guards, "ab/1"), "ab/1");
+}
+
+#[test]
+fn each_key_by_itself_with_rules_of_its_own() {
+    let spec = GuardSpec {
+        keys: "photos/**".into(),
+        resource: None,
+        policy: Policy { equal: Equal::Reject, ..Policy::default() },
+    };
+    let guards = Guards::new(vec![spec]).unwrap();
+    let guarded = guards.of_key(&Key::new("photos/a/b").unwrap()).unwrap();
+    assert_eq!(guarded.resource.as_str(), "photos/a/b");
+    assert_eq!(guarded.policy.equal, Equal::Reject);
+    let all = Guards::new(vec![GuardSpec { keys: "**".into(), resource: None, policy: Policy::default() }]).unwrap();
+    assert_eq!(resource_of(&all, "x/y"), "x/y");
+}
+
+#[test]
+fn first_match_wins() {
+    let guards = Guards::new(vec![guard("orders/vip/**", "vip"), guard("orders/*/**", "orders/*")]).unwrap();
+    assert_eq!(resource_of(&guards, "orders/vip/1"), "vip");
+    assert_eq!(resource_of(&guards, "orders/2/1"), "orders/2");
+}
+
+#[test]
+fn a_resource_name_beyond_the_limit_is_an_error_of_the_key() {
+    let guards = Guards::new(vec![guard("o/*", "a-longer-name/*")]).unwrap();
+    let key = Key::new(&format!("o/{}", "x".repeat(1020))).unwrap();
+    assert_eq!(guards.of_key(&key), Err(NameError::TooLong(1034)));
+}
+
+#[test]
+fn malformed_patterns() {
+    for (keys, resource) in [
+        ("", "x"),
+        ("a/**/b", "a"),
+        ("a*", "a"),
+        ("a//b", "a"),
+        ("a/../b", "a"),
+        ("a", ""),
+        ("a", "*"),
+        ("a/*", "*/*"),
+        ("a/*", "a/**"),
+        ("a/**", "**"),
+        ("***", "a"),
+    ] {
+        let error = Guards::new(vec![guard(keys, resource)]);
+        assert!(matches!(error, Err(GuardError::Pattern { guard: 1, .. })), "{keys} -> {resource}: {error:?}");
+    }
+}
+
+#[test]
+fn an_unreachable_guard_is_an_error() {
+    let error = Guards::new(vec![guard("orders/**", "orders"), guard("orders/*/lines", "orders/*")]);
+    assert!(matches!(error, Err(GuardError::Unreachable { guard: 2, .. })), "{error:?}");
+}
+
+#[test]
+fn two_guards_that_yield_one_resource_must_agree() {
+    let same = Guards::new(vec![guard("orders/*", "shop"), guard("stock/*", "shop")]);
+    assert!(same.is_ok(), "{same:?}");
+    let differ = Guards::new(vec![guard("orders/*", "shop"), strict("stock/*", "shop")]);
+    assert!(matches!(differ, Err(GuardError::TwoPolicies { first: 1, second: 2, .. })), "{differ:?}");
+    let crossing = Guards::new(vec![guard("a/*", "x/*"), strict("b/*/*", "*/y")]);
+    assert!(crossing.is_err(), "{crossing:?}");
+}
+
+#[test]
+fn a_resource_whose_own_name_leads_elsewhere_is_an_error() {
+    let error = Guards::new(vec![guard("orders/vip", "vip"), guard("orders/*/**", "orders/*")]);
+    assert!(matches!(error, Err(GuardError::Unstable { guard: 2, .. })), "{error:?}");
+}
+
+#[test]
+fn too_many_wildcards_are_refused_rather_than_half_checked() {
+    let specs = (0..30).map(|n| guard(&format!("l{n}/*/*/*/*/**"), &format!("l{n}/*"))).collect();
+    assert!(matches!(Guards::new(specs), Err(GuardError::TooComplex { .. })));
+}
+
+#[test]
+fn t32_the_mapping_hash_covers_patterns_and_order_but_not_rules() {
+    let mapping = |specs| Guards::new(specs).unwrap().mapping();
+    let (a, b) = (|| guard("a/*", "a"), || guard("b/*", "b"));
+    assert_eq!(mapping(vec![a()]), mapping(vec![strict("a/*", "a")]));
+    assert_ne!(mapping(vec![a()]).hash, mapping(vec![]).hash);
+    assert_ne!(mapping(vec![a(), b()]).hash, mapping(vec![b(), a()]).hash);
+}
+
+fn pattern() -> impl Strategy<Value = String> {
+    let segment = prop_oneof![Just("a"), Just("b"), Just("*")];
+    (prop::collection::vec(segment, 1..3), any::<bool>()).prop_map(|(mut parts, rest)| {
+        if rest {
+            parts.push("**");
+        }
+        parts.join("/")
+    })
+}
+
+proptest! {
+    /// Whatever list of guards is accepted, on every name: a resource is its own resource, under the same policy.
+    #[test]
+    fn resource_of_is_idempotent_and_keeps_the_policy(
+        specs in prop::collection::vec((pattern(), pattern(), any::<bool>()), 1..4),
+        names in prop::collection::vec(prop::collection::vec(prop_oneof![Just("a"), Just("b"), Just("c")], 1..5), 1..30),
+    ) {
+        let specs = specs.iter().map(|(k, r, s)| if *s { strict(k, r) } else { guard(k, r) }).collect();
+        if let Ok(guards) = Guards::new(specs) {
+            for name in names {
+                let key = Key::new(&name.join("/")).unwrap();
+                let guarded = guards.of_key(&key).unwrap();
+                prop_assert_eq!(guards.of_resource(&guarded.resource).unwrap(), Ok(guarded));
+            }
+        }
+    }
+}

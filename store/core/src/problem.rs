@@ -1,0 +1,201 @@
+//! The one table of problems: word, status, title. Every error answer is one of these.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Holder, Issuer, Resource, Token};
+
+macro_rules! problems {
+    ($($(#[$doc:meta])* $kind:ident $slug:literal $status:literal $title:literal,)*) => {
+        /// A kind of problem, stable on the wire.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ProblemKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl ProblemKind {
+            /// Every kind, in the order of the table.
+            pub const ALL: &'static [ProblemKind] = &[$(ProblemKind::$kind,)*];
+
+            /// The stable word for this kind.
+            pub const fn slug(self) -> &'static str {
+                match self { $(ProblemKind::$kind => $slug,)* }
+            }
+
+            /// The stable `type` of the problem document.
+            pub const fn type_uri(self) -> &'static str {
+                match self { $(ProblemKind::$kind => concat!("urn:fencepost:problem:", $slug),)* }
+            }
+
+            /// The HTTP status.
+            pub const fn status(self) -> u16 {
+                match self { $(ProblemKind::$kind => $status,)* }
+            }
+
+            /// A short title that is the same every time.
+            pub const fn title(self) -> &'static str {
+                match self { $(ProblemKind::$kind => $title,)* }
+            }
+        }
+    };
+}
+
+problems! {
+    /// The token cannot be read, or is 0.
+    MalformedToken "malformed-token" 400 "The fencing token cannot be read",
+    /// A key or resource name breaks the rules.
+    MalformedName "malformed-name" 400 "The name cannot be used",
+    /// A header is repeated, or its value cannot be read.
+    MalformedHeader "malformed-header" 400 "A header cannot be read",
+    /// A header that this version does not honour, and that is not safe to ignore.
+    UnsupportedHeader "unsupported-header" 400 "A header is not supported",
+    /// A query parameter is unknown, repeated or out of range.
+    MalformedQuery "malformed-query" 400 "The query cannot be read",
+    /// The body is not what the call takes.
+    MalformedBody "malformed-body" 400 "The body cannot be read",
+    /// The name is a key of another resource.
+    NotAResource "not-a-resource" 400 "The name is not a resource",
+    /// No such route.
+    NoSuchRoute "no-such-route" 404 "There is nothing at this path",
+    /// The key has no value.
+    Absent "absent" 404 "The key has no value",
+    /// The route exists, but not for this method.
+    MethodNotAllowed "method-not-allowed" 405 "The method is not allowed here",
+    /// The request did not arrive in time.
+    Timeout "timeout" 408 "The request did not arrive in time",
+    /// A newer token has been seen.
+    Stale "stale" 409 "Refused: a newer token has been seen",
+    /// One write per token, and it has been applied.
+    Spent "spent" 409 "Refused: the token has been used",
+    /// Two holders, one token.
+    Collision "collision" 409 "Refused: the token belongs to another holder",
+    /// Numbered by another lock service.
+    ForeignIssuer "foreign-issuer" 409 "Refused: the token comes from another lock service",
+    /// From a generation that was ended.
+    RetiredGeneration "retired-generation" 409 "Refused: the token's generation has ended",
+    /// From a generation that has not begun.
+    UnknownGeneration "unknown-generation" 409 "Refused: the token's generation has not begun",
+    /// Too far above the fence.
+    Implausible "implausible" 409 "Refused: the token is implausibly high",
+    /// `If-Match` or `If-None-Match` did not hold.
+    ConditionFailed "condition-failed" 412 "A condition did not hold",
+    /// The body is over the limit.
+    TooLarge "too-large" 413 "The body is too large",
+    /// No token was sent.
+    MissingToken "missing-token" 428 "A fencing token is required",
+    /// No issuer was sent.
+    MissingIssuer "missing-issuer" 428 "An issuer is required",
+    /// The resource has not been claimed under this token.
+    Unclaimed "unclaimed" 428 "A claim is required first",
+    /// The headers are over the limit.
+    HeadersTooLarge "headers-too-large" 431 "The headers are too large",
+    /// The commit's outcome is not known.
+    OutcomeUnknown "outcome-unknown" 500 "The outcome of the write is unknown",
+    /// Reading failed; nothing was changed.
+    ReadFailed "read-failed" 500 "The data could not be read",
+    /// The queue or a budget is full; surely not applied.
+    Overloaded "overloaded" 503 "The gateway is overloaded",
+    /// Writes have stopped after a failed commit; surely not applied.
+    Poisoned "poisoned" 503 "Writes have stopped after a failed commit",
+    /// The gateway is shutting down; surely not applied.
+    Draining "draining" 503 "The gateway is shutting down",
+    /// Another process changed the stored guard mapping; surely not applied.
+    MappingChanged "mapping-changed" 503 "The guard mapping was changed",
+    /// Free space is below the floor; refused before writing.
+    NoSpace "no-space" 507 "Free space is below the floor",
+}
+
+/// An `application/problem+json` document (RFC 9457).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ProblemDocument {
+    /// The stable type.
+    #[serde(rename = "type")]
+    pub type_uri: String,
+    /// The kind's title.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened, this time.
+    pub detail: String,
+    /// What to do next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
+    /// The resource that refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<Resource>,
+    /// The token that was presented.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub presented: Option<Token>,
+    /// The resource's fence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Token>,
+    /// The resource's generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+    /// Who raised the fence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Holder>,
+    /// The lock service the resource is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<Issuer>,
+    /// When the fence was raised, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised_at: Option<String>,
+    /// The current version, when a condition failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// `unknown` when the write may or may not have been applied, else `not-applied`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// The request's id, as in the `Request-Id` header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+impl ProblemDocument {
+    /// A document with nothing but its kind and what happened.
+    pub fn new(kind: ProblemKind, detail: impl Into<String>) -> ProblemDocument {
+        ProblemDocument {
+            type_uri: kind.type_uri().to_owned(),
+            title: kind.title().to_owned(),
+            status: kind.status(),
+            detail: detail.into(),
+            advice: None,
+            resource: None,
+            presented: None,
+            fence: None,
+            generation: None,
+            holder: None,
+            issuer: None,
+            raised_at: None,
+            etag: None,
+            outcome: None,
+            request_id: None,
+        }
+    }
+
+    /// The kind, if this version knows it.
+    pub fn kind(&self) -> Option<ProblemKind> {
+        ProblemKind::ALL.iter().copied().find(|kind| kind.type_uri() == self.type_uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn words_are_unique_and_found_again() {
+        let words: HashSet<_> = ProblemKind::ALL.iter().map(|kind| kind.slug()).collect();
+        assert_eq!(words.len(), ProblemKind::ALL.len());
+        for kind in ProblemKind::ALL {
+            assert_eq!(ProblemDocument::new(*kind, "x").kind(), Some(*kind));
+        }
+    }
+
+    #[test]
+    fn t14_a_refusal_and_a_failed_condition_have_different_codes() {
+        assert_eq!(ProblemKind::Stale.status(), 409);
+        assert_eq!(ProblemKind::ConditionFailed.status(), 412);
+    }
+}

@@ -1,0 +1,192 @@
+//! What travels: header names and JSON bodies of `/v1`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{FenceState, Holder, Issuer, Key, Resource, Token};
+
+/// Header names, in lower case as they are compared.
+pub mod header {
+    /// Request: the token presented. Answer: the token of the write that made this value.
+    pub const FENCING_TOKEN: &str = "fencing-token";
+    /// Request: who presents the token.
+    pub const FENCING_HOLDER: &str = "fencing-holder";
+    /// Request: which lock service numbered the token.
+    pub const FENCING_ISSUER: &str = "fencing-issuer";
+    /// Answer: the resource's fence now.
+    pub const FENCE: &str = "fence";
+    /// Answer to a checked read: the token is above the fence, so nothing protects what was read.
+    pub const FENCING_UNCLAIMED: &str = "fencing-unclaimed";
+    /// Answer in observe mode: the reason for which this would have been refused.
+    pub const FENCING_OBSERVED: &str = "fencing-observed";
+    /// Request: makes a retry safe. Not honoured yet, and refused rather than ignored.
+    pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+    /// Answer: the request's id, also in the log.
+    pub const REQUEST_ID: &str = "request-id";
+}
+
+/// The media type of error answers.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// The most keys one claim may ask for.
+pub const MAX_CLAIM_KEYS: usize = 64;
+
+/// The most entries one page of a list holds.
+pub const MAX_PAGE: usize = 1000;
+
+/// Body of `POST /v1/claim/{resource}`; may be left out.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimRequest {
+    /// The keys to read in the same instant; the key named like the resource if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<Key>>,
+}
+
+/// A fence as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceView {
+    /// The highest token seen.
+    pub token: Token,
+    /// Who presented it.
+    pub holder: Option<Holder>,
+    /// Which lock service numbers this resource.
+    pub issuer: Option<Issuer>,
+    /// When it was first seen, RFC 3339.
+    pub raised_at: Option<String>,
+}
+
+impl FenceView {
+    /// The fence of a state, if it has one.
+    pub fn of(state: &FenceState) -> Option<FenceView> {
+        state.token().map(|token| FenceView {
+            token,
+            holder: state.holder.clone(),
+            issuer: state.issuer.clone(),
+            raised_at: state.raised_at.map(|at| at.to_string()),
+        })
+    }
+}
+
+/// Answer of `POST /v1/claim/{resource}`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClaimAnswer {
+    /// The resource claimed.
+    pub resource: Resource,
+    /// Its fence. Absent only in observe mode.
+    pub fence: Option<FenceView>,
+    /// The values asked for, in that order.
+    pub values: Vec<ClaimedValue>,
+}
+
+/// A value in a claim's answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ClaimedValue {
+    /// The key has a value.
+    Present {
+        /// The key.
+        key: Key,
+        /// Its version.
+        etag: String,
+        /// The token of the write that made it.
+        token: Option<Token>,
+        /// Its media type.
+        content_type: Option<String>,
+        /// The value.
+        #[serde(flatten)]
+        value: TextOrBase64,
+    },
+    /// The key has none.
+    Absent {
+        /// The key.
+        key: Key,
+        /// Always true.
+        absent: bool,
+    },
+}
+
+/// Bytes in JSON: as text when they are UTF-8, else in base64.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TextOrBase64 {
+    /// UTF-8.
+    Text(String),
+    /// Standard alphabet, padded.
+    Base64(String),
+}
+
+/// Answer of `GET /v1/fences/{resource}`, and an entry of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceAnswer {
+    /// The resource.
+    pub resource: Resource,
+    /// The generation to present.
+    pub generation: u32,
+    /// Its fence; `null` if no token has been seen in this generation.
+    pub fence: Option<FenceView>,
+}
+
+/// Answer of `GET /v1/fences`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FencePage {
+    /// In order of name.
+    pub fences: Vec<FenceAnswer>,
+    /// Pass as `after` for the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// An entry of `GET /v1/kv`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyEntry {
+    /// The key.
+    pub key: Key,
+    /// Its version.
+    pub etag: String,
+    /// The token of the write that made it.
+    pub token: Option<Token>,
+    /// Its media type.
+    pub content_type: Option<String>,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Answer of `GET /v1/kv`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KeyPage {
+    /// In order of name.
+    pub keys: Vec<KeyEntry>,
+    /// Pass as `after` for the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claim_bodies() {
+        let claim: ClaimRequest = serde_json::from_str(r#"{"keys": ["orders/123/lines"]}"#).unwrap();
+        assert_eq!(claim.keys.unwrap()[0].as_str(), "orders/123/lines");
+        assert!(serde_json::from_str::<ClaimRequest>("{}").unwrap().keys.is_none());
+        assert!(serde_json::from_str::<ClaimRequest>(r#"{"key": "x"}"#).is_err());
+        assert!(serde_json::from_str::<ClaimRequest>(r#"{"keys": ["a//b"]}"#).is_err());
+    }
+
+    #[test]
+    fn claimed_values() {
+        let present = ClaimedValue::Present {
+            key: Key::new("k").unwrap(),
+            etag: "7".into(),
+            token: Some("34".parse().unwrap()),
+            content_type: None,
+            value: TextOrBase64::Text("v".into()),
+        };
+        let json = serde_json::to_string(&present).unwrap();
+        assert_eq!(json, r#"{"key":"k","etag":"7","token":"34","content_type":null,"text":"v"}"#);
+        assert!(matches!(serde_json::from_str(&json).unwrap(), ClaimedValue::Present { .. }));
+        let absent = r#"{"key":"k","absent":true}"#;
+        assert!(matches!(serde_json::from_str(absent).unwrap(), ClaimedValue::Absent { .. }));
+    }
+}

@@ -1,0 +1,241 @@
+//! The embedded engine: RocksDB in a directory that one process owns.
+//!
+//! The version of a record is the sequence number of the write that made it, which RocksDB never reuses (E3). It is
+//! stored before the record's bytes. Commits run on the thread that polls them: the sequencer's.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind, IteratorMode, LogLevel,
+    Options, ReadOptions, ReadTier, WriteBatch, WriteOptions, properties,
+};
+
+use super::data_dir::{CommittedMark, DataDir};
+use super::{EngineOpenError, EngineOptions};
+use crate::engine::{
+    AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version,
+};
+use crate::record::RecordKey;
+
+const VERSION_BYTES: usize = 8;
+
+/// RocksDB, and what surrounds it in its directory.
+pub struct RocksDb {
+    shared: Arc<Shared>,
+    /// One commit at a time: compare and write must not be parted (E2).
+    committer: Mutex<Committer>,
+}
+
+/// Fields are dropped in this order: the database closes before the directory is given up.
+struct Shared {
+    db: DB,
+    dir: DataDir,
+}
+
+struct Committer {
+    mark: CommittedMark,
+    sync: WriteOptions,
+    floor: u64,
+}
+
+impl RocksDb {
+    /// Takes the directory and opens the database in it, or says why that is not safe.
+    pub fn open(path: &Path, options: &EngineOptions) -> Result<RocksDb, EngineOpenError> {
+        let dir = DataDir::take(path)?;
+        let damaged = |why: String| EngineOpenError::Damaged { path: dir.shown(), why };
+        let db = DB::open(&tuned(options, &dir), dir.path().join("db"))
+            .map_err(|error| damaged(format!("RocksDB says: {error}")))?;
+        let mark = CommittedMark::open(&dir).map_err(|error| damaged(error.to_string()))?;
+        let (found, expected) = (db.latest_sequence_number(), mark.get().unwrap_or(0));
+        if found < expected {
+            return Err(damaged(format!(
+                "its log ends at write {found}, but write {expected} had been committed, so answered writes are missing"
+            )));
+        }
+        if !dir.is_marked() {
+            dir.mark()?;
+        }
+        let mut sync = WriteOptions::default();
+        sync.set_sync(true);
+        Ok(RocksDb {
+            shared: Arc::new(Shared { db, dir }),
+            committer: Mutex::new(Committer { mark, sync, floor: options.free_space_floor }),
+        })
+    }
+}
+
+fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&Cache::new_lru_cache(options.cache_bytes));
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table.set_bloom_filter(10.0, false);
+
+    let mut tuned = Options::default();
+    // A marked directory without a database has lost it; making an empty one would forget every fence (G1).
+    tuned.create_if_missing(!dir.is_marked());
+    tuned.set_block_based_table_factory(&table);
+    tuned.set_compression_type(DBCompressionType::Lz4);
+    tuned.set_max_open_files(256);
+    tuned.set_max_background_jobs(2);
+    tuned.set_write_buffer_size(options.write_buffer_bytes / 2);
+    tuned.set_max_write_buffer_number(2);
+    tuned.set_db_write_buffer_size(options.write_buffer_bytes);
+    tuned.set_max_total_wal_size(2 * options.write_buffer_bytes as u64);
+    tuned.set_allow_concurrent_memtable_write(false);
+
+    // Durability. A torn last record is a write that was never answered, and is dropped. Any other damage of the log
+    // is refused; the default mode would stop there in silence and lower fences.
+    tuned.set_paranoid_checks(true);
+    tuned.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+    tuned.set_track_and_verify_wals_in_manifest(true);
+    tuned.set_wal_bytes_per_sync(0);
+
+    tuned.set_log_level(LogLevel::Warn);
+    tuned.set_max_log_file_size(1 << 20);
+    tuned.set_keep_log_file_num(2);
+    tuned
+}
+
+impl Shared {
+    /// Reads from one snapshot (E1). `ReadTier::BlockCache` answers only from memory: `Ok(None)` means ask again.
+    fn load(&self, keys: &[RecordKey], tier: ReadTier) -> Result<Option<Loaded>, EngineError> {
+        let snapshot = self.db.snapshot();
+        let mut read = ReadOptions::default();
+        read.set_snapshot(&snapshot);
+        read.set_read_tier(tier);
+        let mut records = Vec::with_capacity(keys.len());
+        for key in keys {
+            match self.db.get_pinned_opt(key.as_bytes(), &read) {
+                Ok(Some(bytes)) => records.push(Some(decode(&bytes)?)),
+                Ok(None) => records.push(None),
+                Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(None),
+                Err(error) => return Err(EngineError(error.to_string())),
+            }
+        }
+        Ok(Some(Loaded { records, as_of: AsOf(snapshot.sequence_number()) }))
+    }
+
+    fn scan(&self, scan: &Scan) -> Result<Scanned, EngineError> {
+        let (mut found, mut taken) = (Scanned::default(), 0);
+        let from = scan.from.as_slice().max(&scan.prefix);
+        for entry in self.db.iterator(IteratorMode::From(from, Direction::Forward)) {
+            let (key, bytes) = entry.map_err(|error| EngineError(error.to_string()))?;
+            if !key.starts_with(&scan.prefix) {
+                break;
+            }
+            let skipped = !scan.inclusive && *key == *scan.from;
+            if !skipped && !found.push(scan, &mut taken, key.into_vec(), decode(&bytes)?) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn holds(&self, batch: &Batch) -> Result<bool, EngineError> {
+        if self.db.latest_sequence_number() == batch.as_of.0 {
+            return Ok(true);
+        }
+        for (key, expected) in &batch.compare {
+            let found = self.db.get_pinned(key.as_bytes()).map_err(|error| EngineError(error.to_string()))?;
+            let version = found.map(|bytes| decode(&bytes)).transpose()?.map(|record| record.version);
+            if version != *expected {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn free_space(&self) -> Result<u64, String> {
+        let disk = rustix::fs::statvfs(self.dir.path()).map_err(|error| error.to_string())?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+}
+
+fn decode(stored: &[u8]) -> Result<Record, EngineError> {
+    let (version, bytes) = stored
+        .split_first_chunk::<VERSION_BYTES>()
+        .ok_or_else(|| EngineError("a stored record is shorter than its version".into()))?;
+    Ok(Record { version: Version(u64::from_le_bytes(*version)), bytes: Bytes::copy_from_slice(bytes) })
+}
+
+#[async_trait]
+impl Engine for RocksDb {
+    async fn load(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError> {
+        if let Some(loaded) = self.shared.load(keys, ReadTier::BlockCache)? {
+            return Ok(loaded);
+        }
+        let (shared, keys) = (self.shared.clone(), keys.to_vec());
+        blocking(move || shared.load(&keys, ReadTier::All))
+            .await?
+            .ok_or_else(|| EngineError("a read was incomplete".into()))
+    }
+
+    async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError> {
+        let shared = self.shared.clone();
+        blocking(move || shared.scan(&scan)).await
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<Commit, EngineError> {
+        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
+        let db = &self.shared.db;
+        match self.shared.free_space() {
+            Ok(free) if free < committer.floor => return Ok(Commit::NoSpace { free, floor: committer.floor }),
+            Ok(_) => {}
+            Err(why) => return Ok(Commit::Unavailable(format!("free space cannot be read: {why}"))),
+        }
+        match self.shared.holds(&batch) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Commit::Conflict),
+            Err(EngineError(why)) => return Ok(Commit::Unavailable(format!("compared records cannot be read: {why}"))),
+        }
+        let first = db.latest_sequence_number() + 1;
+        let mut write = WriteBatch::default();
+        let mut record = Vec::new();
+        for ((key, change), version) in batch.changes.iter().zip(first..) {
+            match change {
+                Change::Put(bytes) => {
+                    record.clear();
+                    record.extend_from_slice(&version.to_le_bytes());
+                    record.extend_from_slice(bytes);
+                    write.put(key.as_bytes(), &record);
+                }
+                Change::Delete => write.delete(key.as_bytes()),
+            }
+        }
+        db.write_opt(write, &committer.sync).map_err(|error| EngineError(error.to_string()))?;
+        let last = db.latest_sequence_number();
+        committer
+            .mark
+            .set(last)
+            .map_err(|error| EngineError(format!("the committed mark cannot be written: {error}")))?;
+        Ok(Commit::Done { first: Version(first) })
+    }
+
+    fn fault(&self) -> Option<String> {
+        match self.shared.db.property_int_value(properties::BACKGROUND_ERRORS) {
+            Ok(Some(0) | None) => None,
+            Ok(Some(errors)) => Some(format!(
+                "RocksDB reports {errors} background error(s); its LOG file in the data directory says more"
+            )),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    fn ownership(&self) -> Ownership {
+        Ownership::Exclusive
+    }
+}
+
+/// Runs what may wait for the disk where it holds up nobody else.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, EngineError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(EngineError(format!("a read was aborted: {error}"))),
+    }
+}

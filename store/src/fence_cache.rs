@@ -1,0 +1,114 @@
+//! Fences that are known to be durable, to refuse stale writers without asking the sequencer.
+//!
+//! What is cached can only be too low. So it may be used to refuse a token below it, and for nothing else: an
+//! admission, or a refusal for any other reason, needs the records themselves. Bounded by its number of slots.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use fencepost_core::{Access, FenceState, Policy, Presented, Reason, Refusal, Resource, Verdict, decide};
+
+type Slot = Mutex<Option<(Resource, FenceState)>>;
+
+/// One slot per hash value; a newcomer replaces whatever shares its slot.
+pub(crate) struct FenceCache {
+    slots: Box<[Slot]>,
+    hasher: RandomState,
+}
+
+impl FenceCache {
+    pub(crate) fn new(slots: usize) -> FenceCache {
+        FenceCache { slots: (0..slots.max(1)).map(|_| Mutex::new(None)).collect(), hasher: RandomState::new() }
+    }
+
+    /// Notes a state that was committed, or read from the engine. Only the sequencer calls this, so an older state
+    /// never follows a newer one.
+    pub(crate) fn note(&self, resource: &Resource, state: &FenceState) {
+        *self.slot(resource) = Some((resource.clone(), state.clone()));
+    }
+
+    /// A refusal that is final whatever happened since: the token is below something durable.
+    pub(crate) fn refuse(
+        &self,
+        resource: &Resource,
+        presented: Option<&Presented>,
+        access: Access,
+        policy: &Policy,
+    ) -> Option<Refusal> {
+        let slot = self.slot(resource);
+        let (_, state) = slot.as_ref().filter(|(cached, _)| cached == resource)?;
+        match decide(state, presented, access, policy) {
+            Verdict::Refuse(reason @ (Reason::Stale | Reason::RetiredGeneration)) => Some(Refusal {
+                reason,
+                resource: resource.clone(),
+                presented: presented.cloned(),
+                found: state.clone(),
+            }),
+            Verdict::Refuse(_) | Verdict::Observe(_) | Verdict::Admit(_) => None,
+        }
+    }
+
+    fn slot(&self, resource: &Resource) -> std::sync::MutexGuard<'_, Option<(Resource, FenceState)>> {
+        let at = usize::try_from(self.hasher.hash_one(resource.as_str()) % self.slots.len() as u64).unwrap_or(0);
+        self.slots[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_core::{Claim, Holder, Mode};
+    use std::num::NonZeroU64;
+
+    fn presented(token: &str) -> Presented {
+        Presented { token: token.parse().unwrap(), holder: Some(Holder::new("a#1").unwrap()), issuer: None }
+    }
+
+    #[test]
+    fn t29_the_cache_refuses_only_what_stays_refused() {
+        let cache = FenceCache::new(8);
+        let resource = Resource::new("r").unwrap();
+        let state = FenceState {
+            generation: 1,
+            high: NonZeroU64::new(34),
+            spent: true,
+            holder: Some(Holder::new("b#1").unwrap()),
+            ..FenceState::default()
+        };
+        let policy = Policy {
+            max_jump: NonZeroU64::new(1),
+            equal: fencepost_core::Equal::Reject,
+            claim: Claim::Required,
+            ..Policy::default()
+        };
+        let reason = |token: &str, policy: &Policy| {
+            cache.refuse(&resource, Some(&presented(token)), Access::Write, policy).map(|refusal| refusal.reason)
+        };
+        assert_eq!(reason("1:33", &policy), None, "nothing is cached yet");
+        cache.note(&resource, &state);
+        assert_eq!(reason("1:33", &policy), Some(Reason::Stale));
+        assert_eq!(reason("99", &policy), Some(Reason::RetiredGeneration));
+        for undecided in ["1:34", "1:35", "1:99", "2:1"] {
+            assert_eq!(reason(undecided, &policy), None, "{undecided} needs the records");
+        }
+        assert_eq!(reason("1:33", &Policy { mode: Mode::Observe, ..policy }), None);
+        assert!(cache.refuse(&resource, None, Access::Write, &policy).is_none());
+    }
+
+    #[test]
+    fn names_that_share_a_slot_do_not_share_a_fence() {
+        let cache = FenceCache::new(1);
+        let state = FenceState { high: NonZeroU64::new(34), ..FenceState::default() };
+        cache.note(&Resource::new("a").unwrap(), &state);
+        assert!(
+            cache
+                .refuse(&Resource::new("b").unwrap(), Some(&presented("1")), Access::Write, &Policy::default())
+                .is_none()
+        );
+        assert!(
+            cache
+                .refuse(&Resource::new("a").unwrap(), Some(&presented("1")), Access::Write, &Policy::default())
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Changing the guard mapping of a stopped store.
+//!
+//! A key that moves to another resource leaves its fence behind. So the new mapping starts in a generation above
+//! every stored one: whatever token a zombie still carries is retired there (G1).
+
+use fencepost_core::Guards;
+
+use crate::engine::{Batch, Change, Commit, Engine, EngineError, Scan};
+use crate::record::{self, Meta, RecordKey, Undecodable};
+use crate::store::{OpenError, read_meta};
+
+/// What a remap did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remapped {
+    /// The stored mapping is already this one.
+    Unchanged {
+        /// The base generation.
+        generation: u32,
+    },
+    /// The mapping was replaced.
+    Changed {
+        /// What it was.
+        from: String,
+        /// What it is.
+        to: String,
+        /// The base generation from now on.
+        generation: u32,
+    },
+}
+
+/// Why a remap did not happen. Nothing was changed, unless the outcome is unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum RemapError {
+    /// There is no store yet.
+    #[error("there is no store here yet; it takes its mapping from the configuration when it is first served")]
+    NoStore,
+    /// Every generation has been used.
+    #[error("the highest generation, {0}, is in use; there is none above it")]
+    NoGeneration(u32),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The commit was refused.
+    #[error("the new mapping was not written: {0}")]
+    NotWritten(String),
+    /// The commit may or may not have happened.
+    #[error("it is unknown whether the new mapping was written: {0}; run the command again")]
+    Unknown(String),
+}
+
+impl From<EngineError> for RemapError {
+    fn from(error: EngineError) -> RemapError {
+        RemapError::Open(error.into())
+    }
+}
+
+impl From<Undecodable> for RemapError {
+    fn from(error: Undecodable) -> RemapError {
+        RemapError::Open(error.into())
+    }
+}
+
+/// Stores the guards' mapping, in a generation above every stored one. Nobody else may serve the engine meanwhile.
+pub async fn remap(engine: &dyn Engine, guards: &Guards) -> Result<Remapped, RemapError> {
+    let mapping = guards.mapping();
+    let loaded = engine.load(&[RecordKey::meta()]).await?;
+    let record = loaded.records.first().and_then(Option::as_ref).ok_or(RemapError::NoStore)?;
+    let meta = read_meta(&record.bytes)?;
+    if meta.mapping_hash == mapping.hash {
+        return Ok(Remapped::Unchanged { generation: meta.base_generation });
+    }
+    let highest = highest_generation(engine).await?.max(meta.base_generation);
+    let generation = highest.checked_add(1).ok_or(RemapError::NoGeneration(highest))?;
+    let from = fencepost_core::describe_mapping(&meta.mapping_text);
+    let to = mapping.to_string();
+    let changed = Meta { base_generation: generation, mapping_hash: mapping.hash, mapping_text: mapping.text, ..meta };
+    let batch = Batch {
+        as_of: loaded.as_of,
+        compare: vec![(RecordKey::meta(), Some(record.version))],
+        changes: vec![(RecordKey::meta(), Change::Put(changed.encode()))],
+    };
+    match engine.commit(batch).await {
+        Ok(Commit::Done { .. }) => Ok(Remapped::Changed { from, to, generation }),
+        Ok(Commit::Conflict) => Err(RemapError::NotWritten("another process changed the store; try again".into())),
+        Ok(Commit::NoSpace { free, floor }) => {
+            Err(RemapError::NotWritten(format!("{free} bytes are free, and {floor} must stay free")))
+        }
+        Ok(Commit::Unavailable(why)) => Err(RemapError::NotWritten(why)),
+        Err(error) => Err(RemapError::Unknown(error.to_string())),
+    }
+}
+
+async fn highest_generation(engine: &dyn Engine) -> Result<u32, RemapError> {
+    let prefix = record::fence_prefix("");
+    let (mut from, mut inclusive, mut highest) = (prefix.clone(), true, 0);
+    loop {
+        let scan = Scan { from, inclusive, prefix: prefix.clone(), limit: 10_000, max_bytes: 8 << 20 };
+        let scanned = engine.scan(scan).await?;
+        for (_, record) in &scanned.records {
+            highest = highest.max(record::decode_fence(&record.bytes)?.generation);
+        }
+        match scanned.records.into_iter().next_back() {
+            Some((last, _)) if scanned.more => (from, inclusive) = (last, false),
+            _ => return Ok(highest),
+        }
+    }
+}

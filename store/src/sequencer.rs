@@ -1,0 +1,235 @@
+//! Group commit: drains what is queued, judges it in order against one snapshot, commits once, then answers all.
+//!
+//! Runs on a thread of its own, because committing blocks. There is no other way to change a record.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fencepost_core::Timestamp;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::command::{Command, Failure, Outcome, Rejected, Reply};
+use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Version};
+use crate::fence_cache::FenceCache;
+use crate::overlay::{Draft, Overlay, PendingOutcome, Plan};
+use crate::poison::Poison;
+use crate::record::Meta;
+
+/// How often a batch that conflicts is judged anew before it is given up.
+const MAX_ATTEMPTS: usize = 8;
+
+/// What one batch did, for metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchReport {
+    /// Commands in it.
+    pub commands: usize,
+    /// Time in `commit`, fsync included; `None` if nothing had to be written.
+    pub commit: Option<Duration>,
+    /// Time from taking the batch to its last answer.
+    pub total: Duration,
+}
+
+/// Told of every batch. Runs on the sequencer's thread, so it must be quick.
+pub trait Observer: Send + Sync + 'static {
+    /// A batch was answered.
+    fn batch(&self, report: BatchReport);
+}
+
+pub(crate) struct Sequencer {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) cache: Arc<FenceCache>,
+    pub(crate) poison: Poison,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) mapping_hash: [u8; 32],
+    pub(crate) max_commands: usize,
+    pub(crate) max_bytes: usize,
+}
+
+pub(crate) type Queued = (Command, Reply);
+
+/// The commands of a batch and who waits for each; an answered one has no reply left.
+struct Waiting {
+    commands: Vec<Command>,
+    replies: Vec<Option<Reply>>,
+}
+
+impl Waiting {
+    fn answer(&mut self, at: usize, result: Result<Outcome, Failure>) {
+        if let Some(reply) = self.replies[at].take() {
+            // A caller that went away does not change what happened.
+            let _ = reply.send(result);
+        }
+    }
+
+    fn answer_all(&mut self, failure: &Failure) {
+        for at in 0..self.replies.len() {
+            self.answer(at, Err(failure.clone()));
+        }
+    }
+
+    /// Leaves only what is not answered yet, to be judged anew.
+    fn keep_unanswered(&mut self) {
+        let unanswered: Vec<bool> = self.replies.iter().map(Option::is_some).collect();
+        let mut keep = unanswered.iter();
+        self.commands.retain(|_| *keep.next().unwrap_or(&false));
+        self.replies.retain(Option::is_some);
+    }
+}
+
+impl Sequencer {
+    /// Starts the thread. It ends when every sender is gone and the queue is empty.
+    pub(crate) fn start(self, runtime: &Handle, queue: mpsc::Receiver<Queued>) -> std::io::Result<JoinHandle<()>> {
+        let runtime = runtime.clone();
+        std::thread::Builder::new().name("fp-committer".into()).spawn(move || {
+            let mut unexpected = PoisonUnlessDone { poison: self.poison.clone(), done: false };
+            runtime.block_on(self.run(queue));
+            unexpected.done = true;
+        })
+    }
+
+    async fn run(self, mut queue: mpsc::Receiver<Queued>) {
+        let mut drained = Vec::with_capacity(self.max_commands);
+        while queue.recv_many(&mut drained, self.max_commands).await > 0 {
+            let mut rest = drained.drain(..).peekable();
+            while rest.peek().is_some() {
+                let mut bytes = 0;
+                let (mut commands, mut replies) = (Vec::new(), Vec::new());
+                while let Some((command, reply)) = rest.next_if(|_| bytes < self.max_bytes) {
+                    bytes += command.bytes();
+                    commands.push(command);
+                    replies.push(Some(reply));
+                }
+                self.batch(Waiting { commands, replies }).await;
+            }
+        }
+    }
+
+    async fn batch(&self, mut waiting: Waiting) {
+        let (started, commands) = (Instant::now(), waiting.commands.len());
+        let commit = self.attempts(&mut waiting).await;
+        self.observer.batch(BatchReport { commands, commit, total: started.elapsed() });
+    }
+
+    /// Judges and commits, again after a conflict, and answers everything. The time spent in the last commit.
+    async fn attempts(&self, waiting: &mut Waiting) -> Option<Duration> {
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(reason) = self.poison.reason() {
+                waiting.answer_all(&Rejected::Poisoned(reason.to_owned()).into());
+                return None;
+            }
+            if let Some(fault) = self.engine.fault() {
+                self.poison.set(fault);
+                continue;
+            }
+            let plan = Plan::of(&waiting.commands);
+            let loaded = match self.engine.load(&plan.keys).await {
+                Ok(loaded) => loaded,
+                Err(EngineError(why)) => {
+                    waiting.answer_all(&Rejected::Unavailable(why).into());
+                    return None;
+                }
+            };
+            let judged = self.base_generation(&loaded).and_then(|base| {
+                Overlay::new(&plan, &loaded, base, Timestamp::now())
+                    .map_err(|error| Rejected::Unavailable(error.to_string()))
+            });
+            let mut overlay = match judged {
+                Ok(overlay) => overlay,
+                Err(rejected) => {
+                    waiting.answer_all(&rejected.into());
+                    return None;
+                }
+            };
+            let pending = self.judge(waiting, &mut overlay);
+            let changes = overlay.changes();
+            if changes.is_empty() {
+                settle(waiting, pending, None);
+                self.note(&overlay);
+                return None;
+            }
+            let compare = plan.keys.into_iter().zip(versions(&loaded)).collect();
+            let committing = Instant::now();
+            let result = self.engine.commit(Batch { as_of: loaded.as_of, compare, changes }).await;
+            let took = committing.elapsed();
+            match result {
+                Ok(Commit::Done { first }) => {
+                    self.note(&overlay);
+                    settle(waiting, pending, Some(first));
+                }
+                Ok(Commit::Conflict) => {
+                    waiting.keep_unanswered();
+                    continue;
+                }
+                Ok(Commit::NoSpace { free, floor }) => waiting.answer_all(&Rejected::NoSpace { free, floor }.into()),
+                Ok(Commit::Unavailable(why)) => waiting.answer_all(&Rejected::Unavailable(why).into()),
+                Err(EngineError(why)) => {
+                    if self.engine.ownership() == Ownership::Exclusive {
+                        self.poison.set(format!("a commit failed: {why}"));
+                    }
+                    waiting.answer_all(&Failure::Unknown(why));
+                }
+            }
+            return Some(took);
+        }
+        waiting.answer_all(&Rejected::Contended { attempts: MAX_ATTEMPTS }.into());
+        None
+    }
+
+    /// Judges every command in order. What durable records alone decide is answered at once.
+    fn judge(&self, waiting: &mut Waiting, overlay: &mut Overlay) -> Vec<Option<PendingOutcome>> {
+        let mut pending = Vec::with_capacity(waiting.commands.len());
+        for at in 0..waiting.commands.len() {
+            pending.push(match overlay.apply(&waiting.commands[at]) {
+                Draft::Pending(outcome) => Some(outcome),
+                Draft::Settled(outcome) => {
+                    waiting.answer(at, Ok(outcome));
+                    None
+                }
+            });
+        }
+        pending
+    }
+
+    fn base_generation(&self, loaded: &Loaded) -> Result<u32, Rejected> {
+        let record = loaded.records.first().and_then(Option::as_ref);
+        let record = record.ok_or_else(|| Rejected::Unavailable("the store's own record is missing".into()))?;
+        let meta = Meta::decode(&record.bytes).map_err(|error| Rejected::Unavailable(error.to_string()))?;
+        if meta.mapping_hash == self.mapping_hash { Ok(meta.base_generation) } else { Err(Rejected::MappingChanged) }
+    }
+
+    fn note(&self, overlay: &Overlay) {
+        for (resource, state) in overlay.fences() {
+            if state.high.is_some() {
+                self.cache.note(resource, state);
+            }
+        }
+    }
+}
+
+fn versions(loaded: &Loaded) -> impl Iterator<Item = Option<Version>> {
+    loaded.records.iter().map(|record| record.as_ref().map(|record| record.version))
+}
+
+fn settle(waiting: &mut Waiting, pending: Vec<Option<PendingOutcome>>, first: Option<Version>) {
+    for (at, outcome) in pending.into_iter().enumerate() {
+        if let Some(outcome) = outcome {
+            waiting.answer(at, Ok(outcome.settle(first)));
+        }
+    }
+}
+
+/// A panic on the sequencer's thread must not look like an overload.
+struct PoisonUnlessDone {
+    poison: Poison,
+    done: bool,
+}
+
+impl Drop for PoisonUnlessDone {
+    fn drop(&mut self) {
+        if !self.done {
+            self.poison.set("the committer thread ended unexpectedly".into());
+        }
+    }
+}
