@@ -1,1 +1,12 @@
-//! Placeholder.
+//! Client of the Fencepost gateway.
+//!
+//! [`Gateway`] speaks `/v1`: every call ends in an answer, in a typed refusal, or in an outcome that is not known.
+//! Locks and guards that attach tokens by themselves come with a later version.
+
+mod call;
+mod error;
+mod gateway;
+
+pub use call::{Credentials, Precondition, ReadValue, Written};
+pub use error::CallError;
+pub use gateway::{BadUrl, Gateway};

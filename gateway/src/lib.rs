@@ -1,1 +1,8 @@
-//! Placeholder.
+//! The HTTP front of Fencepost, and what the `fencepost` binary is made of.
+//!
+//! A request goes one way, through [`http::Gateway`]: limits, identity, decode, permit, the store, reply.
+
+pub mod cli;
+pub mod config;
+pub mod http;
+mod quantity;

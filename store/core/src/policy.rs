@@ -1,5 +1,6 @@
 //! What a guard asks of the tokens for its resources.
 
+use std::fmt;
 use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
@@ -61,4 +62,30 @@ pub struct Policy {
     pub issuer: IssuerRule,
     /// How far above the fence a new token may be; unlimited if absent.
     pub max_jump: Option<NonZeroU64>,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            Mode::Enforce => "enforce",
+            Mode::Observe => "observe",
+        };
+        let equal = match self.equal {
+            Equal::Accept => "equal accept",
+            Equal::Reject => "equal reject",
+        };
+        let claim = match self.claim {
+            Claim::Optional => "claim optional",
+            Claim::Required => "claim required",
+        };
+        let issuer = match self.issuer {
+            IssuerRule::Optional => "issuer optional",
+            IssuerRule::Required => "issuer required",
+        };
+        write!(f, "{mode}, {equal}, {claim}, {issuer}")?;
+        match self.max_jump {
+            Some(jump) => write!(f, ", max_jump {jump}"),
+            None => Ok(()),
+        }
+    }
 }

@@ -167,12 +167,12 @@ impl Refusal {
         };
         if let Some(fence) = self.found.token() {
             let _ = write!(text, ": the fence is {fence}");
-            if let Some(holder) = &self.found.holder {
-                let _ = write!(text, ", raised by `{holder}`");
-            }
-            if let Some(raised_at) = self.found.raised_at {
-                let _ = write!(text, " {}", raised_at.ago(now));
-            }
+            let at = self.found.raised_at.map(|at| format!(" {}", at.ago(now))).unwrap_or_default();
+            let _ = match &self.found.holder {
+                Some(holder) => write!(text, ", raised by `{holder}`{at}"),
+                None if at.is_empty() => Ok(()),
+                None => write!(text, ", raised{at}"),
+            };
         }
         text.push('.');
         text

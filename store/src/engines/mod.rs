@@ -2,6 +2,7 @@
 //! follow from it.
 
 mod data_dir;
+mod log_check;
 pub mod memory;
 pub mod rocksdb;
 

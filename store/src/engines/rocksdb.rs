@@ -14,7 +14,7 @@ use rocksdb::{
 };
 
 use super::data_dir::{CommittedMark, DataDir};
-use super::{EngineOpenError, EngineOptions};
+use super::{EngineOpenError, EngineOptions, log_check};
 use crate::engine::{
     AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version,
 };
@@ -46,7 +46,13 @@ impl RocksDb {
     pub fn open(path: &Path, options: &EngineOptions) -> Result<RocksDb, EngineOpenError> {
         let dir = DataDir::take(path)?;
         let damaged = |why: String| EngineOpenError::Damaged { path: dir.shown(), why };
-        let db = DB::open(&tuned(options, &dir), dir.path().join("db"))
+        let database = dir.path().join("db");
+        match log_check::damage(&database) {
+            Ok(None) => {}
+            Ok(Some(why)) => return Err(damaged(why)),
+            Err(error) => return Err(damaged(format!("its logs cannot be read: {error}"))),
+        }
+        let db = DB::open(&tuned(options, &dir), database)
             .map_err(|error| damaged(format!("RocksDB says: {error}")))?;
         let mark = CommittedMark::open(&dir).map_err(|error| damaged(error.to_string()))?;
         let (found, expected) = (db.latest_sequence_number(), mark.get().unwrap_or(0));

@@ -1,0 +1,75 @@
+//! How a call can fail: one kind for each thing the caller would do differently.
+
+use fencepost_core::ProblemDocument;
+
+/// A call without the answer hoped for.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// Refused by the fence: stop. Retrying with the same token is pointless or wrong.
+    #[error("{}", sentence(.0))]
+    Fenced(Box<ProblemDocument>),
+    /// A condition failed: read again, decide anew.
+    #[error("{}", sentence(.0))]
+    Conflict(Box<ProblemDocument>),
+    /// The key has no value.
+    #[error("{}", sentence(.0))]
+    Absent(Box<ProblemDocument>),
+    /// Surely not applied, and may be tried again later.
+    #[error("{}", sentence(.0))]
+    NotApplied(Box<ProblemDocument>),
+    /// The request itself is wrong.
+    #[error("{}", sentence(.0))]
+    Invalid(Box<ProblemDocument>),
+    /// A write may or may not have been applied.
+    #[error("the outcome is unknown: {0}. The write may or may not have been applied; read the key to learn which")]
+    Unknown(String),
+    /// No connection, so nothing was sent.
+    #[error("cannot reach the gateway at {url}: {why}. Is it running? Start one with `fencepost serve`")]
+    Unreachable {
+        /// Where.
+        url: String,
+        /// The system's words.
+        why: String,
+    },
+    /// A read failed, or what answered is no Fencepost gateway.
+    #[error("{0}")]
+    Failed(String),
+}
+
+fn sentence(problem: &ProblemDocument) -> String {
+    match &problem.advice {
+        Some(advice) => format!("{} {advice}", punctuated(&problem.detail)),
+        None => problem.detail.clone(),
+    }
+}
+
+fn punctuated(text: &str) -> String {
+    if text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
+}
+
+impl CallError {
+    /// The kind of an error answer.
+    pub(crate) fn from_problem(problem: ProblemDocument) -> CallError {
+        match problem.status {
+            _ if problem.outcome.as_deref() == Some("unknown") => CallError::Unknown(problem.detail),
+            409 | 428 => CallError::Fenced(problem.into()),
+            412 => CallError::Conflict(problem.into()),
+            404 if problem.kind() == Some(fencepost_core::ProblemKind::Absent) => CallError::Absent(problem.into()),
+            408 | 429 | 503 | 507 => CallError::NotApplied(problem.into()),
+            500.. => CallError::Failed(problem.detail),
+            _ => CallError::Invalid(problem.into()),
+        }
+    }
+
+    /// The gateway's words, if it answered.
+    pub fn problem(&self) -> Option<&ProblemDocument> {
+        match self {
+            CallError::Fenced(problem)
+            | CallError::Conflict(problem)
+            | CallError::Absent(problem)
+            | CallError::NotApplied(problem)
+            | CallError::Invalid(problem) => Some(problem),
+            CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::Failed(_) => None,
+        }
+    }
+}

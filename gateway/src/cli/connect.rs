@@ -1,0 +1,59 @@
+//! What every command that talks to a gateway takes.
+
+use std::future::Future;
+use std::time::Duration;
+
+use clap::Args;
+use fencepost_client::{CallError, Credentials, Gateway};
+use fencepost_core::{Holder, Issuer, Token};
+
+use super::exit::Failed;
+use crate::quantity::Span;
+
+/// Where the gateway is.
+#[derive(Args, Clone)]
+pub(super) struct Connect {
+    /// URL of the gateway
+    #[arg(long, value_name = "URL", env = "FENCEPOST_URL", default_value = "http://127.0.0.1:3362")]
+    url: String,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    timeout: Span,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Connect {
+    /// Makes one call and waits for it.
+    pub(super) fn call<T, F: Future<Output = Result<T, CallError>>>(
+        &self,
+        call: impl FnOnce(Gateway) -> F,
+    ) -> Result<T, Failed> {
+        let timeout = if self.timeout.0.is_zero() { Duration::from_secs(30) } else { self.timeout.0 };
+        let gateway = Gateway::new(&self.url, timeout).map_err(Failed::usage)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
+        Ok(runtime.block_on(call(gateway))?)
+    }
+}
+
+/// The token, and who presents it.
+#[derive(Args, Clone)]
+pub(super) struct TokenArgs {
+    /// Fencing token your lock service handed out, such as 34 or 2:34
+    #[arg(long, value_name = "TOKEN", env = "FENCEPOST_TOKEN")]
+    token: Option<Token>,
+    /// Who presents the token, unique per acquisition
+    #[arg(long, value_name = "NAME#NONCE", env = "FENCEPOST_HOLDER", value_parser = Holder::new)]
+    holder: Option<Holder>,
+    /// Which lock service numbered the token
+    #[arg(long, value_name = "KIND:INCARNATION", env = "FENCEPOST_ISSUER", value_parser = Issuer::new)]
+    issuer: Option<Issuer>,
+}
+
+impl TokenArgs {
+    pub(super) fn credentials(self) -> Option<Credentials> {
+        let TokenArgs { token, holder, issuer } = self;
+        token.map(|token| Credentials { token, holder, issuer })
+    }
+}

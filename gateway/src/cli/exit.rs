@@ -1,0 +1,66 @@
+//! How commands end: one exit code for each thing a script would do differently.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+use fencepost_client::CallError;
+
+/// The table, as `--help` shows it.
+pub(super) const HELP: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  the command line or configuration is wrong
+  3  refused by the fence: stop, do not retry with this token
+  4  a condition failed: read again, decide anew
+  5  the key has no value
+  6  surely not applied: overloaded, unreachable or out of space; try again later
+  7  the outcome is unknown: the write may or may not have been applied";
+
+/// A command that did not succeed.
+pub(super) struct Failed {
+    code: u8,
+    message: String,
+}
+
+impl Failed {
+    pub(super) fn other(error: impl Display) -> Failed {
+        Failed { code: 1, message: error.to_string() }
+    }
+
+    pub(super) fn usage(error: impl Display) -> Failed {
+        Failed { code: 2, message: error.to_string() }
+    }
+
+    pub(super) fn report(self) -> ExitCode {
+        if !self.message.is_empty() {
+            eprintln!("fencepost: {}", self.message);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<CallError> for Failed {
+    fn from(error: CallError) -> Failed {
+        let code = match &error {
+            CallError::Fenced(_) => 3,
+            CallError::Conflict(_) => 4,
+            CallError::Absent(_) => 5,
+            CallError::NotApplied(_) | CallError::Unreachable { .. } => 6,
+            CallError::Unknown(_) => 7,
+            CallError::Invalid(_) | CallError::Failed(_) => 1,
+        };
+        Failed { code, message: error.to_string() }
+    }
+}
+
+/// Writes to standard output. A reader that went away (`| head`) ends the command quietly.
+pub(super) fn write(bytes: &[u8]) -> Result<(), Failed> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failed { code: 1, message: String::new() }),
+        Err(error) => Err(Failed::other(format!("cannot write to standard output: {error}"))),
+    }
+}

@@ -1,0 +1,129 @@
+//! `fencepost claim` and `fencepost fence`.
+
+use clap::{Args, Subcommand};
+use fencepost_core::wire::{ClaimedValue, FenceAnswer, TextOrBase64};
+use fencepost_core::{Key, Resource};
+
+use super::connect::{Connect, TokenArgs};
+use super::exit::{self, Failed};
+
+#[derive(Args)]
+pub(super) struct Claim {
+    /// Resource to claim
+    #[arg(value_parser = Resource::new)]
+    resource: Resource,
+    /// Key to read in the same instant; may be repeated [default: the key of that name]
+    #[arg(long = "key", value_name = "KEY", value_parser = Key::new)]
+    keys: Vec<Key>,
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Subcommand)]
+pub(super) enum Fence {
+    /// Show one fence, also of a resource never seen
+    Show(Show),
+    /// List fences
+    List(List),
+}
+
+#[derive(Args)]
+pub(super) struct Show {
+    /// Resource to show
+    #[arg(value_parser = Resource::new)]
+    resource: Resource,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Args)]
+pub(super) struct List {
+    /// Only resources that start with this
+    #[arg(default_value = "")]
+    prefix: String,
+    /// Start after this resource
+    #[arg(long, value_name = "RESOURCE")]
+    after: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    limit: usize,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Claim {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        let credentials = self.token.credentials();
+        let credentials = credentials.ok_or_else(|| Failed::usage("a claim needs --token (or FENCEPOST_TOKEN)"))?;
+        let keys = (!self.keys.is_empty()).then_some(self.keys);
+        let resource = self.resource;
+        let claimed = self.connect.call(async |gateway| gateway.claim(&resource, &credentials, keys).await)?;
+        if self.connect.json {
+            return super::print(&serde_json::to_string(&claimed).map_err(Failed::other)?);
+        }
+        let fence = claimed.fence.map_or_else(|| "none".to_owned(), |fence| fence.token.to_string());
+        let mut lines = format!("claimed {resource}, fence {fence}\n");
+        for value in &claimed.values {
+            lines.push_str(&match value {
+                ClaimedValue::Absent { key, .. } => format!("{key}: no value\n"),
+                ClaimedValue::Present { key, etag, value: TextOrBase64::Text(text), .. } => {
+                    format!("{key} (version {etag}): {text}\n")
+                }
+                ClaimedValue::Present { key, etag, value: TextOrBase64::Base64(text), .. } => {
+                    format!("{key} (version {etag}, base64): {text}\n")
+                }
+            });
+        }
+        exit::write(lines.as_bytes())
+    }
+}
+
+impl Fence {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        match self {
+            Fence::Show(show) => show.run(),
+            Fence::List(list) => list.run(),
+        }
+    }
+}
+
+fn line(answer: &FenceAnswer) -> String {
+    match &answer.fence {
+        None => format!("{}: no token seen in generation {}", answer.resource, answer.generation),
+        Some(fence) => {
+            let holder = fence.holder.as_ref().map(|holder| format!(", raised by {holder}")).unwrap_or_default();
+            let at = fence.raised_at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
+            let issuer = fence.issuer.as_ref().map(|issuer| format!(", numbered by {issuer}")).unwrap_or_default();
+            format!("{}: fence {}{holder}{at}{issuer}", answer.resource, fence.token)
+        }
+    }
+}
+
+impl Show {
+    fn run(self) -> Result<(), Failed> {
+        let resource = self.resource;
+        let answer = self.connect.call(async |gateway| gateway.fence(&resource).await)?;
+        if self.connect.json {
+            return super::print(&serde_json::to_string(&answer).map_err(Failed::other)?);
+        }
+        super::print(&line(&answer))
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failed> {
+        let (prefix, after, limit) = (self.prefix, self.after, self.limit);
+        let page = self.connect.call(async |gateway| gateway.fences(&prefix, after.as_deref(), limit).await)?;
+        if self.connect.json {
+            return super::print(&serde_json::to_string(&page).map_err(Failed::other)?);
+        }
+        let lines: String = page.fences.iter().map(|answer| line(answer) + "\n").collect();
+        exit::write(lines.as_bytes())?;
+        if let Some(next) = page.next {
+            eprintln!("fencepost: there are more; go on with --after '{next}'");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! `fencepost kv`: values.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use fencepost_client::{Precondition, Written};
+use fencepost_core::Key;
+use serde_json::json;
+
+use super::connect::{Connect, TokenArgs};
+use super::exit::{self, Failed};
+
+#[derive(Subcommand)]
+pub(super) enum Kv {
+    /// Write a value
+    Put(Put),
+    /// Read a value to standard output
+    Get(Get),
+    /// Remove a value; the fence stays
+    Delete(Delete),
+    /// List keys
+    List(List),
+}
+
+#[derive(Args)]
+pub(super) struct Put {
+    /// Key to write
+    #[arg(value_parser = Key::new)]
+    key: Key,
+    /// Value; read from standard input if `-` or absent
+    value: Option<String>,
+    /// Read the value from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "value")]
+    file: Option<PathBuf>,
+    /// Media type of the value
+    #[arg(long, value_name = "TYPE", default_value = "application/octet-stream")]
+    content_type: String,
+    #[command(flatten)]
+    condition: ConditionArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Args)]
+pub(super) struct Get {
+    /// Key to read
+    #[arg(value_parser = Key::new)]
+    key: Key,
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Args)]
+pub(super) struct Delete {
+    /// Key to remove
+    #[arg(value_parser = Key::new)]
+    key: Key,
+    #[command(flatten)]
+    condition: ConditionArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Args)]
+pub(super) struct List {
+    /// Only keys that start with this
+    #[arg(default_value = "")]
+    prefix: String,
+    /// Start after this key
+    #[arg(long, value_name = "KEY")]
+    after: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    limit: usize,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Args)]
+struct ConditionArgs {
+    /// Only if the key's version is this, as printed by get
+    #[arg(long, value_name = "ETAG", conflicts_with = "if_absent")]
+    if_match: Option<String>,
+    /// Only if the key has no value
+    #[arg(long)]
+    if_absent: bool,
+}
+
+impl ConditionArgs {
+    fn precondition(self) -> Precondition {
+        match (self.if_match, self.if_absent) {
+            // The quotes of an ETag are easily lost in a shell.
+            (Some(etag), _) => Precondition::Version(format!("\"{}\"", etag.trim_matches('"'))),
+            (None, true) => Precondition::Absent,
+            (None, false) => Precondition::Always,
+        }
+    }
+}
+
+impl Kv {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        match self {
+            Kv::Put(put) => put.run(),
+            Kv::Get(get) => get.run(),
+            Kv::Delete(delete) => delete.run(),
+            Kv::List(list) => list.run(),
+        }
+    }
+}
+
+impl Put {
+    fn run(self) -> Result<(), Failed> {
+        let body = value(self.value, self.file)?;
+        let (key, credentials, precondition) = (self.key, self.token.credentials(), self.condition.precondition());
+        let content_type = self.content_type;
+        let written = self.connect.call(async |gateway| {
+            gateway.put(&key, body, Some(&content_type), credentials.as_ref(), &precondition).await
+        })?;
+        report("wrote", &key, &written, self.connect.json)
+    }
+}
+
+fn value(value: Option<String>, file: Option<PathBuf>) -> Result<Bytes, Failed> {
+    match (value.as_deref(), file) {
+        (_, Some(path)) => std::fs::read(&path)
+            .map(Bytes::from)
+            .map_err(|error| Failed::usage(format!("cannot read {}: {error}", path.display()))),
+        (None | Some("-"), None) => {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).map_err(Failed::other)?;
+            Ok(bytes.into())
+        }
+        (Some(text), None) => Ok(Bytes::copy_from_slice(text.as_bytes())),
+    }
+}
+
+impl Delete {
+    fn run(self) -> Result<(), Failed> {
+        let (key, credentials, precondition) = (self.key, self.token.credentials(), self.condition.precondition());
+        let written =
+            self.connect.call(async |gateway| gateway.delete(&key, credentials.as_ref(), &precondition).await)?;
+        report("deleted", &key, &written, self.connect.json)
+    }
+}
+
+fn report(verb: &str, key: &Key, written: &Written, as_json: bool) -> Result<(), Failed> {
+    let Written { etag, fence, observed } = written;
+    if as_json {
+        return super::print(&json!({"key": key, "etag": etag, "fence": fence, "observed": observed}).to_string());
+    }
+    let version = etag.as_ref().map(|etag| format!(", version {etag}")).unwrap_or_default();
+    let fence = fence.map(|fence| format!(", fence {fence}")).unwrap_or_default();
+    let observed =
+        observed.as_ref().map(|reason| format!(" (observe mode: would be refused as {reason})")).unwrap_or_default();
+    super::print(&format!("{verb} {key}{version}{fence}{observed}"))
+}
+
+impl Get {
+    fn run(self) -> Result<(), Failed> {
+        let (key, credentials) = (self.key, self.token.credentials());
+        let value = self.connect.call(async |gateway| gateway.get(&key, credentials.as_ref()).await)?;
+        if value.unclaimed {
+            eprintln!("fencepost: your token is above the fence: claim the resource before you rely on what you read");
+        }
+        if !self.connect.json {
+            return exit::write(&value.body);
+        }
+        let body = match std::str::from_utf8(&value.body) {
+            Ok(text) => json!({"text": text}),
+            Err(_) => {
+                use base64::Engine as _;
+                json!({"base64": base64::engine::general_purpose::STANDARD.encode(&value.body)})
+            }
+        };
+        let mut shown = json!({
+            "key": key, "etag": value.etag, "content_type": value.content_type, "token": value.token,
+            "fence": value.fence, "unclaimed": value.unclaimed,
+        });
+        if let (Some(shown), Some(body)) = (shown.as_object_mut(), body.as_object()) {
+            shown.extend(body.clone());
+        }
+        super::print(&shown.to_string())
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failed> {
+        let (prefix, after, limit) = (self.prefix, self.after, self.limit);
+        let page = self.connect.call(async |gateway| gateway.list(&prefix, after.as_deref(), limit).await)?;
+        if self.connect.json {
+            return super::print(&serde_json::to_string(&page).map_err(Failed::other)?);
+        }
+        let mut lines = String::new();
+        for entry in &page.keys {
+            let token = entry.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
+            lines.push_str(&format!("{}\t{} bytes\tversion {}\ttoken {token}\n", entry.key, entry.size, entry.etag));
+        }
+        exit::write(lines.as_bytes())?;
+        if let Some(next) = page.next {
+            eprintln!("fencepost: there are more; go on with --after '{next}'");
+        }
+        Ok(())
+    }
+}

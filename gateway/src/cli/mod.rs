@@ -1,0 +1,111 @@
+//! The command line.
+
+mod connect;
+mod exit;
+mod fence;
+mod kv;
+mod remap;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::config::{Config, Flags};
+use exit::Failed;
+
+/// A fencing-aware storage gateway: stale lock holders are refused at the resource.
+#[derive(Parser)]
+#[command(name = "fencepost", version, about, after_help = exit::HELP, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the gateway until SIGTERM or SIGINT
+    Serve(serve::Serve),
+    /// Read and write values
+    #[command(subcommand)]
+    Kv(kv::Kv),
+    /// Raise a resource's fence and read its values, in one step
+    Claim(fence::Claim),
+    /// Show fences
+    #[command(subcommand)]
+    Fence(fence::Fence),
+    /// Change the guard mapping of a stopped store; starts a new generation
+    Remap(remap::Remap),
+    /// Work with the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the version
+    Version,
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Check the configuration and print what it comes to
+    Check(Box<Flags>),
+}
+
+/// Parses the arguments and does what they say.
+pub fn run() -> ExitCode {
+    // A reader that has seen enough (`fencepost kv list | head`) ends the program, as it does for other tools.
+    let result = match Cli::parse().command {
+        Command::Serve(serve) => serve.run(),
+        Command::Kv(kv) => kv.run(),
+        Command::Claim(claim) => claim.run(),
+        Command::Fence(fence) => fence.run(),
+        Command::Remap(remap) => remap.run(),
+        Command::Config(ConfigCommand::Check(flags)) => check(&flags),
+        Command::Version => print(&format!("fencepost {}", env!("CARGO_PKG_VERSION"))),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "fencepost", &mut script);
+            exit::write(&script)
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => failed.report(),
+    }
+}
+
+fn print(line: &str) -> Result<(), Failed> {
+    exit::write(format!("{line}\n").as_bytes())
+}
+
+fn check(flags: &Flags) -> Result<(), Failed> {
+    let config = Config::load(flags).map_err(Failed::usage)?;
+    print(&config.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_flag_has_help() {
+        fn visit(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{} has no help", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {} has no help", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().for_each(visit);
+        }
+        let mut command = Cli::command();
+        command.build();
+        visit(&command);
+    }
+}

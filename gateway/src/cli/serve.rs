@@ -1,0 +1,86 @@
+//! `fencepost serve`: the gateway.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use fencepost_store::Store;
+use tracing_subscriber::EnvFilter;
+
+use super::exit::{self, Failed};
+use crate::config::{Config, Flags};
+use crate::http::{Gateway, Metrics, Server};
+
+#[derive(Args)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    flags: Box<Flags>,
+    /// What to log, as a tracing filter
+    #[arg(long, value_name = "FILTER", env = "FENCEPOST_LOG", default_value = "info")]
+    log: String,
+    /// How to log, on standard error
+    #[arg(long, value_name = "FORMAT", env = "FENCEPOST_LOG_FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object per line
+    Json,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        let config = Config::load(&self.flags).map_err(Failed::usage)?;
+        self.start_log()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
+        runtime.block_on(serve(config))
+    }
+
+    fn start_log(&self) -> Result<(), Failed> {
+        let filter = EnvFilter::try_new(&self.log).map_err(|error| Failed::usage(format!("--log: {error}")))?;
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let log = log.with_ansi(std::io::stderr().is_terminal());
+        match self.log_format {
+            LogFormat::Text => log.try_init(),
+            LogFormat::Json => log.json().try_init(),
+        }
+        .map_err(Failed::other)
+    }
+}
+
+async fn serve(config: Config) -> Result<(), Failed> {
+    // The address first: a second gateway on one port should not touch a store.
+    let server = Server::bind(&config.listen, config.insecure_no_auth).await.map_err(Failed::usage)?;
+    let kind = config.engine_kind().map_err(Failed::usage)?;
+    let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
+    let metrics = Arc::new(Metrics::new());
+    let store = Store::open(engine, config.guards.clone(), config.store.clone(), metrics.clone())
+        .await
+        .map_err(Failed::other)?;
+    let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
+    let address = server.address();
+    exit::write(welcome(&format!("http://{address}"), kind.name, &place).as_bytes())?;
+    tracing::info!(%address, engine = kind.name, "serving");
+    match server.run(Gateway::new(store, config.limits, metrics)).await {
+        Some(gateway) => {
+            gateway.close().await;
+            tracing::info!("stopped");
+            Ok(())
+        }
+        None => Err(Failed::other("stopped with requests under way; what was answered is durable")),
+    }
+}
+
+fn welcome(url: &str, engine: &str, place: &str) -> String {
+    format!(
+        "fencepost {version} listening on {url} (engine {engine}, {place})\n\
+         Try it:\n  \
+         curl -i -X PUT {url}/v1/kv/orders/123 -H 'Fencing-Token: 34' -d 'paid'\n  \
+         curl -i {url}/v1/kv/orders/123\n  \
+         curl -i -X PUT {url}/v1/kv/orders/123 -H 'Fencing-Token: 33' -d 'too late'   # refused: 409\n",
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}

@@ -1,0 +1,356 @@
+//! The gateway's configuration: flags over `FENCEPOST_*` over the file over the defaults.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use fencepost_core::{Claim, Equal, GuardSpec, Guards, IssuerRule, Mode, Policy};
+use fencepost_store::StoreOptions;
+use fencepost_store::engines::{self, ENGINES, EngineKind, EngineOptions};
+use serde::Deserialize;
+
+use crate::quantity::{Size, Span};
+
+/// What a gateway runs with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: String,
+    /// Where the data lives.
+    pub data: PathBuf,
+    /// Which engine keeps it.
+    pub engine: String,
+    /// May it listen beyond loopback although nobody has to say who they are?
+    pub insecure_no_auth: bool,
+    /// What protects what.
+    pub guards: Guards,
+    /// Bounds of requests and connections.
+    pub limits: Limits,
+    /// Bounds of the store.
+    pub store: StoreOptions,
+    /// Bounds of the engine.
+    pub engine_options: EngineOptions,
+}
+
+/// Bounds of requests and connections.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a body.
+    pub body: usize,
+    /// Bytes of all headers of a request.
+    pub headers: usize,
+    /// Bytes of all bodies in memory at once.
+    pub bodies: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Time for a request's headers to arrive.
+    pub header_timeout: Duration,
+    /// Time for a request's body to arrive.
+    pub body_timeout: Duration,
+    /// Time for requests under way to end after SIGTERM.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            body: 4 << 20,
+            headers: 16 << 10,
+            bodies: 256 << 20,
+            connections: 4096,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {0}: {1}")]
+    Read(PathBuf, std::io::Error),
+    /// The file is not what it should be.
+    #[error("{0}: {1}")]
+    Parse(PathBuf, Box<toml::de::Error>),
+    /// A guard is wrong.
+    #[error("{0}")]
+    Guard(#[from] fencepost_core::GuardError),
+    /// No such engine.
+    #[error("there is no engine `{0}`; choose one of: {1}")]
+    Engine(String, String),
+    /// A bound that would stop everything.
+    #[error("{0} must be at least {1}")]
+    TooSmall(&'static str, u64),
+}
+
+/// Settings of the gateway as flags and environment variables.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Flags {
+    /// Configuration file (TOML); none by default
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:3362]
+    #[arg(long, value_name = "ADDRESS", env = "FENCEPOST_LISTEN")]
+    pub listen: Option<String>,
+    /// Directory of the data; made if missing [default: ./fencepost-data]
+    #[arg(long, value_name = "DIR", env = "FENCEPOST_DATA")]
+    pub data: Option<PathBuf>,
+    /// Engine that keeps the data [default: rocksdb]
+    #[arg(long, value_name = "NAME", env = "FENCEPOST_ENGINE", value_parser = engine_names())]
+    pub engine: Option<String>,
+    /// Listen beyond loopback although every caller is anonymous and may write
+    #[arg(long, env = "FENCEPOST_INSECURE_NO_AUTH")]
+    pub insecure_no_auth: bool,
+    /// Largest body of a request, answered 413 above [default: 4MiB]
+    #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODY")]
+    pub max_body: Option<Size>,
+    /// Largest headers of a request, answered 431 above [default: 16KiB]
+    #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_HEADERS")]
+    pub max_headers: Option<Size>,
+    /// Bytes of all bodies in memory at once, answered 503 above [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODIES")]
+    pub max_bodies: Option<Size>,
+    /// Open connections, answered 503 above [default: 4096]
+    #[arg(long, value_name = "COUNT", env = "FENCEPOST_MAX_CONNECTIONS")]
+    pub max_connections: Option<usize>,
+    /// Writes that may wait for a commit, answered 503 above [default: 4096]
+    #[arg(long, value_name = "COUNT", env = "FENCEPOST_QUEUE")]
+    pub queue: Option<usize>,
+    /// Time for the headers of a request to arrive, answered 408 after [default: 10s]
+    #[arg(long, value_name = "TIME", env = "FENCEPOST_HEADER_TIMEOUT")]
+    pub header_timeout: Option<Span>,
+    /// Time for the body of a request to arrive, answered 408 after [default: 30s]
+    #[arg(long, value_name = "TIME", env = "FENCEPOST_BODY_TIMEOUT")]
+    pub body_timeout: Option<Span>,
+    /// Time for requests under way to end after SIGTERM [default: 30s]
+    #[arg(long, value_name = "TIME", env = "FENCEPOST_DRAIN_TIMEOUT")]
+    pub drain_timeout: Option<Span>,
+    /// Disk space that must stay free; writes are answered 507 below [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "FENCEPOST_FREE_SPACE_FLOOR")]
+    pub free_space_floor: Option<Size>,
+    /// Memory for cached data blocks, indexes and filters [default: 64MiB]
+    #[arg(long, value_name = "SIZE", env = "FENCEPOST_CACHE")]
+    pub cache: Option<Size>,
+    /// Memory for writes not yet in tables [default: 64MiB]
+    #[arg(long, value_name = "SIZE", env = "FENCEPOST_WRITE_BUFFER")]
+    pub write_buffer: Option<Size>,
+}
+
+fn engine_names() -> clap::builder::PossibleValuesParser {
+    let names = ENGINES.iter().map(|engine| clap::builder::PossibleValue::new(engine.name).help(engine.summary));
+    clap::builder::PossibleValuesParser::new(names.collect::<Vec<_>>())
+}
+
+/// The file. Every key is optional; an unknown one is an error.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Option<String>,
+    data: Option<PathBuf>,
+    engine: Option<String>,
+    insecure_no_auth: Option<bool>,
+    free_space_floor: Option<Size>,
+    cache: Option<Size>,
+    write_buffer: Option<Size>,
+    queue: Option<usize>,
+    #[serde(default)]
+    limits: FileLimits,
+    #[serde(default)]
+    guard: Vec<FileGuard>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileLimits {
+    max_body: Option<Size>,
+    max_headers: Option<Size>,
+    max_bodies: Option<Size>,
+    max_connections: Option<usize>,
+    header_timeout: Option<Span>,
+    body_timeout: Option<Span>,
+    drain_timeout: Option<Span>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileGuard {
+    keys: String,
+    resource: Option<String>,
+    #[serde(default)]
+    equal: Equal,
+    #[serde(default)]
+    claim: Claim,
+    #[serde(default)]
+    mode: Mode,
+    #[serde(default)]
+    issuer: IssuerRule,
+    max_jump: Option<NonZeroU64>,
+}
+
+impl From<FileGuard> for GuardSpec {
+    fn from(guard: FileGuard) -> GuardSpec {
+        let FileGuard { keys, resource, equal, claim, mode, issuer, max_jump } = guard;
+        GuardSpec { keys, resource, policy: Policy { equal, claim, mode, issuer, max_jump } }
+    }
+}
+
+impl Config {
+    /// Puts flags, environment, file and defaults together, and checks the result.
+    pub fn load(flags: &Flags) -> Result<Config, ConfigError> {
+        let file = flags.config.as_deref().map_or_else(|| Ok(File::default()), read)?;
+        Config::merge(flags, file)
+    }
+
+    fn merge(flags: &Flags, file: File) -> Result<Config, ConfigError> {
+        let (limits, store, engine) = (Limits::default(), StoreOptions::default(), EngineOptions::default());
+        let bytes = |flag: Option<Size>, file: Option<Size>, default: usize| {
+            flag.or(file).map_or(default, |size| usize::try_from(size.0).unwrap_or(usize::MAX))
+        };
+        let time = |flag: Option<Span>, file: Option<Span>, default| flag.or(file).map_or(default, |span| span.0);
+        let config = Config {
+            listen: flags.listen.clone().or(file.listen).unwrap_or_else(|| "127.0.0.1:3362".into()),
+            data: flags.data.clone().or(file.data).unwrap_or_else(|| "./fencepost-data".into()),
+            engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| ENGINES[0].name.into()),
+            insecure_no_auth: flags.insecure_no_auth || file.insecure_no_auth.unwrap_or(false),
+            guards: Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?,
+            limits: Limits {
+                body: bytes(flags.max_body, file.limits.max_body, limits.body),
+                headers: bytes(flags.max_headers, file.limits.max_headers, limits.headers),
+                bodies: bytes(flags.max_bodies, file.limits.max_bodies, limits.bodies),
+                connections: flags.max_connections.or(file.limits.max_connections).unwrap_or(limits.connections),
+                header_timeout: time(flags.header_timeout, file.limits.header_timeout, limits.header_timeout),
+                body_timeout: time(flags.body_timeout, file.limits.body_timeout, limits.body_timeout),
+                drain_timeout: time(flags.drain_timeout, file.limits.drain_timeout, limits.drain_timeout),
+            },
+            store: StoreOptions { queue: flags.queue.or(file.queue).unwrap_or(store.queue), ..store },
+            engine_options: EngineOptions {
+                cache_bytes: bytes(flags.cache, file.cache, engine.cache_bytes),
+                write_buffer_bytes: bytes(flags.write_buffer, file.write_buffer, engine.write_buffer_bytes),
+                free_space_floor: flags
+                    .free_space_floor
+                    .or(file.free_space_floor)
+                    .map_or(engine.free_space_floor, |size| size.0),
+            },
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        self.engine_kind()?;
+        let at_least = |name, value: usize, least: u64| {
+            if (value as u64) < least { Err(ConfigError::TooSmall(name, least)) } else { Ok(()) }
+        };
+        at_least("max_headers", self.limits.headers, 1024)?;
+        at_least("max_connections", self.limits.connections, 1)?;
+        at_least("max_bodies", self.limits.bodies, self.limits.body as u64)?;
+        at_least("queue", self.store.queue, 1)?;
+        at_least("write_buffer", self.engine_options.write_buffer_bytes, 1 << 20)?;
+        at_least("cache", self.engine_options.cache_bytes, 1 << 20)
+    }
+
+    /// The engine that was chosen.
+    pub fn engine_kind(&self) -> Result<&'static EngineKind, ConfigError> {
+        engines::find(&self.engine).ok_or_else(|| {
+            let names: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
+            ConfigError::Engine(self.engine.clone(), names.join(", "))
+        })
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Limits { body, headers, bodies, connections, header_timeout, body_timeout, drain_timeout } = &self.limits;
+        let size = |bytes: usize| Size(bytes as u64);
+        writeln!(f, "listen           {}", self.listen)?;
+        writeln!(f, "data             {}", self.data.display())?;
+        writeln!(f, "engine           {}", self.engine)?;
+        writeln!(f, "insecure_no_auth {}", self.insecure_no_auth)?;
+        writeln!(f, "queue            {}", self.store.queue)?;
+        writeln!(f, "cache            {}", size(self.engine_options.cache_bytes))?;
+        writeln!(f, "write_buffer     {}", size(self.engine_options.write_buffer_bytes))?;
+        writeln!(f, "free_space_floor {}", Size(self.engine_options.free_space_floor))?;
+        writeln!(f, "max_body         {}", size(*body))?;
+        writeln!(f, "max_headers      {}", size(*headers))?;
+        writeln!(f, "max_bodies       {}", size(*bodies))?;
+        writeln!(f, "max_connections  {connections}")?;
+        writeln!(f, "header_timeout   {}", Span(*header_timeout))?;
+        writeln!(f, "body_timeout     {}", Span(*body_timeout))?;
+        writeln!(f, "drain_timeout    {}", Span(*drain_timeout))?;
+        for (at, guard) in self.guards.list().iter().enumerate() {
+            let GuardSpec { keys, resource, policy } = guard.spec();
+            let resource = resource.as_deref().unwrap_or(keys);
+            writeln!(f, "guard {}          {keys} -> {resource}, {policy}", at + 1)?;
+        }
+        write!(f, "keys that no guard matches are their own resources, {}", Policy::default())
+    }
+}
+
+fn read(path: &Path) -> Result<File, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))?;
+    toml::from_str(&text).map_err(|error| ConfigError::Parse(path.to_owned(), Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let file = toml::from_str(text).map_err(|error| error.to_string())?;
+        Config::merge(&Flags::default(), file).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_example_of_the_design() {
+        let config = parse(
+            r#"
+            listen = "127.0.0.1:4000"
+            data   = "/tmp/x"
+            [[guard]]
+            keys     = "orders/*/**"
+            resource = "orders/*"
+            equal    = "reject"
+            claim    = "required"
+            mode     = "observe"
+            issuer   = "required"
+            max_jump = 1_000
+            "#,
+        )
+        .unwrap();
+        assert_eq!(config.listen, "127.0.0.1:4000");
+        let policy = config.guards.list()[0].spec().policy;
+        assert_eq!((policy.equal, policy.claim, policy.mode), (Equal::Reject, Claim::Required, Mode::Observe));
+        assert_eq!((policy.issuer, policy.max_jump), (IssuerRule::Required, NonZeroU64::new(1000)));
+    }
+
+    #[test]
+    fn unknown_keys_and_bad_values_are_errors() {
+        for (text, word) in [
+            ("listn = 'x'", "listn"),
+            ("[limits]\nmax_bodyy = 1", "max_bodyy"),
+            ("[[guard]]\nkeys = 'a'\nequals = 'reject'", "equals"),
+            ("[[guard]]\nkeys = 'a'\nequal = 'maybe'", "maybe"),
+            ("[[guard]]\nkeys = 'a'\nmax_jump = 0", "nonzero"),
+            ("[limits]\nmax_body = '4MB'", "4MB"),
+            ("[limits]\nbody_timeout = '30'", "30"),
+            ("engine = 'postgres'", "rocksdb, memory"),
+            ("[limits]\nmax_connections = 0", "max_connections"),
+            ("[[guard]]\nkeys = 'a/**/b'\nresource = 'a'", "guard 1"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let file = toml::from_str("listen = '127.0.0.1:1'\nqueue = 7\n[limits]\nmax_body = '1KiB'").unwrap();
+        let flags = Flags { listen: Some("127.0.0.1:2".into()), ..Flags::default() };
+        let config = Config::merge(&flags, file).unwrap();
+        assert_eq!((config.listen.as_str(), config.store.queue, config.limits.body), ("127.0.0.1:2", 7, 1024));
+    }
+}

@@ -1,0 +1,93 @@
+//! An answer on its way out.
+
+use bytes::Bytes;
+use fencepost_core::wire::header;
+use fencepost_core::{Reason, Token};
+use fencepost_store::engine::Version;
+use http_body_util::Full;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+
+use super::Body;
+
+const FENCE: HeaderName = HeaderName::from_static(header::FENCE);
+const FENCING_OBSERVED: HeaderName = HeaderName::from_static(header::FENCING_OBSERVED);
+const REQUEST_ID: HeaderName = HeaderName::from_static(header::REQUEST_ID);
+
+/// The version of a value as an entity tag.
+pub(super) fn etag(version: Version) -> String {
+    format!("\"{}\"", version.0)
+}
+
+/// Status, headers and body.
+#[derive(Debug)]
+pub(super) struct Answer(Response<Body>);
+
+impl Answer {
+    pub(super) fn new(status: u16) -> Answer {
+        let mut response = Response::new(Full::default());
+        // Statuses come from constants; an impossible one would be a server error.
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Answer(response)
+    }
+
+    /// A JSON answer that no cache may keep.
+    pub(super) fn json(body: &impl Serialize) -> Answer {
+        Answer::new(200)
+            .header_static(CONTENT_TYPE, "application/json")
+            .header_static(CACHE_CONTROL, "no-store")
+            .body(serde_json::to_vec(body).unwrap_or_default().into())
+    }
+
+    pub(super) fn text(status: u16, text: &str) -> Answer {
+        Answer::new(status)
+            .header_static(CONTENT_TYPE, "text/plain; charset=utf-8")
+            .header_static(CACHE_CONTROL, "no-store")
+            .body(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    pub(super) fn body(mut self, body: Bytes) -> Answer {
+        *self.0.body_mut() = Full::new(body);
+        self
+    }
+
+    pub(super) fn header_static(mut self, name: HeaderName, value: &'static str) -> Answer {
+        self.0.headers_mut().insert(name, HeaderValue::from_static(value));
+        self
+    }
+
+    /// Adds a header. A value that cannot travel in one is left out.
+    pub(super) fn header(mut self, name: HeaderName, value: &str) -> Answer {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.0.headers_mut().insert(name, value);
+        }
+        self
+    }
+
+    pub(super) fn etag(self, version: Version) -> Answer {
+        self.header(ETAG, &etag(version))
+    }
+
+    pub(super) fn fence(self, fence: Option<Token>) -> Answer {
+        match fence {
+            Some(fence) => self.header(FENCE, &fence.to_string()),
+            None => self,
+        }
+    }
+
+    pub(super) fn observed(self, reason: Option<Reason>) -> Answer {
+        match reason {
+            Some(reason) => self.header_static(FENCING_OBSERVED, reason.as_str()),
+            None => self,
+        }
+    }
+
+    pub(super) fn with_request_id(self, id: &str) -> Answer {
+        self.header(REQUEST_ID, id)
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        self.0
+    }
+}

@@ -1,0 +1,115 @@
+//! Bodies, within limits of size, time and memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::CONTENT_LENGTH;
+
+use super::problem::Problem;
+use super::routes::{Route, Takes};
+use crate::config::Limits;
+use fencepost_core::ProblemKind;
+
+/// How many bytes of bodies are in memory, over all requests.
+pub(super) struct ByteBudget {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl ByteBudget {
+    pub(super) fn new(limit: usize) -> Arc<ByteBudget> {
+        Arc::new(ByteBudget { used: AtomicUsize::new(0), limit })
+    }
+
+    fn reserve(self: &Arc<Self>) -> Reservation {
+        Reservation { budget: self.clone(), bytes: 0 }
+    }
+}
+
+/// Part of the budget, given back when it is dropped.
+struct Reservation {
+    budget: Arc<ByteBudget>,
+    bytes: usize,
+}
+
+impl Reservation {
+    fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
+        let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        if before + bytes > self.budget.limit { Err(Problem::bodies_full(self.budget.limit)) } else { Ok(()) }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A whole body, and its part of the budget.
+pub(super) struct Received {
+    pub(super) bytes: Bytes,
+    _reserved: Reservation,
+}
+
+/// Receives a body whole, or says which limit it broke. A body that was announced too large is not read at all.
+pub(super) async fn receive(
+    body: Incoming,
+    headers: &HeaderMap,
+    route: &Route,
+    limits: &Limits,
+    budget: &Arc<ByteBudget>,
+) -> Result<Received, Problem> {
+    let mut reserved = budget.reserve();
+    if body.is_end_stream() {
+        return Ok(Received { bytes: Bytes::new(), _reserved: reserved });
+    }
+    let limit = match route.takes {
+        Takes::Body => limits.body,
+        Takes::Nothing => 0,
+    };
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|bytes| bytes > limit) {
+        return Err(over(route, limit));
+    }
+    let collected = tokio::time::timeout(limits.body_timeout, collect(body, route, limit, &mut reserved)).await;
+    let bytes = collected.unwrap_or_else(|_| Err(Problem::body_timeout(limits.body_timeout.as_secs_f64())))?;
+    Ok(Received { bytes, _reserved: reserved })
+}
+
+async fn collect(
+    mut body: Incoming,
+    route: &Route,
+    limit: usize,
+    reserved: &mut Reservation,
+) -> Result<Bytes, Problem> {
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Problem::body_broken(&error.to_string()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + whole.len() + data.len() > limit {
+            return Err(over(route, limit));
+        }
+        reserved.grow(data.len())?;
+        // Most bodies are one frame, and need no copy.
+        if first.is_empty() && whole.is_empty() {
+            first = data;
+        } else {
+            whole.extend_from_slice(&std::mem::take(&mut first));
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+fn over(route: &Route, limit: usize) -> Problem {
+    match route.takes {
+        Takes::Body => Problem::body_too_large(limit),
+        Takes::Nothing => Problem::new(ProblemKind::MalformedBody, format!("{} takes no body here", route.method)),
+    }
+}

@@ -1,0 +1,139 @@
+//! One connection's bytes: a deadline for the first of them, and an honest goodbye.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use fencepost_core::wire::PROBLEM_JSON;
+use fencepost_core::{ProblemDocument, ProblemKind};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+/// Enough bytes to tell HTTP/1 from HTTP/2.
+const PREFACE_BYTES: usize = 24;
+
+/// A stream whose client must say something soon.
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    deadline: Option<Pin<Box<Sleep>>>,
+    received: usize,
+}
+
+/// What is left of a connection after the server is done with it.
+pub(super) struct Shared {
+    stream: TcpStream,
+    /// Bytes received since the last answer began: above 0, somebody is waiting for one.
+    unanswered: AtomicUsize,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, first_bytes: Duration) -> (Connection, Arc<Shared>) {
+        let shared = Arc::new(Shared { stream, unanswered: AtomicUsize::new(0) });
+        let deadline = Some(Box::pin(tokio::time::sleep(first_bytes)));
+        (Connection { shared: shared.clone(), deadline, received: 0 }, shared)
+    }
+}
+
+impl Shared {
+    /// After a timeout: tells a client that was in the middle of its headers. An idle one is left in silence.
+    pub(super) fn say_timed_out(&self) {
+        if self.unanswered.load(Ordering::Relaxed) > 0 {
+            self.say(ProblemKind::Timeout, "the headers did not arrive in time", "");
+        }
+    }
+
+    /// Instead of serving: there are too many connections already.
+    pub(super) fn say_overloaded(&self, limit: usize) {
+        let detail = format!("all {limit} connections are in use");
+        self.say(ProblemKind::Overloaded, &detail, "retry-after: 1\r\n");
+    }
+
+    fn say(&self, kind: ProblemKind, detail: &str, headers: &str) {
+        let body = serde_json::to_string(&ProblemDocument::new(kind, detail)).unwrap_or_default();
+        let (status, length) = (kind.status(), body.len());
+        let reason = if status == 408 { "Request Timeout" } else { "Service Unavailable" };
+        let answer = format!(
+            "HTTP/1.1 {status} {reason}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {length}\r\n{headers}connection: close\r\n\r\n{body}"
+        );
+        // A few hundred bytes into an empty buffer; if even that fails, the client is gone.
+        let _ = self.stream.try_write(answer.as_bytes());
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        loop {
+            match self.shared.stream.poll_read_ready(cx) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => {
+                    if let Some(deadline) = &mut self.deadline {
+                        ready!(deadline.as_mut().poll(cx));
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
+                    return Poll::Pending;
+                }
+            }
+            match self.shared.stream.try_read(buffer.initialize_unfilled()) {
+                Ok(bytes) => buffer.advance(bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+            let bytes = buffer.filled().len() - before;
+            self.shared.unanswered.fetch_add(bytes, Ordering::Relaxed);
+            self.received = self.received.saturating_add(bytes);
+            if self.received >= PREFACE_BYTES {
+                self.deadline = None;
+            }
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
+impl Connection {
+    fn poll_write_with(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        self.deadline = None;
+        self.shared.unanswered.store(0, Ordering::Relaxed);
+        loop {
+            ready!(self.shared.stream.poll_write_ready(cx))?;
+            match write(&self.shared.stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, |stream| stream.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, |stream| stream.try_write_vectored(parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(rustix::net::shutdown(&self.shared.stream, rustix::net::Shutdown::Write).map_err(io::Error::from))
+    }
+}

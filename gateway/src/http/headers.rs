@@ -1,0 +1,178 @@
+//! What a request says in its headers.
+
+use fencepost_core::wire::header;
+use fencepost_core::{Holder, Issuer, Presented};
+use fencepost_store::Condition;
+use fencepost_store::engine::Version;
+use fencepost_store::record::MAX_CONTENT_TYPE_BYTES;
+use hyper::HeaderMap;
+use hyper::header::{CONTENT_TYPE, HeaderName, IF_MATCH, IF_NONE_MATCH};
+
+use super::problem::Problem;
+use fencepost_core::ProblemKind;
+
+const TOKEN: HeaderName = HeaderName::from_static(header::FENCING_TOKEN);
+const HOLDER: HeaderName = HeaderName::from_static(header::FENCING_HOLDER);
+const ISSUER: HeaderName = HeaderName::from_static(header::FENCING_ISSUER);
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(header::IDEMPOTENCY_KEY);
+
+/// Refuses headers over the limit.
+pub(super) fn within(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
+    // Name, colon, space, value, line end.
+    let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if bytes > limit { Err(Problem::headers_too_large(bytes, limit)) } else { Ok(()) }
+}
+
+/// The only value of a header. Two values are two answers to one question, even if they are equal.
+fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let (Some(value), rest) = (values.next(), values.next()) else { return Ok(None) };
+    if rest.is_some() {
+        return Err(Problem::header(name.as_str(), "it is given more than once"));
+    }
+    // Not `to_str`, which allows ASCII only: holders may be any UTF-8.
+    std::str::from_utf8(value.as_bytes()).map(Some).map_err(|_| Problem::header(name.as_str(), "it is not UTF-8"))
+}
+
+/// The token, and who presents it. A holder or issuer without a token is a mistake.
+pub(super) fn presented(headers: &HeaderMap) -> Result<Option<Presented>, Problem> {
+    let token = single(headers, &TOKEN)?.map(str::parse).transpose()?;
+    let holder = single(headers, &HOLDER)?.map(Holder::new).transpose();
+    let holder = holder.map_err(|error| Problem::header(header::FENCING_HOLDER, &error.to_string()))?;
+    let issuer = single(headers, &ISSUER)?.map(Issuer::new).transpose();
+    let issuer = issuer.map_err(|error| Problem::header(header::FENCING_ISSUER, &error.to_string()))?;
+    Ok(token.map(|token| Presented { token, holder, issuer }))
+}
+
+/// A promise that this version cannot keep must not be made by silence.
+pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key(&IDEMPOTENCY_KEY) {
+        return Err(Problem::new(
+            ProblemKind::UnsupportedHeader,
+            "header idempotency-key: this version does not keep outcomes, so a retry could apply twice; use If-Match instead",
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    match single(headers, &CONTENT_TYPE)? {
+        Some(value) if value.len() > MAX_CONTENT_TYPE_BYTES => {
+            Err(Problem::header("content-type", &format!("it is longer than {MAX_CONTENT_TYPE_BYTES} bytes")))
+        }
+        Some("") | None => Ok(None),
+        Some(value) => Ok(Some(value.to_owned())),
+    }
+}
+
+/// Entity tags in a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Tags {
+    Any,
+    These(Vec<Tag>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    weak: bool,
+    /// `None`: a tag that this gateway never gave, which matches nothing.
+    version: Option<Version>,
+}
+
+impl Tags {
+    /// Does a value with this version match, when strength does not matter? (For reads.)
+    pub(super) fn match_weakly(&self, current: Option<Version>) -> bool {
+        match self {
+            Tags::Any => current.is_some(),
+            Tags::These(tags) => current.is_some() && tags.iter().any(|tag| tag.version == current),
+        }
+    }
+
+    fn strong_versions(tags: Vec<Tag>) -> Vec<Version> {
+        tags.into_iter().filter(|tag| !tag.weak).filter_map(|tag| tag.version).collect()
+    }
+}
+
+fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Problem> {
+    let wrong = || Problem::header(name.as_str(), "write `*`, or versions in double quotes as they came in ETag");
+    let Some(text) = single(headers, name)? else { return Ok(None) };
+    if text.trim() == "*" {
+        return Ok(Some(Tags::Any));
+    }
+    let tags: Option<Vec<Tag>> = text.split(',').map(|tag| tag_of(tag.trim())).collect();
+    tags.map(|tags| Some(Tags::These(tags))).ok_or_else(wrong)
+}
+
+fn tag_of(text: &str) -> Option<Tag> {
+    let (weak, quoted) = match text.strip_prefix("W/") {
+        Some(quoted) => (true, quoted),
+        None => (false, text),
+    };
+    let opaque = quoted.strip_prefix('"')?.strip_suffix('"')?;
+    if opaque.contains('"') {
+        return None;
+    }
+    let version = opaque.parse().ok().filter(|number: &u64| number.to_string() == opaque).map(Version);
+    Some(Tag { weak, version })
+}
+
+/// The condition of a write: `If-Match`, or `If-None-Match: *`.
+pub(super) fn write_condition(headers: &HeaderMap) -> Result<Condition, Problem> {
+    match (tags(headers, &IF_MATCH)?, tags(headers, &IF_NONE_MATCH)?) {
+        (None, None) => Ok(Condition::Always),
+        (Some(Tags::Any), None) => Ok(Condition::Exists),
+        (Some(Tags::These(tags)), None) => Ok(Condition::AnyOf(Tags::strong_versions(tags))),
+        (None, Some(Tags::Any)) => Ok(Condition::Absent),
+        (None, Some(Tags::These(_))) => Err(Problem::header("if-none-match", "for a write only `*` is supported")),
+        (Some(_), Some(_)) => Err(Problem::header("if-match", "it cannot be combined with If-None-Match")),
+    }
+}
+
+/// The conditions of a read: `If-Match`, then `If-None-Match`.
+pub(super) fn read_conditions(headers: &HeaderMap) -> Result<(Option<Tags>, Option<Tags>), Problem> {
+    Ok((tags(headers, &IF_MATCH)?, tags(headers, &IF_NONE_MATCH)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn conditions_of_writes() {
+        let condition = |pairs: &[(&'static str, &str)]| write_condition(&headers(pairs)).map_err(|p| p.kind());
+        assert_eq!(condition(&[]), Ok(Condition::Always));
+        assert_eq!(condition(&[("if-match", "*")]), Ok(Condition::Exists));
+        assert_eq!(condition(&[("if-none-match", "*")]), Ok(Condition::Absent));
+        assert_eq!(condition(&[("if-match", "\"7\", \"8\"")]), Ok(Condition::AnyOf(vec![Version(7), Version(8)])));
+        assert_eq!(condition(&[("if-match", "\"theirs\"")]), Ok(Condition::AnyOf(vec![])));
+        assert_eq!(condition(&[("if-match", "W/\"7\"")]), Ok(Condition::AnyOf(vec![])));
+        assert_eq!(condition(&[("if-match", "\"07\"")]), Ok(Condition::AnyOf(vec![])));
+        for bad in [
+            &[("if-match", "7")][..],
+            &[("if-match", "")],
+            &[("if-match", "\"7")],
+            &[("if-none-match", "\"7\"")],
+            &[("if-match", "*"), ("if-none-match", "*")],
+            &[("if-match", "*"), ("if-match", "*")],
+        ] {
+            assert_eq!(condition(bad), Err(ProblemKind::MalformedHeader), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_token_is_refused_even_if_equal() {
+        let problem = presented(&headers(&[("fencing-token", "34"), ("fencing-token", "34")]));
+        assert_eq!(problem.unwrap_err().kind(), ProblemKind::MalformedHeader);
+        let joined = presented(&headers(&[("fencing-token", "34, 35")]));
+        assert_eq!(joined.unwrap_err().kind(), ProblemKind::MalformedToken);
+    }
+}

@@ -1,0 +1,202 @@
+//! Counters and histograms in OpenMetrics text.
+//!
+//! Counters are looked up once, when they are made, so that counting a request is one atomic addition.
+
+use std::sync::atomic::AtomicU64;
+
+use fencepost_core::{ProblemKind, Reason};
+use fencepost_store::{BatchReport, Observer, Outcome};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+pub(super) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RefusalLabels {
+    reason: &'static str,
+    mode: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ProblemLabel {
+    problem: &'static str,
+}
+
+/// Counters of one verb, by outcome.
+struct Outcomes {
+    applied: Counter,
+    refused: Counter,
+    condition_failed: Counter,
+    too_large: Counter,
+}
+
+impl Outcomes {
+    fn new(family: &Family<OutcomeLabel, Counter>) -> Outcomes {
+        let counter = |outcome| family.get_or_create_owned(&OutcomeLabel { outcome });
+        Outcomes {
+            applied: counter("applied"),
+            refused: counter("refused"),
+            condition_failed: counter("condition-failed"),
+            too_large: counter("too-large"),
+        }
+    }
+
+    fn count(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Applied(_) | Outcome::Claimed(_) => self.applied.inc(),
+            Outcome::Refused(_) => self.refused.inc(),
+            Outcome::ConditionFailed { .. } => self.condition_failed.inc(),
+            Outcome::TooLarge { .. } => self.too_large.inc(),
+        };
+    }
+}
+
+/// One counter per reason, in the order of [`Reason::ALL`].
+struct ByReason(Vec<(Reason, Counter)>);
+
+impl ByReason {
+    fn new(family: &Family<RefusalLabels, Counter>, mode: &'static str) -> ByReason {
+        let counter = |reason: Reason| family.get_or_create_owned(&RefusalLabels { reason: reason.as_str(), mode });
+        ByReason(Reason::ALL.map(|reason| (reason, counter(reason))).into())
+    }
+
+    fn count(&self, reason: Reason) {
+        if let Some((_, counter)) = self.0.iter().find(|(counted, _)| *counted == reason) {
+            counter.inc();
+        }
+    }
+}
+
+/// All metrics of a gateway.
+pub struct Metrics {
+    registry: Registry,
+    writes: Outcomes,
+    claims: Outcomes,
+    refused: ByReason,
+    observed: ByReason,
+    problems: Vec<(ProblemKind, Counter)>,
+    batch_size: Histogram,
+    commit: Histogram,
+    fsync: Histogram,
+    queue: Gauge<i64, std::sync::atomic::AtomicI64>,
+    ready: Gauge<i64, std::sync::atomic::AtomicI64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// Everything at zero.
+    pub fn new() -> Metrics {
+        let mut registry = Registry::with_prefix("fencepost");
+        let (writes, claims) = (Family::default(), Family::default());
+        let (refusals, problems) = (Family::default(), Family::<ProblemLabel, Counter>::default());
+        registry.register("writes", "Puts and deletes with a known outcome", writes.clone());
+        registry.register("claims", "Claims with a known outcome", claims.clone());
+        registry.register(
+            "refusals",
+            "Requests the judge refused, or would have refused in observe mode",
+            refusals.clone(),
+        );
+        registry.register("problems", "Requests answered with a problem", problems.clone());
+        let seconds = || Histogram::new(exponential_buckets(50e-6, 2.0, 17));
+        let (batch_size, commit, fsync) = (Histogram::new(exponential_buckets(1.0, 2.0, 11)), seconds(), seconds());
+        registry.register("batch_size", "Commands that shared one batch", batch_size.clone());
+        registry.register_with_unit("commit", "From taking a batch to its last answer", Unit::Seconds, commit.clone());
+        registry.register_with_unit(
+            "fsync",
+            "One durable write of the engine, fsync included",
+            Unit::Seconds,
+            fsync.clone(),
+        );
+        let (queue, ready) = (Gauge::default(), Gauge::default());
+        registry.register("queue_depth", "Writes that wait for a commit", queue.clone());
+        registry.register("ready", "1 while writes are taken, 0 when they have stopped", ready.clone());
+        Metrics {
+            writes: Outcomes::new(&writes),
+            claims: Outcomes::new(&claims),
+            refused: ByReason::new(&refusals, "enforce"),
+            observed: ByReason::new(&refusals, "observe"),
+            problems: ProblemKind::ALL
+                .iter()
+                .map(|kind| (*kind, problems.get_or_create_owned(&ProblemLabel { problem: kind.slug() })))
+                .collect(),
+            registry,
+            batch_size,
+            commit,
+            fsync,
+            queue,
+            ready,
+        }
+    }
+
+    pub(super) fn write(&self, outcome: &Outcome) {
+        self.writes.count(outcome);
+        self.judged(outcome);
+    }
+
+    pub(super) fn claim(&self, outcome: &Outcome) {
+        self.claims.count(outcome);
+        self.judged(outcome);
+    }
+
+    fn judged(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Refused(refusal) => self.refused.count(refusal.reason),
+            Outcome::Applied(applied) => self.read_observed(applied.observed),
+            Outcome::Claimed(claimed) => self.read_observed(claimed.observed),
+            Outcome::ConditionFailed { .. } | Outcome::TooLarge { .. } => {}
+        }
+    }
+
+    pub(super) fn read_refused(&self, reason: Reason) {
+        self.refused.count(reason);
+    }
+
+    pub(super) fn read_observed(&self, reason: Option<Reason>) {
+        if let Some(reason) = reason {
+            self.observed.count(reason);
+        }
+    }
+
+    pub(super) fn problem(&self, kind: ProblemKind) {
+        if let Some((_, counter)) = self.problems.iter().find(|(counted, _)| *counted == kind) {
+            counter.inc();
+        }
+    }
+
+    pub(super) fn encode(&self, queue_depth: usize, ready: bool) -> String {
+        self.queue.set(i64::try_from(queue_depth).unwrap_or(i64::MAX));
+        self.ready.set(i64::from(ready));
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Observer for Metrics {
+    fn batch(&self, report: BatchReport) {
+        self.batch_size.observe(report.commands as f64);
+        self.commit.observe(report.total.as_secs_f64());
+        if let Some(commit) = report.commit {
+            self.fsync.observe(commit.as_secs_f64());
+        }
+    }
+}
+
+/// Counters are `u64`; named here so that a change of the crate's default is noticed.
+const _: fn(&Counter) -> &Counter<u64, AtomicU64> = |counter| counter;

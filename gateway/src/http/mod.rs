@@ -1,0 +1,102 @@
+//! The HTTP front. [`Gateway::handle`] is the life of a request, top to bottom.
+
+mod answer;
+mod body;
+mod call;
+mod connection;
+mod execute;
+mod headers;
+mod metrics;
+mod permit;
+mod problem;
+mod query;
+mod routes;
+mod server;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use fencepost_store::Store;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+
+use crate::config::Limits;
+use body::ByteBudget;
+use permit::{Identity, permit};
+use problem::Problem;
+
+pub use metrics::Metrics;
+pub use routes::{Endpoint, ROUTES, Route};
+pub use server::{ServeError, Server};
+
+/// The body of every answer.
+pub type Body = Full<Bytes>;
+
+/// Answers requests from a store.
+pub struct Gateway {
+    store: Store,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+    bodies: Arc<ByteBudget>,
+    draining: AtomicBool,
+    requests: AtomicU64,
+    run: String,
+}
+
+impl Gateway {
+    /// A gateway over an open store. `metrics` should be the store's observer too.
+    pub fn new(store: Store, limits: Limits, metrics: Arc<Metrics>) -> Gateway {
+        let mut run = [0; 4];
+        // Ids tell requests of one run apart by their count; the run's part only has to differ mostly.
+        let _ = getrandom::fill(&mut run);
+        Gateway {
+            store,
+            bodies: ByteBudget::new(limits.bodies),
+            limits,
+            metrics,
+            draining: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            run: format!("{:08x}", u32::from_le_bytes(run)),
+        }
+    }
+
+    /// The life of a request.
+    pub async fn handle(&self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number:x}", self.run);
+        let answer = match self.pipeline(request).await {
+            Ok(answer) => answer,
+            Err(problem) => {
+                problem.log(&id);
+                self.metrics.problem(problem.kind());
+                problem.into_answer(&id)
+            }
+        };
+        Ok(answer.with_request_id(&id).into_response())
+    }
+
+    /// accept → **limits → identity → decode → permit → store → reply**
+    async fn pipeline(&self, request: Request<Incoming>) -> Result<answer::Answer, Problem> {
+        let (head, body) = request.into_parts();
+        headers::within(&head.headers, self.limits.headers)?;
+        let identity = Identity::of(&head);
+        let (route, name) = routes::find(&head.method, head.uri.path())?;
+        let body = body::receive(body, &head.headers, route, &self.limits, &self.bodies).await?;
+        let call = call::decode(route, name, &head, &body, &self.limits)?;
+        let permitted = permit(&identity, call)?;
+        self.execute(permitted).await
+    }
+
+    /// From now on the gateway says that it is not ready.
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Finishes what is queued and closes the store.
+    pub async fn close(self) {
+        self.store.close().await;
+    }
+}

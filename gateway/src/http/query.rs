@@ -1,0 +1,80 @@
+//! The query of the lists: `prefix`, `after`, `limit`.
+
+use fencepost_core::ProblemKind;
+use fencepost_core::wire::MAX_PAGE;
+use percent_encoding::percent_decode_str;
+
+use super::problem::Problem;
+
+/// What a list asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ListQuery {
+    pub(super) prefix: String,
+    pub(super) after: Option<String>,
+    pub(super) limit: usize,
+}
+
+const DEFAULT_LIMIT: usize = 100;
+
+impl ListQuery {
+    pub(super) fn parse(query: Option<&str>) -> Result<ListQuery, Problem> {
+        let (mut prefix, mut after, mut limit) = (None, None, None);
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let slot = match name {
+                "prefix" => &mut prefix,
+                "after" => &mut after,
+                "limit" => &mut limit,
+                _ => return Err(wrong(format!("there is no parameter `{}`; use prefix, after, limit", text(name)?))),
+            };
+            if slot.replace(text(value)?).is_some() {
+                return Err(wrong(format!("`{name}` is given more than once")));
+            }
+        }
+        let limit = match limit.as_deref() {
+            None => DEFAULT_LIMIT,
+            Some(digits) => digits
+                .parse()
+                .ok()
+                .filter(|limit| (1..=MAX_PAGE).contains(limit))
+                .ok_or_else(|| wrong(format!("limit must be a number from 1 to {MAX_PAGE}")))?,
+        };
+        let after = after.filter(|after| !after.is_empty());
+        Ok(ListQuery { prefix: prefix.unwrap_or_default(), after, limit })
+    }
+
+    /// No query at all.
+    pub(super) fn none(query: Option<&str>) -> Result<(), Problem> {
+        match query {
+            None | Some("") => Ok(()),
+            Some(_) => Err(wrong("this call takes no query parameters; write a literal `?` in a name as `%3F`".into())),
+        }
+    }
+}
+
+/// As in forms: `+` is a space, `%XX` a byte.
+fn text(raw: &str) -> Result<String, Problem> {
+    let spaced = raw.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8().map_err(|_| wrong("a parameter is not UTF-8".into()))?;
+    Ok(decoded.into_owned())
+}
+
+fn wrong(detail: String) -> Problem {
+    Problem::new(ProblemKind::MalformedQuery, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses() {
+        let query = ListQuery::parse(Some("prefix=orders%2F&limit=10&after=a+b%2Bc")).unwrap();
+        assert_eq!(query, ListQuery { prefix: "orders/".into(), after: Some("a b+c".into()), limit: 10 });
+        assert_eq!(ListQuery::parse(None).unwrap().limit, DEFAULT_LIMIT);
+        for bad in ["limit=0", "limit=1001", "limit=x", "limit=-1", "offset=1", "prefix=a&prefix=b", "prefix=%FF"] {
+            assert_eq!(ListQuery::parse(Some(bad)).unwrap_err().kind(), ProblemKind::MalformedQuery, "{bad}");
+        }
+        assert!(ListQuery::none(Some("x=1")).is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! Listening, and stopping: the first SIGTERM or SIGINT drains, a second one stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Gateway;
+use super::connection::Connection;
+
+/// Requests that one HTTP/2 connection may have under way.
+const MAX_STREAMS: u32 = 256;
+
+/// Connections that may be told at once that there is no place for them; more are just closed.
+const MAX_GOODBYES: usize = 64;
+
+/// How long a connection that is turned away may take to hear it.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Why the gateway does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Not an address.
+    #[error("cannot listen on `{0}`: write an address with a port, such as 127.0.0.1:3362")]
+    Address(String),
+    /// Everybody on the network could write.
+    #[error(
+        "will not listen on {0}: it is not a loopback address, and every caller is anonymous and may write.\n\
+         Listen on 127.0.0.1, or pass --insecure-no-auth if something in front of the gateway decides who may reach it"
+    )]
+    BeyondLoopback(SocketAddr),
+    /// The system said no.
+    #[error("cannot listen on {0}: {1}")]
+    Bind(SocketAddr, io::Error),
+    /// The system said no.
+    #[error("cannot catch signals: {0}")]
+    Signals(io::Error),
+}
+
+/// A bound listener.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Server {
+    /// Binds, unless that would open the gateway to strangers.
+    pub async fn bind(listen: &str, insecure_no_auth: bool) -> Result<Server, ServeError> {
+        let mut found = tokio::net::lookup_host(listen).await.map_err(|_| ServeError::Address(listen.into()))?;
+        let wanted = found.next().ok_or_else(|| ServeError::Address(listen.into()))?;
+        if !wanted.ip().is_loopback() && !insecure_no_auth {
+            return Err(ServeError::BeyondLoopback(wanted));
+        }
+        let listener = TcpListener::bind(wanted).await.map_err(|error| ServeError::Bind(wanted, error))?;
+        let address = listener.local_addr().map_err(|error| ServeError::Bind(wanted, error))?;
+        let terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+        Ok(Server { listener, address, terminate, interrupt })
+    }
+
+    /// Where it listens; the real port if 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until told to stop. Gives the gateway back once nobody uses it any more; `None` if it was told twice, or
+    /// requests outlived the drain timeout.
+    pub async fn run(mut self, gateway: Gateway) -> Option<Gateway> {
+        let limits = gateway.limits.clone();
+        let gateway = Arc::new(gateway);
+        let mut http = Builder::new(TokioExecutor::new());
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_timeout)
+            .max_buf_size(limits.headers + (64 << 10));
+        http.http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(u32::try_from(limits.headers + (16 << 10)).unwrap_or(u32::MAX))
+            .keep_alive_interval(Duration::from_secs(20));
+        let graceful = GracefulShutdown::new();
+        let places = Arc::new(Semaphore::new(limits.connections));
+        let goodbyes = Arc::new(Semaphore::new(MAX_GOODBYES));
+        loop {
+            let stream = tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        // Out of file descriptors, most likely; accepting again at once would only spin.
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        continue;
+                    }
+                },
+                () = stopped(&mut self.terminate, &mut self.interrupt) => break,
+            };
+            // Answers are small and complete; waiting to fill a packet only delays them.
+            let _ = stream.set_nodelay(true);
+            match places.clone().try_acquire_owned() {
+                Ok(place) => serve(&http, &graceful, &gateway, stream, place, limits.header_timeout),
+                Err(_) => {
+                    if let Ok(goodbye) = goodbyes.clone().try_acquire_owned() {
+                        turn_away(stream, limits.connections, goodbye);
+                    }
+                }
+            }
+        }
+        tracing::info!("draining: no new connections; a second signal stops at once");
+        drop(self.listener);
+        gateway.drain();
+        tokio::select! {
+            () = graceful.shutdown() => {}
+            () = tokio::time::sleep(limits.drain_timeout) => tracing::warn!("requests outlived the drain timeout"),
+            () = stopped(&mut self.terminate, &mut self.interrupt) => tracing::warn!("stopped by a second signal"),
+        }
+        Arc::try_unwrap(gateway).ok()
+    }
+}
+
+async fn stopped(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+fn serve(
+    http: &Builder<TokioExecutor>,
+    graceful: &GracefulShutdown,
+    gateway: &Arc<Gateway>,
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
+    header_timeout: Duration,
+) {
+    let (connection, shared) = Connection::new(stream, header_timeout);
+    let gateway = gateway.clone();
+    let service = service_fn(move |request| {
+        let gateway = gateway.clone();
+        async move { gateway.handle(request).await }
+    });
+    let serving = http.serve_connection(TokioIo::new(connection), service).into_owned();
+    let serving = graceful.watch(serving);
+    tokio::spawn(async move {
+        if let Err(error) = serving.await
+            && timed_out(error.as_ref())
+        {
+            shared.say_timed_out();
+        }
+        drop(place);
+    });
+}
+
+/// Did a deadline end the connection, ours or the server's?
+fn timed_out(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
+            || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Says why, then waits a moment for the client to read it: closing on unread bytes would throw the answer away.
+fn turn_away(stream: TcpStream, limit: usize, goodbye: OwnedSemaphorePermit) {
+    tokio::spawn(async move {
+        let (mut connection, shared) = Connection::new(stream, GOODBYE);
+        shared.say_overloaded(limit);
+        let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection).await;
+        let _ = tokio::time::timeout(GOODBYE, tokio::io::copy(&mut connection, &mut tokio::io::sink())).await;
+        drop(goodbye);
+    });
+}

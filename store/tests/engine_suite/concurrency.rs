@@ -1,0 +1,105 @@
+//! Many at once: E1, E2 and E5 under load.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fencepost_store::engine::{Commit, Engine};
+
+use super::bench::{Bench, commit, commit_after, load, remove, text, under, write};
+
+const COMMITS: usize = 150;
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// Writes the same number under every name, and in every other commit removes them first.
+async fn rewrite(engine: Arc<dyn Engine>, done: Arc<AtomicBool>) {
+    for round in 0..COMMITS {
+        let mut changes = Vec::new();
+        for name in NAMES {
+            if round % 2 == 0 {
+                changes.push(remove(name));
+            }
+            changes.push(write(name, round.to_string()));
+        }
+        commit(&*engine, changes).await;
+    }
+    done.store(true, Ordering::Release);
+}
+
+/// Runs `look` again and again while commits happen. How many different states it saw.
+async fn while_rewriting<F: Future<Output = Vec<String>> + Send>(
+    engine: Arc<dyn Engine>,
+    look: impl Fn(Arc<dyn Engine>) -> F + Send + 'static,
+) -> usize
+where
+    F: 'static,
+{
+    commit(&*engine, NAMES.iter().map(|name| write(name, "before")).collect()).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = tokio::spawn({
+        let (engine, done) = (engine.clone(), done.clone());
+        async move {
+            let mut seen = HashSet::new();
+            while !done.load(Ordering::Acquire) {
+                let texts = look(engine.clone()).await;
+                assert_eq!(texts.len(), NAMES.len(), "a removal was seen without its write: {texts:?}");
+                assert!(texts.iter().all(|text| *text == texts[0]), "two commits were mixed: {texts:?}");
+                seen.insert(texts[0].clone());
+                tokio::task::yield_now().await;
+            }
+            seen.len()
+        }
+    });
+    tokio::spawn(rewrite(engine, done)).await.unwrap();
+    reader.await.unwrap()
+}
+
+pub(crate) async fn e1_e5_loads_see_only_whole_commits(bench: Bench) {
+    let seen = while_rewriting(bench.open(), |engine| async move {
+        let loaded = load(&*engine, &NAMES).await;
+        loaded.records.iter().flatten().map(|record| String::from_utf8_lossy(&record.bytes).into_owned()).collect()
+    })
+    .await;
+    assert!(seen > 0);
+}
+
+pub(crate) async fn e5_scans_see_only_whole_commits(bench: Bench) {
+    let seen = while_rewriting(bench.open(), |engine| async move {
+        let scanned = engine.scan(under("")).await.unwrap();
+        scanned.records.iter().map(|(_, record)| String::from_utf8_lossy(&record.bytes).into_owned()).collect()
+    })
+    .await;
+    assert!(seen > 0);
+}
+
+pub(crate) async fn e2_no_increment_is_lost(bench: Bench) {
+    const TASKS: u64 = 4;
+    const EACH: u64 = 40;
+    let engine = bench.open();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                let (mut counted, mut conflicts) = (0, 0u64);
+                while counted < EACH {
+                    let loaded = load(&*engine, &["n"]).await;
+                    let before: u64 = match &loaded.records[0] {
+                        Some(record) => std::str::from_utf8(&record.bytes).unwrap().parse().unwrap(),
+                        None => 0,
+                    };
+                    tokio::task::yield_now().await;
+                    match commit_after(&*engine, &loaded, &["n"], vec![write("n", (before + 1).to_string())]).await {
+                        Commit::Done { .. } => counted += 1,
+                        Commit::Conflict => conflicts += 1,
+                        other => panic!("{other:?}"),
+                    }
+                }
+                conflicts
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(text(&*engine, "n").await, Some((TASKS * EACH).to_string()));
+}

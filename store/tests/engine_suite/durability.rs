@@ -1,0 +1,84 @@
+//! What survives a restart: E3 and E4 of durable engines.
+
+use std::collections::HashMap;
+
+use fencepost_store::engine::{Commit, Version};
+use fencepost_store::engines::EngineOptions;
+
+use super::bench::{Bench, commit, commit_after, load, names, one, remove, text, under, write};
+
+/// Small enough that a few hundred writes become tables.
+fn tiny() -> EngineOptions {
+    EngineOptions { cache_bytes: 64 << 10, write_buffer_bytes: 64 << 10, free_space_floor: 0 }
+}
+
+pub(crate) async fn e4_a_commit_is_durable(bench: Bench) {
+    let engine = bench.open();
+    let first = commit(&*engine, vec![write("a", "1"), write("b", "1"), write("b", "2")]).await;
+    commit(&*engine, vec![write("c", "1")]).await;
+    commit(&*engine, vec![remove("a")]).await;
+    drop(engine);
+    let engine = bench.open();
+    assert_eq!(one(&*engine, "a").await, None);
+    assert_eq!(text(&*engine, "b").await.as_deref(), Some("2"));
+    assert_eq!(one(&*engine, "b").await.unwrap().version, Version(first.0 + 2));
+    assert_eq!(names(&*engine, under("")).await.0, ["b", "c"]);
+}
+
+pub(crate) async fn e4_nothing_of_a_conflict_appears_later(bench: Bench) {
+    let engine = bench.open();
+    commit(&*engine, vec![write("a", "1")]).await;
+    let loaded = load(&*engine, &["a"]).await;
+    commit(&*engine, vec![write("a", "2")]).await;
+    let ours = vec![write("a", "ours"), write("b", "ours")];
+    assert_eq!(commit_after(&*engine, &loaded, &["a"], ours).await, Commit::Conflict);
+    drop(engine);
+    let engine = bench.open();
+    assert_eq!(text(&*engine, "a").await.as_deref(), Some("2"));
+    assert_eq!(one(&*engine, "b").await, None);
+}
+
+/// Also when the newest version belonged to a removal, of which nothing is left to see.
+pub(crate) async fn e3_versions_are_not_reused_after_reopening(bench: Bench) {
+    let mut last = Version(0);
+    for round in 0..6 {
+        let engine = if round % 2 == 0 { bench.open() } else { bench.open_with(&tiny()) };
+        let first = commit(&*engine, vec![write("a", "same"), remove("a"), write("a", "same"), remove("a")]).await;
+        assert!(first > last, "{first:?} in round {round} after {last:?}");
+        last = Version(first.0 + 3);
+    }
+    let engine = bench.open();
+    let first = commit(&*engine, vec![write("a", "same")]).await;
+    assert_eq!(one(&*engine, "a").await.unwrap().version, first);
+    assert!(first > last);
+}
+
+/// Answers must not depend on what a cache happens to hold.
+pub(crate) async fn every_record_is_found_when_memory_holds_almost_none(bench: Bench) {
+    let engine = bench.open_with(&tiny());
+    let name = |n: usize| format!("n/{:04}", n * 7919 % 2000);
+    let mut expected: HashMap<String, Option<String>> = HashMap::new();
+    for round in 0..100 {
+        let mut changes = Vec::new();
+        for n in 0..60 {
+            let name = name(round * 31 + n);
+            if (round + n) % 11 == 0 {
+                changes.push(remove(&name));
+                expected.insert(name, None);
+            } else {
+                let text = format!("{round}:{}", "x".repeat(n * 5));
+                changes.push(write(&name, &text));
+                expected.insert(name, Some(text));
+            }
+        }
+        commit(&*engine, changes).await;
+    }
+    drop(engine);
+    let engine = bench.open_with(&tiny());
+    for n in 0..2000 {
+        let name = name(n);
+        assert_eq!(text(&*engine, &name).await, expected.get(&name).cloned().flatten(), "{name}");
+    }
+    let present = expected.values().filter(|text| text.is_some()).count();
+    assert_eq!(names(&*engine, under("n/")).await.0.len(), present);
+}

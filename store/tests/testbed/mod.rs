@@ -1,0 +1,223 @@
+//! What the store's tests share: short ways to say things, and a store to say them to.
+
+#![allow(dead_code, reason = "every test program uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+
+pub(crate) mod directory;
+pub(crate) mod history;
+pub(crate) mod log_format;
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fencepost_core::{GuardSpec, Guards, Holder, Issuer, Key, Policy, Presented, Reason, Refusal, Resource};
+use fencepost_store::engine::{Change, Engine, Ownership, Version};
+use fencepost_store::engines::memory::Memory;
+use fencepost_store::record::{RecordKey, Value, decode_fence};
+use fencepost_store::{
+    Applied, ClaimKeys, Claimed, Condition, Delete, Failure, NoObserver, Outcome, Put, Read, Store, StoreOptions,
+    WrongResource,
+};
+
+/// Longer than anything here takes, so that a hang is a failure and not a stuck run.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+pub(crate) fn resource(name: &str) -> Resource {
+    Resource::new(name).unwrap()
+}
+
+/// A token from nobody in particular.
+pub(crate) fn token(text: &str) -> Presented {
+    Presented { token: text.parse().unwrap(), holder: None, issuer: None }
+}
+
+/// A token and who presents it.
+pub(crate) fn held(text: &str, holder: &str) -> Presented {
+    Presented { holder: Some(Holder::new(holder).unwrap()), ..token(text) }
+}
+
+/// A token, who presents it and who numbered it.
+pub(crate) fn issued(text: &str, holder: &str, issuer: &str) -> Presented {
+    Presented { issuer: Some(Issuer::new(issuer).unwrap()), ..held(text, holder) }
+}
+
+/// One guard.
+pub(crate) fn guard(keys: &str, resource: Option<&str>, policy: Policy) -> Guards {
+    Guards::new(vec![GuardSpec { keys: keys.into(), resource: resource.map(str::to_owned), policy }]).unwrap()
+}
+
+/// Every key by itself, under this policy.
+pub(crate) fn everywhere(policy: Policy) -> Guards {
+    guard("**", None, policy)
+}
+
+pub(crate) async fn open(engine: Arc<dyn Engine>, guards: Guards) -> Store {
+    Store::open(engine, guards, StoreOptions::default(), Arc::new(NoObserver)).await.unwrap()
+}
+
+/// A store over an exclusive memory engine, and the engine to break.
+pub(crate) async fn memory_store() -> (Store, Memory) {
+    memory_store_of(Ownership::Exclusive, Guards::default()).await
+}
+
+pub(crate) async fn memory_store_of(ownership: Ownership, guards: Guards) -> (Store, Memory) {
+    let memory = Memory::new(ownership);
+    (open(Arc::new(memory.clone()), guards).await, memory)
+}
+
+pub(crate) fn put_of(name: &str, presented: Option<Presented>, condition: Condition, body: &str) -> Put {
+    Put {
+        key: key(name),
+        presented,
+        condition,
+        content_type: Some("text/plain".into()),
+        body: Bytes::copy_from_slice(body.as_bytes()),
+    }
+}
+
+/// How a command ended; a wrong resource is not expected.
+pub(crate) type Ended = Result<Outcome, Failure>;
+
+fn ended(result: Result<Result<Outcome, WrongResource>, Failure>) -> Ended {
+    result.map(|named| named.unwrap())
+}
+
+pub(crate) async fn put(store: &Store, name: &str, presented: Presented, body: &str) -> Ended {
+    put_if(store, name, presented, Condition::Always, body).await
+}
+
+pub(crate) async fn put_if(store: &Store, name: &str, presented: Presented, condition: Condition, body: &str) -> Ended {
+    ended(store.put(put_of(name, Some(presented), condition, body)).await)
+}
+
+pub(crate) async fn delete(store: &Store, name: &str, presented: Presented) -> Ended {
+    let delete = Delete { key: key(name), presented: Some(presented), condition: Condition::Always };
+    ended(store.delete(delete).await)
+}
+
+/// Claims a resource and reads the key of the same name.
+pub(crate) async fn claim(store: &Store, name: &str, presented: Presented) -> Ended {
+    claim_keys(store, name, presented, &[name]).await
+}
+
+pub(crate) async fn claim_keys(store: &Store, name: &str, presented: Presented, keys: &[&str]) -> Ended {
+    let keys = keys.iter().map(|name| key(name)).collect();
+    let claim = ClaimKeys { resource: resource(name), presented: Some(presented), keys, max_bytes: 1 << 20 };
+    ended(store.claim(claim).await)
+}
+
+pub(crate) async fn read(store: &Store, name: &str) -> Read {
+    store.read(&key(name), None).await.unwrap().unwrap().unwrap()
+}
+
+/// What a key holds, as text.
+pub(crate) async fn text(store: &Store, name: &str) -> Option<String> {
+    read(store, name).await.value.map(|(_, value)| body(&value))
+}
+
+pub(crate) fn body(value: &Value) -> String {
+    String::from_utf8(value.body.to_vec()).unwrap()
+}
+
+/// A resource's fence, as text.
+pub(crate) async fn fence(store: &Store, name: &str) -> Option<String> {
+    store.fence(&resource(name)).await.unwrap().unwrap().token().map(|token| token.to_string())
+}
+
+#[track_caller]
+pub(crate) fn applied(ended: Ended) -> Applied {
+    match ended {
+        Ok(Outcome::Applied(applied)) => applied,
+        other => panic!("expected it to be applied: {other:?}"),
+    }
+}
+
+/// The version of an applied put.
+#[track_caller]
+pub(crate) fn version(ended: Ended) -> Version {
+    applied(ended).version.unwrap()
+}
+
+#[track_caller]
+pub(crate) fn claimed(ended: Ended) -> Claimed {
+    match ended {
+        Ok(Outcome::Claimed(claimed)) => *claimed,
+        other => panic!("expected it to be claimed: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn refused(ended: Ended) -> Refusal {
+    match ended {
+        Ok(Outcome::Refused(refusal)) => *refusal,
+        other => panic!("expected it to be refused: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn reason(ended: Ended) -> Reason {
+    refused(ended).reason
+}
+
+/// What a change to a fence record says, if it is one.
+pub(crate) fn fence_change(name: &str, changes: &[(RecordKey, Change)]) -> Option<String> {
+    let (_, change) = changes.iter().find(|(key, _)| *key == RecordKey::fence(&resource(name)))?;
+    match change {
+        Change::Put(bytes) => decode_fence(bytes).unwrap().token().map(|token| token.to_string()),
+        Change::Delete => panic!("a fence must never be deleted"),
+    }
+}
+
+/// Fails a test that hangs.
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, work).await.unwrap()
+}
+
+/// A command that has been queued, in the order of these calls, and may be looked at.
+pub(crate) struct Queued<'a>(Pin<Box<dyn Future<Output = Ended> + 'a>>);
+
+/// Polls a command once, which puts it into the queue.
+pub(crate) async fn queue<'a>(command: impl Future<Output = Ended> + 'a) -> Queued<'a> {
+    let mut queued = Queued(Box::pin(command));
+    assert_eq!(queued.now().await, None, "it was answered before it was queued");
+    queued
+}
+
+impl Queued<'_> {
+    /// The answer, if there is one by now.
+    pub(crate) async fn now(&mut self) -> Option<Ended> {
+        poll_fn(|context| match self.0.as_mut().poll(context) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
+    /// Waits for the answer.
+    pub(crate) async fn answer(self) -> Ended {
+        within(self.0).await
+    }
+}
+
+/// Polls all in order until all are done; so they are queued in this order, and share commits.
+pub(crate) async fn together<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.into_iter().map(|future| (future, None)).collect();
+    within(poll_fn(|context| {
+        for (future, result) in futures.iter_mut().filter(|(_, result)| result.is_none()) {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                *result = Some(value);
+            }
+        }
+        if futures.iter().all(|(_, result)| result.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    }))
+    .await;
+    futures.into_iter().filter_map(|(_, result)| result).collect()
+}

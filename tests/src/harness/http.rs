@@ -1,0 +1,160 @@
+//! HTTP/1.1 by hand: what is sent is exactly what the test says.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The bytes.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {:?}", self.text()))
+    }
+
+    /// The last part of the problem's type: `stale`, `absent`, …
+    pub fn problem(&self) -> String {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        let json = self.json();
+        assert_eq!(json["status"], self.status, "{json}");
+        json["type"].as_str().and_then(|uri| uri.strip_prefix("urn:fencepost:problem:")).unwrap_or_default().to_owned()
+    }
+}
+
+/// One connection. Answers are read in order; nothing is retried.
+pub struct Client {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Connects, or panics.
+    pub fn connect(address: &str) -> Client {
+        Client::try_connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
+    }
+
+    /// Connects.
+    pub fn try_connect(address: &str) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Client { reader: BufReader::new(stream.try_clone()?), stream })
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// No more will be sent.
+    pub fn finish_sending(&self) {
+        self.stream.shutdown(Shutdown::Write).expect("an open socket can be shut down");
+    }
+
+    /// How long to wait for an answer.
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.stream.set_read_timeout(Some(timeout)).expect("a socket has a timeout");
+    }
+
+    /// Reads one answer. `Err` with `UnexpectedEof`: the connection was closed instead.
+    pub fn receive(&mut self) -> std::io::Result<Answer> {
+        self.receive_after("GET")
+    }
+
+    /// Reads the answer to a request of this method (an answer to HEAD has no body).
+    pub fn receive_after(&mut self, method: &str) -> std::io::Result<Answer> {
+        let status_line = self.line()?;
+        let status = status_line.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("not a status line: {status_line:?}"));
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("not a header: {line:?}"));
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let mut answer = Answer { status, headers, body: Vec::new() };
+        let length = answer.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        if method != "HEAD" && !matches!(status, 100..=199 | 204 | 304) {
+            answer.body = vec![0; length];
+            self.reader.read_exact(&mut answer.body)?;
+        }
+        Ok(answer)
+    }
+
+    fn line(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+    }
+
+    /// Sends a well-formed request and reads its answer.
+    pub fn try_request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<Answer> {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !body.is_empty() || matches!(method, "PUT" | "POST") {
+            request.push_str(&format!("content-length: {}\r\n", body.len()));
+        }
+        request.push_str("\r\n");
+        let mut bytes = request.into_bytes();
+        bytes.extend_from_slice(body);
+        self.send(&bytes)?;
+        self.receive_after(method)
+    }
+
+    /// The same, or panics.
+    pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.try_request(method, path, headers, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// PUT with a token.
+    pub fn put(&mut self, key: &str, token: &str, body: &str) -> Answer {
+        self.request("PUT", &format!("/v1/kv/{key}"), &[("fencing-token", token)], body.as_bytes())
+    }
+
+    /// GET without one.
+    pub fn get(&mut self, key: &str) -> Answer {
+        self.request("GET", &format!("/v1/kv/{key}"), &[], b"")
+    }
+
+    /// DELETE with a token.
+    pub fn delete(&mut self, key: &str, token: &str) -> Answer {
+        self.request("DELETE", &format!("/v1/kv/{key}"), &[("fencing-token", token)], b"")
+    }
+
+    /// POST /v1/claim with a token.
+    pub fn claim(&mut self, resource: &str, token: &str) -> Answer {
+        self.request("POST", &format!("/v1/claim/{resource}"), &[("fencing-token", token)], b"")
+    }
+}
