@@ -12,8 +12,7 @@ use std::path::Path;
 const BLOCK_BYTES: usize = 32 * 1024;
 /// Checksum, length, type.
 const HEADER_BYTES: usize = 7;
-/// The same and the number of the log, which recycled logs carry.
-const RECYCLABLE_HEADER_BYTES: usize = 11;
+/// Types that only recycled logs have, and ours are never recycled. These are what RocksDB reads for ever.
 const RECYCLABLE_TYPES: [u8; 6] = [5, 6, 7, 8, 11, 131];
 
 /// What is wrong with the logs in a directory, in words; `None` if nothing is.
@@ -68,9 +67,11 @@ fn bad_record_of_block(block: &[u8], last: bool) -> Option<usize> {
             // Space that was reserved and never written, up to the end of the block.
             return block[at..].iter().any(|byte| *byte != 0).then_some(at);
         }
-        let header_bytes = if RECYCLABLE_TYPES.contains(&kind) { RECYCLABLE_HEADER_BYTES } else { HEADER_BYTES };
-        match block.get(at + 6..at + header_bytes + length) {
-            Some(checked) if masked(crc32c::crc32c(checked)) == stored => at += header_bytes + length,
+        if RECYCLABLE_TYPES.contains(&kind) {
+            return Some(at);
+        }
+        match block.get(at + 6..at + HEADER_BYTES + length) {
+            Some(checked) if masked(crc32c::crc32c(checked)) == stored => at += HEADER_BYTES + length,
             Some(_) => return Some(at),
             None if last => return None,
             None => return Some(at),
