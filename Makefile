@@ -16,9 +16,10 @@ export PATH := /usr/lib/ccache:$(cache)/tools/bin:$(PATH):$(or $(CARGO_HOME),$(H
 
 # make run ARGS='--listen 127.0.0.1:0'        make test SUITE=crash ARGS='t10_ --nocapture'
 ARGS ?=
+PREFIX ?= $(HOME)/.local
 SUITE ?=
 
-.PHONY: help run test test-full check fmt bench audit
+.PHONY: help run install test test-full check fmt bench audit
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +27,11 @@ help: ## this list
 run: ## set up, then start a gateway on this machine (ARGS='…' is passed to `fencepost serve`)
 	@scripts/setup
 	cargo run --locked --release --bin fencepost -- serve $(ARGS)
+
+install: ## build, and copy the binary to PREFIX/bin (PREFIX=~/.local by default)
+	@scripts/setup
+	cargo build --locked --release --workspace --bins
+	install -D -m 755 $(CARGO_TARGET_DIR)/release/fencepost $(PREFIX)/bin/fencepost
 
 test: ## set up, then run every test at the CI budget (SUITE=name runs one suite)
 	@scripts/setup test
@@ -40,7 +46,7 @@ check: ## format, lints, docs, licences and dependency direction; changes no fil
 	cargo fmt --all --check
 	cargo clippy --locked --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --no-deps
-	cargo-deny --locked check bans licenses sources
+	cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 	scripts/check-dependency-direction
 
 fmt: ## format the code

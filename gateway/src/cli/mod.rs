@@ -87,6 +87,9 @@ fn check(flags: &Flags) -> Result<(), Failed> {
 }
 
 #[cfg(test)]
+mod docs_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -181,6 +181,11 @@ impl Metrics {
     pub(super) fn encode(&self, queue_depth: usize, ready: bool) -> String {
         self.queue.set(i64::try_from(queue_depth).unwrap_or(i64::MAX));
         self.ready.set(i64::from(ready));
+        self.text()
+    }
+
+    /// All metrics as they are now.
+    pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry);

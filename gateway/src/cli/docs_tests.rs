@@ -1,0 +1,95 @@
+//! The documents say what the code says.
+
+use super::*;
+use fencepost_core::ProblemKind;
+use fencepost_store::engines::ENGINES;
+
+fn document(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn the_error_table_has_every_problem_with_its_status() {
+    let errors = document("docs/errors.md");
+    for kind in ProblemKind::ALL {
+        let row = format!("| {} | `{}` |", kind.status(), kind.slug());
+        assert!(errors.contains(&row), "docs/errors.md lacks a row that starts with {row}");
+    }
+    let rows = errors.lines().filter(|line| line.contains("| `")).count();
+    assert_eq!(rows, ProblemKind::ALL.len(), "docs/errors.md has rows for problems that do not exist");
+}
+
+#[test]
+fn the_exit_codes_are_those_of_the_help() {
+    let errors = document("docs/errors.md");
+    for line in exit::HELP.lines().skip(1) {
+        let (code, meaning) = line.trim().split_once("  ").unwrap();
+        assert!(
+            errors.contains(&format!("| {code} | {meaning} |")),
+            "docs/errors.md lacks exit code {code}: {meaning}"
+        );
+    }
+}
+
+#[test]
+fn every_flag_of_serve_is_documented_with_its_variable() {
+    let configuration = document("docs/configuration.md");
+    let mut command = Cli::command();
+    command.build();
+    let serve = command.find_subcommand("serve").unwrap();
+    for argument in serve.get_arguments().filter(|argument| argument.get_id() != "help") {
+        let (flag, variable) = (argument.get_long().unwrap(), argument.get_env().unwrap().to_str().unwrap());
+        let row = format!("| `--{flag}` | `{variable}` |");
+        assert!(configuration.contains(&row), "docs/configuration.md lacks a row that starts with {row}");
+    }
+}
+
+#[test]
+fn the_documented_defaults_are_the_defaults() {
+    let configuration = document("docs/configuration.md");
+    let shown = Config::load(&Flags::default()).unwrap().to_string();
+    for line in shown.lines().filter(|line| !line.contains("no guard")) {
+        let (key, value) = line.split_once(' ').unwrap();
+        let key =
+            if key.starts_with("max_") || key.ends_with("_timeout") { format!("limits.{key}") } else { key.to_owned() };
+        let cells = format!("| `{key}` | `{}` |", value.trim());
+        assert!(configuration.contains(&cells), "docs/configuration.md lacks {cells}");
+    }
+}
+
+#[test]
+fn the_engine_table_is_the_list_of_engines() {
+    let configuration = document("docs/configuration.md");
+    for engine in ENGINES {
+        assert!(configuration.contains(&format!("| `{}` | {} |", engine.name, engine.summary)), "{}", engine.name);
+    }
+}
+
+#[test]
+fn the_readme_names_every_route() {
+    let readme = document("README.md");
+    for route in crate::http::ROUTES {
+        let path = route.path.trim_end_matches('/');
+        let named = readme.contains(path) && (route.method == "GET" || readme.contains(route.method.as_str()));
+        assert!(named, "README.md does not name {} {}", route.method, route.path);
+    }
+}
+
+#[test]
+fn the_rule_in_the_design_has_every_refusal() {
+    let design = document("docs/design.md");
+    for reason in fencepost_core::Reason::ALL {
+        assert!(design.contains(&format!("refuse `{}`", reason.as_str())), "docs/design.md lacks {}", reason.as_str());
+    }
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let operations = document("docs/operations.md");
+    let metrics = crate::http::Metrics::new().text();
+    for line in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let name = line.split(' ').next().unwrap();
+        assert!(operations.contains(&format!("`{name}")), "docs/operations.md lacks {name}");
+    }
+}
