@@ -111,7 +111,7 @@ pub struct Flags {
     /// Largest headers of a request, answered 431 above [default: 16KiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_HEADERS")]
     pub max_headers: Option<Size>,
-    /// Bytes of all bodies in memory at once, answered 503 above [default: 256MiB]
+    /// Bytes of all bodies and values in memory at once, answered 503 above [default: 256MiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODIES")]
     pub max_bodies: Option<Size>,
     /// Open connections, answered 503 above [default: 4096]

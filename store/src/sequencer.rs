@@ -45,6 +45,7 @@ pub(crate) struct Sequencer {
     pub(crate) mapping_hash: [u8; 32],
     pub(crate) max_commands: usize,
     pub(crate) max_bytes: usize,
+    pub(crate) max_reads: usize,
 }
 
 pub(crate) type Queued = (Command, Reply);
@@ -94,10 +95,11 @@ impl Sequencer {
         while queue.recv_many(&mut drained, self.max_commands).await > 0 {
             let mut rest = drained.drain(..).peekable();
             while rest.peek().is_some() {
-                let mut bytes = 0;
+                let (mut bytes, mut reads) = (0, 0);
                 let (mut commands, mut replies) = (Vec::new(), Vec::new());
-                while let Some((command, reply)) = rest.next_if(|_| bytes < self.max_bytes) {
+                while let Some((command, reply)) = rest.next_if(|_| bytes < self.max_bytes && reads < self.max_reads) {
                     bytes += command.bytes();
+                    reads += command.reads().len();
                     commands.push(command);
                     replies.push(Some(reply));
                 }

@@ -26,13 +26,15 @@ pub struct StoreOptions {
     pub batch_commands: usize,
     /// A batch takes no further command once its bodies have this many bytes.
     pub batch_bytes: usize,
+    /// A batch takes no further command once this many values are to be read for conditions and claims.
+    pub batch_reads: usize,
     /// How many fences are kept to refuse stale writers quickly.
     pub cached_fences: usize,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { queue: 4096, batch_commands: 1024, batch_bytes: 8 << 20, cached_fences: 65_536 }
+        StoreOptions { queue: 4096, batch_commands: 1024, batch_bytes: 8 << 20, batch_reads: 64, cached_fences: 65_536 }
     }
 }
 
@@ -224,6 +226,7 @@ impl Store {
             mapping_hash: meta.mapping_hash,
             max_commands: options.batch_commands.max(1),
             max_bytes: options.batch_bytes.max(1),
+            max_reads: options.batch_reads.max(1),
         };
         let committer =
             sequencer.start(&Handle::current(), receiver).map_err(|error| OpenError::Engine(error.to_string()))?;

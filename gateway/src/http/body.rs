@@ -50,6 +50,24 @@ impl Drop for Reservation {
     }
 }
 
+/// Bytes that count against the budget until the last of them is sent.
+pub(super) fn hold(bytes: Bytes, budget: &Arc<ByteBudget>) -> Result<Bytes, Problem> {
+    let mut reserved = budget.reserve();
+    reserved.grow(bytes.len())?;
+    Ok(Bytes::from_owner(Held { bytes, _reserved: reserved }))
+}
+
+struct Held {
+    bytes: Bytes,
+    _reserved: Reservation,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// A whole body, and its part of the budget.
 pub(super) struct Received {
     pub(super) bytes: Bytes,

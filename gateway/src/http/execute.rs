@@ -15,6 +15,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, X_C
 
 use super::Gateway;
 use super::answer::{Answer, etag};
+use super::body::hold;
 use super::call::{Call, Get};
 use super::metrics::METRICS_CONTENT_TYPE;
 use super::permit::Permitted;
@@ -103,7 +104,7 @@ impl Gateway {
                 .header(CONTENT_TYPE, value.content_type.as_deref().unwrap_or("application/octet-stream"))
                 .header_static(X_CONTENT_TYPE_OPTIONS, "nosniff")
                 .header(CONTENT_LENGTH, &value.body.len().to_string())
-                .body(value.body)
+                .body(hold(value.body, &self.bodies)?)
         };
         if let Some(token) = value.token {
             answer = answer.header(FENCING_TOKEN, &token.to_string());

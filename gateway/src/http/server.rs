@@ -119,12 +119,24 @@ impl Server {
         drop(self.listener);
         gateway.drain();
         tokio::select! {
-            () = graceful.shutdown() => {}
+            () = graceful.shutdown() => return sole_owner(gateway).await,
             () = tokio::time::sleep(limits.drain_timeout) => tracing::warn!("requests outlived the drain timeout"),
             () = stopped(&mut self.terminate, &mut self.interrupt) => tracing::warn!("stopped by a second signal"),
         }
-        Arc::try_unwrap(gateway).ok()
+        None
     }
+}
+
+/// A connection that has just ended may hold on to the gateway for a moment, until its task is gone.
+async fn sole_owner(mut gateway: Arc<Gateway>) -> Option<Gateway> {
+    for _ in 0..200 {
+        match Arc::try_unwrap(gateway) {
+            Ok(gateway) => return Some(gateway),
+            Err(shared) => gateway = shared,
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    None
 }
 
 async fn stopped(terminate: &mut Signal, interrupt: &mut Signal) {

@@ -52,8 +52,8 @@ impl RocksDb {
             Ok(Some(why)) => return Err(damaged(why)),
             Err(error) => return Err(damaged(format!("its logs cannot be read: {error}"))),
         }
-        let db = DB::open(&tuned(options, &dir), database)
-            .map_err(|error| damaged(format!("RocksDB says: {error}")))?;
+        let db =
+            DB::open(&tuned(options, &dir), database).map_err(|error| damaged(format!("RocksDB says: {error}")))?;
         let mark = CommittedMark::open(&dir).map_err(|error| damaged(error.to_string()))?;
         let (found, expected) = (db.latest_sequence_number(), mark.get().unwrap_or(0));
         if found < expected {
