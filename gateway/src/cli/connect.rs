@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use fencepost_client::{CallError, Credentials, Gateway};
 use fencepost_core::{Holder, Issuer, Token};
+use serde::Serialize;
 
-use super::exit::Failed;
+use super::exit::{self, Failed};
 use crate::quantity::Span;
 
 /// Where the gateway is.
@@ -55,5 +56,35 @@ impl TokenArgs {
     pub(super) fn credentials(self) -> Option<Credentials> {
         let TokenArgs { token, holder, issuer } = self;
         token.map(|token| Credentials { token, holder, issuer })
+    }
+}
+
+/// Which page of a list.
+#[derive(Args, Clone)]
+pub(super) struct ListArgs {
+    /// Only names that start with this
+    #[arg(default_value = "")]
+    pub(super) prefix: String,
+    /// Start after this name
+    #[arg(long, value_name = "NAME")]
+    pub(super) after: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(super) limit: usize,
+    #[command(flatten)]
+    pub(super) connect: Connect,
+}
+
+impl ListArgs {
+    /// Prints a page, and says on standard error how to go on.
+    pub(super) fn print<T: Serialize>(&self, page: &T, lines: &str, next: Option<&str>) -> Result<(), Failed> {
+        if self.connect.json {
+            return super::print(&serde_json::to_string(page).map_err(Failed::other)?);
+        }
+        exit::write(lines.as_bytes())?;
+        if let Some(next) = next {
+            eprintln!("fencepost: there are more; go on with --after '{next}'");
+        }
+        Ok(())
     }
 }

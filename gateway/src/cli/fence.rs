@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use fencepost_core::wire::{ClaimedValue, FenceAnswer, TextOrBase64};
 use fencepost_core::{Key, Resource};
 
-use super::connect::{Connect, TokenArgs};
+use super::connect::{Connect, ListArgs, TokenArgs};
 use super::exit::{self, Failed};
 
 #[derive(Args)]
@@ -26,7 +26,7 @@ pub(super) enum Fence {
     /// Show one fence, also of a resource never seen
     Show(Show),
     /// List fences
-    List(List),
+    List(ListArgs),
 }
 
 #[derive(Args)]
@@ -34,21 +34,6 @@ pub(super) struct Show {
     /// Resource to show
     #[arg(value_parser = Resource::new)]
     resource: Resource,
-    #[command(flatten)]
-    connect: Connect,
-}
-
-#[derive(Args)]
-pub(super) struct List {
-    /// Only resources that start with this
-    #[arg(default_value = "")]
-    prefix: String,
-    /// Start after this resource
-    #[arg(long, value_name = "RESOURCE")]
-    after: Option<String>,
-    /// At most this many
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    limit: usize,
     #[command(flatten)]
     connect: Connect,
 }
@@ -84,7 +69,7 @@ impl Fence {
     pub(super) fn run(self) -> Result<(), Failed> {
         match self {
             Fence::Show(show) => show.run(),
-            Fence::List(list) => list.run(),
+            Fence::List(args) => list(&args),
         }
     }
 }
@@ -112,18 +97,9 @@ impl Show {
     }
 }
 
-impl List {
-    fn run(self) -> Result<(), Failed> {
-        let (prefix, after, limit) = (self.prefix, self.after, self.limit);
-        let page = self.connect.call(async |gateway| gateway.fences(&prefix, after.as_deref(), limit).await)?;
-        if self.connect.json {
-            return super::print(&serde_json::to_string(&page).map_err(Failed::other)?);
-        }
-        let lines: String = page.fences.iter().map(|answer| line(answer) + "\n").collect();
-        exit::write(lines.as_bytes())?;
-        if let Some(next) = page.next {
-            eprintln!("fencepost: there are more; go on with --after '{next}'");
-        }
-        Ok(())
-    }
+fn list(list: &ListArgs) -> Result<(), Failed> {
+    let page =
+        list.connect.call(async |gateway| gateway.fences(&list.prefix, list.after.as_deref(), list.limit).await)?;
+    let lines: String = page.fences.iter().map(|answer| line(answer) + "\n").collect();
+    list.print(&page, &lines, page.next.as_deref())
 }

@@ -9,7 +9,7 @@ use fencepost_client::{Precondition, Written};
 use fencepost_core::Key;
 use serde_json::json;
 
-use super::connect::{Connect, TokenArgs};
+use super::connect::{Connect, ListArgs, TokenArgs};
 use super::exit::{self, Failed};
 
 #[derive(Subcommand)]
@@ -21,7 +21,7 @@ pub(super) enum Kv {
     /// Remove a value; the fence stays
     Delete(Delete),
     /// List keys
-    List(List),
+    List(ListArgs),
 }
 
 #[derive(Args)]
@@ -70,21 +70,6 @@ pub(super) struct Delete {
 }
 
 #[derive(Args)]
-pub(super) struct List {
-    /// Only keys that start with this
-    #[arg(default_value = "")]
-    prefix: String,
-    /// Start after this key
-    #[arg(long, value_name = "KEY")]
-    after: Option<String>,
-    /// At most this many
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
-    limit: usize,
-    #[command(flatten)]
-    connect: Connect,
-}
-
-#[derive(Args)]
 struct ConditionArgs {
     /// Only if the key's version is this, as printed by get
     #[arg(long, value_name = "ETAG", conflicts_with = "if_absent")]
@@ -111,7 +96,7 @@ impl Kv {
             Kv::Put(put) => put.run(),
             Kv::Get(get) => get.run(),
             Kv::Delete(delete) => delete.run(),
-            Kv::List(list) => list.run(),
+            Kv::List(args) => list(&args),
         }
     }
 }
@@ -191,22 +176,13 @@ impl Get {
     }
 }
 
-impl List {
-    fn run(self) -> Result<(), Failed> {
-        let (prefix, after, limit) = (self.prefix, self.after, self.limit);
-        let page = self.connect.call(async |gateway| gateway.list(&prefix, after.as_deref(), limit).await)?;
-        if self.connect.json {
-            return super::print(&serde_json::to_string(&page).map_err(Failed::other)?);
-        }
-        let mut lines = String::new();
-        for entry in &page.keys {
-            let token = entry.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
-            lines.push_str(&format!("{}\t{} bytes\tversion {}\ttoken {token}\n", entry.key, entry.size, entry.etag));
-        }
-        exit::write(lines.as_bytes())?;
-        if let Some(next) = page.next {
-            eprintln!("fencepost: there are more; go on with --after '{next}'");
-        }
-        Ok(())
+fn list(list: &ListArgs) -> Result<(), Failed> {
+    let page =
+        list.connect.call(async |gateway| gateway.list(&list.prefix, list.after.as_deref(), list.limit).await)?;
+    let mut lines = String::new();
+    for entry in &page.keys {
+        let token = entry.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
+        lines.push_str(&format!("{}\t{} bytes\tversion {}\ttoken {token}\n", entry.key, entry.size, entry.etag));
     }
+    list.print(&page, &lines, page.next.as_deref())
 }

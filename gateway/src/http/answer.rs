@@ -5,7 +5,8 @@ use fencepost_core::wire::header;
 use fencepost_core::{Reason, Token};
 use fencepost_store::engine::Version;
 use http_body_util::Full;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
+use hyper::body::Body as _;
+use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -50,6 +51,14 @@ impl Answer {
     pub(super) fn body(mut self, body: Bytes) -> Answer {
         *self.0.body_mut() = Full::new(body);
         self
+    }
+
+    /// The answer to HEAD: it tells the length of the body, and leaves it out. (HTTP/2 would send it.)
+    pub(super) fn without_body(self) -> Answer {
+        match self.0.body().size_hint().exact() {
+            Some(bytes) if bytes > 0 => self.header(CONTENT_LENGTH, &bytes.to_string()).body(Bytes::new()),
+            _ => self,
+        }
     }
 
     pub(super) fn header_static(mut self, name: HeaderName, value: &'static str) -> Answer {

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use fencepost_store::Store;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 
 use crate::config::Limits;
 use body::ByteBudget;
@@ -67,6 +67,7 @@ impl Gateway {
     pub async fn handle(&self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = format!("{}-{number:x}", self.run);
+        let head_only = request.method() == Method::HEAD;
         let answer = match self.pipeline(request).await {
             Ok(answer) => answer,
             Err(problem) => {
@@ -75,6 +76,7 @@ impl Gateway {
                 problem.into_answer(&id)
             }
         };
+        let answer = if head_only { answer.without_body() } else { answer };
         Ok(answer.with_request_id(&id).into_response())
     }
 
