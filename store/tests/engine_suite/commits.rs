@@ -85,7 +85,6 @@ pub(crate) async fn e2_a_commit_in_between_is_noticed_although_other_versions_ar
     let names = ["meta", "a", "b"];
     let early = load(&*engine, &names).await;
     commit(&*engine, vec![write("b", "2")]).await;
-    // The newest instant together with old versions is a mixture that no load gives: still no match.
     let late = load(&*engine, &names).await;
     assert_eq!(early.records[..2], late.records[..2]);
     assert_eq!(commit_after(&*engine, &early, &names, vec![write("a", "ours")]).await, Commit::Conflict);

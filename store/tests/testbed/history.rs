@@ -45,6 +45,12 @@ impl History {
         }
     }
 
+    /// The key that was written last, and its token.
+    pub(crate) fn newest(&self) -> (&str, u64) {
+        let (name, (token, _)) = self.answered.iter().max_by_key(|(_, (token, _))| *token).unwrap();
+        (name, *token)
+    }
+
     /// Compares everything that was answered. An error is how a promise was broken.
     pub(crate) async fn compare(&self, store: &Store) -> Result<Seen, String> {
         let mut errors = 0;
@@ -133,7 +139,18 @@ impl Written {
 
     /// Tables, a manifest with several flushes, and a log with the newest writes.
     pub(crate) async fn in_tables_and_log() -> Written {
-        Written::with(directory::small(), 10, 30, 400).await
+        let mut written = Written::with(directory::small(), 10, 30, 400).await;
+        // How much of it is in the log is a matter of time, so it is made sure of.
+        for _ in 0..20 {
+            let newest = directory::logs(written.dir.path()).pop().unwrap();
+            if newest.metadata().unwrap().len() > 10_000 && !directory::tables(written.dir.path()).is_empty() {
+                return written;
+            }
+            let store = directory::open(written.dir.path(), &written.options).await;
+            written.history.write(&store, 30, 400).await;
+            store.close().await;
+        }
+        panic!("no tables beside a log")
     }
 
     /// A copy to damage.

@@ -105,7 +105,9 @@ impl Client {
 
     fn line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
-        if self.reader.read_line(&mut line)? == 0 {
+        self.reader.read_line(&mut line)?;
+        // A line without its end is not a line: the process may have died in the middle of it.
+        if !line.ends_with('\n') {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         Ok(line.trim_end_matches(['\r', '\n']).to_owned())
@@ -136,6 +138,35 @@ impl Client {
     /// The same, or panics.
     pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         self.try_request(method, path, headers, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// Reads answers until the connection is closed, and gives them all.
+    pub fn receive_all(&mut self) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        while let Ok(answer) = self.receive() {
+            answers.push(answer);
+        }
+        answers
+    }
+
+    /// Has the other side closed, without another byte? Waits for it.
+    pub fn is_closed(&mut self) -> bool {
+        match self.reader.read(&mut [0]) {
+            Ok(bytes) => bytes == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+
+    /// Reads whatever comes, HTTP or not, until the connection is closed.
+    pub fn drain(&mut self) {
+        let mut rest = Vec::new();
+        let _ = self.reader.read_to_end(&mut rest);
+    }
+
+    /// GET /v1/fences: the fence's token, or `None` if none was seen.
+    pub fn fence(&mut self, resource: &str) -> Option<String> {
+        let answer = self.request("GET", &format!("/v1/fences/{resource}"), &[], b"");
+        answer.json()["fence"]["token"].as_str().map(str::to_owned)
     }
 
     /// PUT with a token.

@@ -2,7 +2,14 @@
 //!
 //! The harness panics when something is not as a test needs it: a missing server is a failure, not a skip.
 
+#![allow(clippy::expect_used, reason = "a harness fails the test that uses it, loudly")]
+
 pub mod budget;
+pub mod fresh;
 pub mod http;
+pub mod load;
 pub mod process;
+pub mod record;
+pub mod seed;
+pub mod strace;
 pub mod wait;

@@ -97,6 +97,19 @@ impl GatewayProcess {
         self.stderr.lock().expect("readers do not panic").clone()
     }
 
+    /// Has it accepted every connection to it, and read every byte that was sent?
+    pub fn has_read_everything(&self) -> bool {
+        let table = std::fs::read_to_string(format!("/proc/{}/net/tcp", self.pid())).expect("Linux has /proc");
+        let port: u16 = self.address().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        let local = format!(":{port:04X}");
+        // Number, local address, remote address, state, transmit and receive queue, …: a listener's queue are
+        // connections, a connection's are bytes.
+        table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).all(|fields| match fields[..] {
+            [_, ours, _, _, queues, ..] => !ours.ends_with(&local) || queues.ends_with(":00000000"),
+            _ => true,
+        })
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);

@@ -15,13 +15,22 @@ pub type Checked<T> = Result<T, String>;
 /// The body of writes that must be refused.
 pub const NEVER: &str = "never";
 
+const BULKY: &str = "bulky/";
+
 /// What a key holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
     /// No value, since the owner's change of this number.
     Absent(u64),
     /// The value of the owner's change of this number.
-    Value { number: u64, token: u64, etag: String },
+    Value {
+        /// Which change.
+        number: u64,
+        /// The token it presented.
+        token: u64,
+        /// The version it was given.
+        etag: String,
+    },
 }
 
 impl Held {
@@ -125,8 +134,10 @@ pub struct Counts {
     pub conditions: AtomicU64,
     /// Reads.
     pub reads: AtomicU64,
-    /// Requests without an answer.
+    /// Requests without an answer, or with an unknown outcome.
     pub unknown: AtomicU64,
+    /// Requests rejected because writes had stopped.
+    pub rejected: AtomicU64,
     /// Changes without an answer that turned out to have applied.
     pub unknown_applied: AtomicU64,
 }
@@ -148,8 +159,17 @@ pub struct Record {
 impl Record {
     /// Nothing is known yet of this many keys.
     pub fn new(keys: usize) -> Record {
-        let key = |n| KeyRecord {
-            name: format!("crash/{n}"),
+        Record::of((0..keys).map(|n| format!("crash/{n}")))
+    }
+
+    /// The same, with large values: a small write buffer is soon full.
+    pub fn bulky(keys: usize) -> Record {
+        Record::of((0..keys).map(|n| format!("{BULKY}{n}")))
+    }
+
+    fn of(names: impl Iterator<Item = String>) -> Record {
+        let key = |name| KeyRecord {
+            name,
             presented: HashSet::new(),
             highest: 0,
             own: None,
@@ -160,7 +180,7 @@ impl Record {
             changes: 0,
         };
         Record {
-            keys: (0..keys).map(|n| Mutex::new(key(n))).collect(),
+            keys: names.map(|name| Mutex::new(key(name))).collect(),
             versions: Mutex::default(),
             counts: Counts::default(),
         }
@@ -271,7 +291,10 @@ impl Record {
             404 => Ok((None, fence)),
             200 => {
                 let number = change_of(name, &answer.body).ok_or_else(|| {
-                    format!("{name}: a value that nobody wrote: {:?}", answer.text().chars().take(80).collect::<String>())
+                    format!(
+                        "{name}: a value that nobody wrote: {:?}",
+                        answer.text().chars().take(80).collect::<String>()
+                    )
                 })?;
                 let (token, etag) = (answer.header("fencing-token"), answer.header("etag").unwrap_or_default());
                 self.saw_version(etag, name, number)?;
@@ -284,15 +307,17 @@ impl Record {
 
     /// One line about what happened.
     pub fn summary(&self) -> String {
-        let Counts { applied, claimed, refused, conditions, reads, unknown, unknown_applied } = &self.counts;
+        let Counts { applied, claimed, refused, conditions, reads, unknown, rejected, unknown_applied } = &self.counts;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         format!(
-            "{} applied, {} claimed, {} refused, {} conditions failed, {} reads, {} unanswered ({} of those changes had applied)",
+            "{} applied, {} claimed, {} refused, {} conditions failed, {} reads, {} rejected, \
+             {} unknown ({} of those changes had applied)",
             of(applied),
             of(claimed),
             of(refused),
             of(conditions),
             of(reads),
+            of(rejected),
             of(unknown),
             of(unknown_applied),
         )
@@ -307,6 +332,7 @@ pub fn number(text: Option<&str>) -> Option<u64> {
 /// The value of a change: mostly short, sometimes over several blocks of the log.
 pub fn value_of(key: &str, change: u64) -> String {
     let size = match change % 64 {
+        _ if key.starts_with(BULKY) => 60_000,
         63 => 40_000 + 1_000 * (change % 97),
         rest => 7 * rest,
     };

@@ -1,0 +1,68 @@
+//! A gateway of a test's own: fresh data, gone with the test.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::process::GatewayProcess;
+
+/// A running gateway and the directory of its data. Both end with it.
+pub struct Fresh {
+    process: GatewayProcess,
+    dir: TempDir,
+}
+
+impl Fresh {
+    /// On the memory engine, for tests that are not about durability.
+    pub fn memory(arguments: &[&str]) -> Fresh {
+        Fresh::start(&[&["--engine", "memory"], arguments].concat())
+    }
+
+    /// On the embedded default engine.
+    pub fn rocksdb(arguments: &[&str]) -> Fresh {
+        Fresh::start(arguments)
+    }
+
+    /// On the memory engine, with a configuration file.
+    pub fn configured(toml: &str, arguments: &[&str]) -> Fresh {
+        let dir = TempDir::new().expect("a temporary directory can be made");
+        let config = write_config(dir.path(), toml);
+        let config = config.to_str().expect("temporary directories have plain names");
+        Fresh::start_in(dir, &[&["--engine", "memory", "--config", config], arguments].concat())
+    }
+
+    fn start(arguments: &[&str]) -> Fresh {
+        Fresh::start_in(TempDir::new().expect("a temporary directory can be made"), arguments)
+    }
+
+    fn start_in(dir: TempDir, arguments: &[&str]) -> Fresh {
+        let process = GatewayProcess::start(&dir.path().join("data"), arguments);
+        Fresh { process, dir }
+    }
+
+    /// Where its data lives.
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// The process alone; its data stays until the directory is dropped.
+    pub fn into_parts(self) -> (GatewayProcess, TempDir) {
+        (self.process, self.dir)
+    }
+}
+
+impl Deref for Fresh {
+    type Target = GatewayProcess;
+
+    fn deref(&self) -> &GatewayProcess {
+        &self.process
+    }
+}
+
+/// Writes a configuration file into a directory.
+pub fn write_config(dir: &Path, toml: &str) -> PathBuf {
+    let path = dir.join("fencepost.toml");
+    std::fs::write(&path, toml).expect("a temporary directory can be written");
+    path
+}

@@ -1,0 +1,61 @@
+//! The real process is killed at random moments under load; what was answered before still holds after (G1–G4).
+//!
+//! One store goes through all kills, and the clients' record with it.
+
+use std::time::{Duration, Instant};
+
+use fencepost_conformance::harness::load::{self, Until};
+use fencepost_conformance::harness::process::GatewayProcess;
+use fencepost_conformance::harness::record::Record;
+use fencepost_conformance::harness::seed::Random;
+use fencepost_conformance::harness::{budget, wait};
+use rustix::process::Signal;
+
+const CLIENTS: usize = 8;
+const KEYS: usize = 40;
+
+/// Small, so that logs are switched, tables written and compacted while the process dies.
+const SETTINGS: &[&str] = &["--write-buffer", "1MiB", "--log", "warn"];
+
+#[test]
+fn every_answer_survives_sigkill_at_random_moments() {
+    let (kills, started) = (budget::pick(50, 1_000), Instant::now());
+    let mut random = Random::from_environment();
+    let data = tempfile::tempdir().unwrap();
+    let record = Record::new(KEYS);
+    let (mut requests, mut under_load) = (0, Duration::ZERO);
+    for kill in 0..kills {
+        let gateway = GatewayProcess::start(data.path(), SETTINGS);
+        record.check(&mut gateway.client());
+        let address = gateway.address().to_owned();
+        let life = Duration::from_micros(random.below(60_000));
+        let loading = Instant::now();
+        requests += load::run(&address, &record, CLIENTS, &random.fork(kill), Until::Broken, || {
+            wait::pause(life);
+            gateway.kill();
+        });
+        under_load += loading.elapsed();
+    }
+
+    // A clean stop under load keeps its answers too.
+    let gateway = GatewayProcess::start(data.path(), SETTINGS);
+    record.check(&mut gateway.client());
+    let address = gateway.address().to_owned();
+    requests += load::run(&address, &record, CLIENTS, &random.fork(kills), Until::Broken, || {
+        wait::pause(Duration::from_millis(60));
+        gateway.signal(Signal::TERM);
+        assert!(gateway.wait(Duration::from_secs(30)).success());
+    });
+    let gateway = GatewayProcess::start(data.path(), SETTINGS);
+    record.check(&mut gateway.client());
+    let sent = load::run(gateway.address(), &record, CLIENTS, &random.fork(kills + 1), Until::Requests(100), || {});
+    assert_eq!(sent, 100 * CLIENTS as u64, "nothing breaks without a kill");
+    record.check(&mut gateway.client());
+
+    let rate = requests as f64 / under_load.as_secs_f64();
+    println!(
+        "{kills} kills in {:.1} s, {requests} requests ({rate:.0}/s under load): {}",
+        started.elapsed().as_secs_f64(),
+        record.summary()
+    );
+}
