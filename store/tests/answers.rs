@@ -1,5 +1,7 @@
 //! When an answer is sent (G4, trap 10): not before what justifies it is durable.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
+
 mod testbed;
 
 use fencepost_core::Reason;

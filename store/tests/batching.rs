@@ -1,5 +1,7 @@
 //! Group commit: what shares a commit, what is written in it, and what happens when too much waits.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
+
 mod testbed;
 
 use std::sync::{Arc, Mutex};
@@ -19,17 +21,14 @@ struct Reports(Mutex<Vec<BatchReport>>);
 
 impl Observer for Reports {
     fn batch(&self, report: BatchReport) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(report);
+        self.0.lock().unwrap().push(report);
     }
 }
 
 async fn limited(options: StoreOptions) -> (Store, Memory, Arc<Reports>) {
     let (memory, reports) = (Memory::default(), Arc::new(Reports::default()));
     let engine = Arc::new(memory.clone());
-    let store = match Store::open(engine, Guards::default(), options, reports.clone()).await {
-        Ok(store) => store,
-        Err(error) => panic!("{error}"),
-    };
+    let store = Store::open(engine, Guards::default(), options, reports.clone()).await.unwrap();
     (store, memory, reports)
 }
 
@@ -53,7 +52,7 @@ async fn what_is_queued_during_a_commit_shares_the_next() {
     }
     assert_eq!(memory.commits().len() - before, 2, "one for the first, one for all the others");
     store.close().await;
-    let reports = reports.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let reports = reports.0.lock().unwrap();
     assert_eq!(reports.iter().map(|report| report.commands).collect::<Vec<_>>(), [1, 64]);
     assert!(reports.iter().all(|report| report.commit.is_some_and(|commit| commit <= report.total)));
 }
@@ -118,18 +117,14 @@ async fn an_unchanged_fence_is_compared_but_not_rewritten() {
     let commits = memory.commits();
     let fences: Vec<_> = commits[1..].iter().map(|batch| fence_change("a", &batch.changes)).collect();
     assert_eq!(fences, [Some("5".into()), None, Some("6".into())]);
-    let fence_key = RecordKey::fence(&resource("a"));
+    let (fence_key, value_key) = (RecordKey::fence(&resource("a")), RecordKey::value(&key("a")));
     for batch in &commits[1..] {
         for needed in [&RecordKey::meta(), &fence_key] {
             assert!(batch.compare.iter().any(|(key, _)| key == needed), "{batch:?}");
         }
-        assert_eq!(batch.changes.iter().filter(|(key, _)| *key == RecordKey::value(&key_a())).count(), 1);
+        assert_eq!(batch.changes.iter().filter(|(key, _)| *key == value_key).count(), 1);
     }
     assert_eq!(commits[2].changes.len(), 1, "only the value");
-}
-
-fn key_a() -> fencepost_core::Key {
-    key("a")
 }
 
 #[tokio::test]
@@ -147,7 +142,7 @@ async fn a_fence_raised_several_times_in_a_batch_is_written_once() {
     for one in queued {
         applied(one.answer().await);
     }
-    let batch = memory.commits().pop().unwrap_or_else(|| panic!("nothing was committed"));
+    let batch = memory.commits().pop().unwrap();
     let fences = batch.changes.iter().filter(|(key, _)| *key == RecordKey::fence(&resource("a")));
     assert_eq!(fences.count(), 1);
     assert_eq!(fence_change("a", &batch.changes).as_deref(), Some("7"));
@@ -172,7 +167,7 @@ async fn a_delete_leaves_the_fence_record() {
     let (store, memory) = memory_store().await;
     applied(put(&store, "a", token("5"), "one").await);
     applied(testbed::delete(&store, "a", token("5")).await);
-    let batch = memory.commits().pop().unwrap_or_else(|| panic!("nothing was committed"));
+    let batch = memory.commits().pop().unwrap();
     assert_eq!(batch.changes, [(RecordKey::value(&key("a")), Change::Delete)]);
     assert!(read(&store, "a").await.state.high.is_some());
 }

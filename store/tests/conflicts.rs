@@ -1,5 +1,7 @@
 //! Other writers of the same records: everything loaded is compared, and a conflict is judged anew (trap 33).
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
+
 mod testbed;
 
 use std::sync::Arc;
@@ -20,7 +22,8 @@ async fn shared() -> (Store, Memory) {
 
 /// A fence record as another gateway would write it.
 fn fence_record(name: &str, by: &Presented, spent: bool) -> (RecordKey, Change) {
-    let raised = FenceState::unseen(by.token.generation()).after(fencepost_core::Step::Raise, by, Timestamp(1)).unwrap();
+    let raised =
+        FenceState::unseen(by.token.generation()).after(fencepost_core::Step::Raise, by, Timestamp(1)).unwrap();
     let state = FenceState { spent, ..raised };
     (RecordKey::fence(&resource(name)), Change::Put(encode_fence(&state)))
 }

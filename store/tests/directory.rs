@@ -86,7 +86,11 @@ async fn g1_a_directory_that_lost_its_database_is_refused() {
     for lost in ["db", "db/CURRENT"] {
         let written = Written::in_tables_and_log().await;
         let path = written.dir.path().join(lost);
-        if path.is_dir() { std::fs::remove_dir_all(path).unwrap() } else { std::fs::remove_file(path).unwrap() }
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap()
+        } else {
+            std::fs::remove_file(path).unwrap()
+        }
         for _ in 0..2 {
             let error = refusal(written.dir.path());
             assert!(matches!(error, EngineOpenError::Damaged { .. }), "{lost}: {error}");

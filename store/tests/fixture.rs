@@ -22,7 +22,9 @@ use fencepost_store::record::{FORMAT, Meta, RecordKey, Value, decode_fence, enco
 use fencepost_store::{Condition, Put, Remapped, Store, remap};
 use tempfile::TempDir;
 use testbed::directory::{logs, roomy, tables};
-use testbed::{applied, body, claim, claimed, delete, fence, issued, key, open, put, read, reason, refused, text, token};
+use testbed::{
+    applied, body, claim, claimed, delete, fence, issued, key, open, put, read, reason, refused, text, token,
+};
 
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1")
@@ -193,11 +195,8 @@ fn records_have_these_bytes() {
     let raised = FenceState::unseen(2).after(fencepost_core::Step::Raise, &presented, Timestamp(0x0102)).unwrap();
     let expected = "011f020000002200000000000000020100000000000003006123310300653a31";
     assert_eq!(hex(&encode_fence(&FenceState { spent: true, ..raised })), expected);
-    let value = Value {
-        token: Some(presented.token),
-        content_type: Some("a/b".into()),
-        body: Bytes::from_static(b"xyz"),
-    };
+    let value =
+        Value { token: Some(presented.token), content_type: Some("a/b".into()), body: Bytes::from_static(b"xyz") };
     assert_eq!(hex(&value.encode()), "01030200000022000000000000000300612f6278797a");
     assert_eq!(hex(RecordKey::fence(&testbed::resource("a/b")).as_bytes()), "66612f62");
     assert_eq!(hex(RecordKey::value(&key("a/b")).as_bytes()), "6b612f62");

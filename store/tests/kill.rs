@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use fencepost_store::engines::EngineOptions;
 use tempfile::TempDir;
 use testbed::directory::{Positions, budget};
-use testbed::{applied, body, put, read, token, together};
+use testbed::{applied, body, put, read, together, token};
 
 const KEYS: u64 = 64;
 const AT_ONCE: u64 = 8;
@@ -94,7 +94,11 @@ async fn every_answer_survives_a_kill() {
             assert!(fence >= *token, "kill {kill}: the fence of k{key} is {fence}, and {token} was answered");
             let value = read.value.unwrap().1;
             let text = body(&value);
-            assert_eq!(text.split(':').next(), Some(fence.to_string().as_str()), "kill {kill}: fence and value of k{key} are of one commit (G3)");
+            assert_eq!(
+                text.split(':').next(),
+                Some(fence.to_string().as_str()),
+                "kill {kill}: fence and value of k{key} are of one commit (G3)"
+            );
         }
         store.close().await;
     }

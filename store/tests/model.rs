@@ -33,9 +33,9 @@ async fn play(engine: Arc<dyn Engine>, history: &[Vec<Command>]) -> Result<(), T
     let store = Store::open(engine, guards(), options(), Arc::new(NoObserver)).await.unwrap();
     let (mut model, mut versions) = (Model::new(guards()), Versions::default());
     for group in history {
-        let commands = group.iter().map(|command| -> Pin<Box<dyn Future<Output = Ended> + '_>> {
-            Box::pin(command.send(&store, &versions))
-        });
+        let commands = group
+            .iter()
+            .map(|command| -> Pin<Box<dyn Future<Output = Ended> + '_>> { Box::pin(command.send(&store, &versions)) });
         let ended = together(commands.collect()).await;
         let expected: Vec<_> = group.iter().map(|command| model.apply(command, &versions)).collect();
         for (at, (ended, expected)) in ended.iter().zip(&expected).enumerate() {

@@ -1,14 +1,14 @@
 //! Fail closed (G8): after a commit that failed or whose outcome is unknown, writes stop and reads go on.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
+
 mod testbed;
 
 use fencepost_core::{Guards, Reason};
 use fencepost_store::engine::Ownership;
 use fencepost_store::engines::memory::Fault;
 use fencepost_store::{Failure, Health, Rejected};
-use testbed::{
-    applied, claim, delete, fence, memory_store, memory_store_of, put, queue, reason, text, token, within,
-};
+use testbed::{applied, claim, delete, fence, memory_store, memory_store_of, put, queue, reason, text, token, within};
 
 fn is_poisoned(ended: testbed::Ended, because: &str) -> bool {
     matches!(ended, Err(Failure::Rejected(Rejected::Poisoned(why))) if why.contains(because))

@@ -1,5 +1,7 @@
 //! Reads and lists: committed records only, checked by a token if one is given, never raising anything.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
+
 mod testbed;
 
 use fencepost_core::{Mode, Policy, Presented, Reason, Refusal};

@@ -101,6 +101,7 @@ fn s408_headers_that_do_not_arrive() {
     assert!(half.is_closed());
     // A few bytes, too few to tell HTTP/1 from HTTP/2.
     let mut three = gateway.client();
+    three.set_timeout(Duration::from_secs(10));
     send(&mut three, "PRI");
     assert_eq!(three.receive().unwrap().status, 408);
 }
@@ -124,8 +125,10 @@ fn s408_a_trickle_of_headers_does_not_extend_the_deadline() {
 fn s408_an_idle_connection_is_closed_in_silence() {
     let gateway = Fresh::memory(&["--header-timeout", "300ms"]);
     let mut silent = gateway.client();
+    silent.set_timeout(Duration::from_secs(10));
     assert!(silent.is_closed(), "a connection that never asked gets no answer");
     let mut idle = gateway.client();
+    idle.set_timeout(Duration::from_secs(10));
     assert_eq!(idle.request("GET", "/readyz", &[], b"").status, 200);
     assert!(idle.is_closed(), "nor does one between two requests");
 }

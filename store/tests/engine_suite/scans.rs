@@ -48,13 +48,13 @@ pub(crate) async fn limits_end_it_and_say_so(bench: Bench) {
     commit(&*engine, ["a", "b", "c", "d"].iter().map(|name| write(name, [0; 100])).collect()).await;
     let limited = |limit, max_bytes| Scan { limit, max_bytes, ..under("") };
     assert_eq!(names(&*engine, limited(2, usize::MAX)).await, (vec!["a".into(), "b".into()], true));
-    assert_eq!(names(&*engine, limited(4, usize::MAX)).await.1, false);
-    assert_eq!(names(&*engine, limited(5, usize::MAX)).await.1, false);
+    assert!(!names(&*engine, limited(4, usize::MAX)).await.1);
+    assert!(!names(&*engine, limited(5, usize::MAX)).await.1);
     assert_eq!(names(&*engine, limited(0, usize::MAX)).await, (vec![], true));
     // It stops after the record that brings the sum above, so one record always comes.
     assert_eq!(names(&*engine, limited(9, 0)).await, (vec!["a".into()], true));
     assert_eq!(names(&*engine, limited(9, 150)).await, (vec!["a".into(), "b".into()], true));
-    assert_eq!(names(&*engine, limited(9, 1000)).await.1, false);
+    assert!(!names(&*engine, limited(9, 1000)).await.1);
     // What lies behind the prefix is no reason to say that there is more.
     assert_eq!(names(&*engine, Scan { limit: 1, ..under("d") }).await, (vec!["d".into()], false));
     assert_eq!(names(&*engine, Scan { limit: 1, ..under("a") }).await, (vec!["a".into()], false));

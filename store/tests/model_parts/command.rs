@@ -3,9 +3,7 @@
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
-use fencepost_core::{
-    Claim, Equal, GuardSpec, Guards, Holder, Issuer, Key, Mode, Policy, Presented, Resource, Token,
-};
+use fencepost_core::{Claim, Equal, GuardSpec, Guards, Holder, Issuer, Key, Mode, Policy, Presented, Resource, Token};
 use fencepost_store::{ClaimKeys, Condition, Delete, Put, Store};
 use proptest::prelude::*;
 
@@ -87,8 +85,11 @@ fn any_command() -> impl Strategy<Value = Command> {
         2 => any_when().prop_map(|when| Verb::Delete { when }),
         3 => Just(Verb::Claim),
     ];
-    (prop::sample::select(&KEYS[..]), any_presented(), verb)
-        .prop_map(|(key, presented, verb)| Command { key, presented, verb })
+    (prop::sample::select(&KEYS[..]), any_presented(), verb).prop_map(|(key, presented, verb)| Command {
+        key,
+        presented,
+        verb,
+    })
 }
 
 /// Groups of commands; each put has an id of its own.

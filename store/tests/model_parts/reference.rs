@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
-use fencepost_core::{
-    Access, FenceState, Guards, Key, Presented, Reason, Resource, Step, Token, Verdict, decide,
-};
+use fencepost_core::{Access, FenceState, Guards, Key, Presented, Reason, Resource, Step, Token, Verdict, decide};
 use fencepost_store::engine::Version;
 use fencepost_store::{Outcome, Store};
 
@@ -73,7 +71,9 @@ impl Expected {
     pub(crate) fn matches(&self, ended: &Ended, versions: &Versions) -> Result<(), String> {
         let same = match (self, ended) {
             (Expected::Applied { put, fence, observed }, Ok(Outcome::Applied(found))) => {
-                found.fence == *fence && found.observed == *observed && found.version == put.and_then(|id| versions.of(id))
+                found.fence == *fence
+                    && found.observed == *observed
+                    && found.version == put.and_then(|id| versions.of(id))
             }
             (Expected::Claimed { state, values, observed }, Ok(Outcome::Claimed(found))) => {
                 let expected = values.iter().map(|(key, stored)| {
@@ -93,9 +93,10 @@ impl Expected {
                     && refusal.found.token() <= found.token();
                 exact || cached
             }
-            (Expected::ConditionFailed { current, fence }, Ok(Outcome::ConditionFailed { current: now, fence: at })) => {
-                *now == current.and_then(|id| versions.of(id)) && fence == at
-            }
+            (
+                Expected::ConditionFailed { current, fence },
+                Ok(Outcome::ConditionFailed { current: now, fence: at }),
+            ) => *now == current.and_then(|id| versions.of(id)) && fence == at,
             (Expected::TooLarge { bytes }, Ok(Outcome::TooLarge { bytes: found, .. })) => bytes == found,
             _ => false,
         };
@@ -172,11 +173,8 @@ impl Model {
         let listed = store.keys("", None, usize::MAX).await.map_err(|error| error.to_string())?.entries;
         let found: Vec<_> =
             listed.iter().map(|(key, version, value)| (key, Some(*version), value.token, &value.body)).collect();
-        let expected: Vec<_> = self
-            .values
-            .iter()
-            .map(|(key, stored)| (key, versions.of(stored.id), stored.token, &stored.body))
-            .collect();
+        let expected: Vec<_> =
+            self.values.iter().map(|(key, stored)| (key, versions.of(stored.id), stored.token, &stored.body)).collect();
         if found != expected {
             return Err(format!("values are {found:?}, the model has {expected:?}"));
         }

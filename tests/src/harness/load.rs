@@ -23,6 +23,9 @@ pub enum Until {
 /// A gateway that lives answers within this time, whatever its answer is.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Requests after which a fault must have stopped writes.
+const TOO_LONG: u64 = 5_000;
+
 /// How often each client tries again after writes have stopped.
 pub const AFTERWARDS: u64 = 20;
 
@@ -98,6 +101,9 @@ impl LoadClient<'_> {
         } {
             sent += 1;
             afterwards += u64::from(self.poisoned.load(Ordering::Relaxed));
+            if matches!(self.until, Until::Poisoned) && sent > TOO_LONG {
+                return Err(format!("writes have not stopped after {TOO_LONG} requests of one client"));
+            }
             let goes_on = self.step()?;
             if !goes_on {
                 break;

@@ -214,8 +214,10 @@ impl Record {
     /// Compares every key with what was answered, settles what was unknown, and panics at the first broken promise.
     pub fn check(&self, client: &mut Client) {
         for at in 0..self.len() {
-            if let Err(broken) = self.check_key(client, &mut self.key(at)) {
-                panic!("{broken}\nrecord: {:?}", self.key(at));
+            let mut key = self.key(at);
+            let checked = self.check_key(client, &mut key);
+            if let Err(broken) = checked {
+                panic!("{broken}\nrecord: {key:?}");
             }
         }
     }

@@ -55,14 +55,15 @@ fn assert_installed() {
     assert!(found.is_ok(), "strace cannot be started: `scripts/setup test` installs it, or apt-get install strace");
 }
 
-/// The gateway's thread of this name.
+/// The gateway's thread of this name. A thread names itself, a moment after it begins.
 pub fn thread(gateway: &GatewayProcess, name: &str) -> u32 {
-    let tasks = fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("a running process has tasks");
-    let found = tasks
-        .filter_map(Result::ok)
-        .find(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|found| found.trim_end() == name));
-    let found = found.unwrap_or_else(|| panic!("the gateway has no thread called {name}"));
-    found.file_name().to_string_lossy().parse().expect("tasks are numbers")
+    wait::until(&format!("a thread called {name}"), Duration::from_secs(10), || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("a running process has tasks");
+        let found = tasks
+            .filter_map(Result::ok)
+            .find(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|found| found.trim_end() == name))?;
+        found.file_name().to_string_lossy().parse().ok()
+    })
 }
 
 /// The log that RocksDB writes to now.
