@@ -103,7 +103,7 @@ pub struct Flags {
     #[arg(long, value_name = "NAME", env = "FENCEPOST_ENGINE", value_parser = engine_names())]
     pub engine: Option<String>,
     /// Listen beyond loopback although every caller is anonymous and may write
-    #[arg(long, env = "FENCEPOST_INSECURE_NO_AUTH")]
+    #[arg(long, env = "FENCEPOST_INSECURE_NO_AUTH", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_no_auth: bool,
     /// Largest body of a request, answered 413 above [default: 4MiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODY")]

@@ -165,7 +165,16 @@ impl Sequencer {
                     continue;
                 }
                 Ok(Commit::NoSpace { free, floor }) => waiting.answer_all(&Rejected::NoSpace { free, floor }.into()),
-                Ok(Commit::Unavailable(why)) => waiting.answer_all(&Rejected::Unavailable(why).into()),
+                Ok(Commit::Unavailable(why)) => {
+                    let rejected = match self.engine.fault() {
+                        Some(fault) => {
+                            self.poison.set(fault.clone());
+                            Rejected::Poisoned(fault)
+                        }
+                        None => Rejected::Unavailable(why),
+                    };
+                    waiting.answer_all(&rejected.into());
+                }
                 Err(EngineError(why)) => {
                     if self.engine.ownership() == Ownership::Exclusive {
                         self.poison.set(format!("a commit failed: {why}"));

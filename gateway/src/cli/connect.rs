@@ -4,7 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use fencepost_client::{CallError, Credentials, Gateway};
+use fencepost_core::wire::MAX_PAGE;
 use fencepost_core::{Holder, Issuer, Token};
 use serde::Serialize;
 
@@ -69,7 +71,7 @@ pub(super) struct ListArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) after: Option<String>,
     /// At most this many
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value = "100", value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_PAGE as u64))]
     pub(super) limit: usize,
     #[command(flatten)]
     pub(super) connect: Connect,

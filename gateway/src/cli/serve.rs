@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fencepost_store::Store;
@@ -9,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::exit::{self, Failed};
 use crate::config::{Config, Flags};
-use crate::http::{Gateway, Metrics, Server};
+use crate::http::{Gateway, Metrics, ServeError, Server, Stopped};
 
 #[derive(Args)]
 pub(super) struct Serve {
@@ -36,7 +37,10 @@ impl Serve {
         let config = Config::load(&self.flags).map_err(Failed::usage)?;
         self.start_log()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
-        runtime.block_on(serve(config))
+        let result = runtime.block_on(serve(config));
+        // Not waiting for a disk that hangs.
+        runtime.shutdown_background();
+        result
     }
 
     fn start_log(&self) -> Result<(), Failed> {
@@ -53,7 +57,10 @@ impl Serve {
 
 async fn serve(config: Config) -> Result<(), Failed> {
     // The address first: a second gateway on one port should not touch a store.
-    let server = Server::bind(&config.listen, config.insecure_no_auth).await.map_err(Failed::usage)?;
+    let server = Server::bind(&config.listen, config.insecure_no_auth).await.map_err(|error| match error {
+        ServeError::Address(_) | ServeError::BeyondLoopback(_) => Failed::usage(error),
+        ServeError::Bind(..) | ServeError::Signals(_) => Failed::other(error),
+    })?;
     let kind = config.engine_kind().map_err(Failed::usage)?;
     let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
     let metrics = Arc::new(Metrics::new());
@@ -65,12 +72,27 @@ async fn serve(config: Config) -> Result<(), Failed> {
     exit::write(welcome(&format!("http://{address}"), kind.name, &place).as_bytes())?;
     tracing::info!(%address, engine = kind.name, "serving");
     match server.run(Gateway::new(store, config.limits, metrics)).await {
-        Some(gateway) => {
-            gateway.close().await;
+        Stopped::Drained(gateway) => {
+            close(gateway, Duration::MAX).await;
             tracing::info!("stopped");
             Ok(())
         }
-        None => Err(Failed::other("stopped with requests under way; what was answered is durable")),
+        Stopped::Forced(gateway) => {
+            close(gateway, FORCED_CLOSE).await;
+            Err(Failed::other("stopped with requests under way; what was answered is durable"))
+        }
+    }
+}
+
+/// How long a forced stop waits for a commit under way.
+const FORCED_CLOSE: Duration = Duration::from_secs(2);
+
+/// Closes the store, so that its threads are gone before the process ends.
+async fn close(gateway: Option<Gateway>, limit: Duration) {
+    if let Some(gateway) = gateway
+        && tokio::time::timeout(limit, gateway.close()).await.is_err()
+    {
+        tracing::warn!("the disk did not finish in time");
     }
 }
 

@@ -67,9 +67,9 @@ pub(super) fn decode(
                 condition: headers::write_condition(&head.headers)?,
             })
         }
-        Endpoint::GetValue | Endpoint::HeadValue => {
+        Endpoint::GetValue => {
             let (if_match, if_none_match) = headers::read_conditions(&head.headers)?;
-            let presented = headers::presented(&head.headers)?;
+            let presented = headers::presented_for_read(&head.headers)?;
             Call::Get(Get { key: Key::from_raw_path(name)?, presented, if_match, if_none_match })
         }
         Endpoint::Claim => Call::Claim(claim(name, head, body, limits)?),

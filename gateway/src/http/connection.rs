@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fencepost_core::ProblemDocument;
 use fencepost_core::wire::PROBLEM_JSON;
-use fencepost_core::{ProblemDocument, ProblemKind};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
@@ -39,25 +39,21 @@ impl Connection {
 }
 
 impl Shared {
-    /// After a timeout: tells a client that was in the middle of its headers. An idle one is left in silence.
-    pub(super) fn say_timed_out(&self) {
-        if self.unanswered.load(Ordering::Relaxed) > 0 {
-            self.say(ProblemKind::Timeout, "the headers did not arrive in time", "");
-        }
+    /// Is a client in the middle of a request, waiting for its answer? An idle one is left in silence.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) > 0
     }
 
-    /// Instead of serving: there are too many connections already.
-    pub(super) fn say_overloaded(&self, limit: usize) {
-        let detail = format!("all {limit} connections are in use");
-        self.say(ProblemKind::Overloaded, &detail, "retry-after: 1\r\n");
-    }
-
-    fn say(&self, kind: ProblemKind, detail: &str, headers: &str) {
-        let body = serde_json::to_string(&ProblemDocument::new(kind, detail)).unwrap_or_default();
-        let (status, length) = (kind.status(), body.len());
+    /// Answers in place of the server: before a request, or instead of one.
+    pub(super) fn say(&self, problem: &ProblemDocument) {
+        let body = serde_json::to_string(problem).unwrap_or_default();
+        let (status, length) = (problem.status, body.len());
         let reason = if status == 408 { "Request Timeout" } else { "Service Unavailable" };
+        let retry = if status == 503 { "retry-after: 1\r\n" } else { "" };
+        let id = problem.request_id.as_deref().unwrap_or_default();
         let answer = format!(
-            "HTTP/1.1 {status} {reason}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {length}\r\n{headers}connection: close\r\n\r\n{body}"
+            "HTTP/1.1 {status} {reason}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {length}\r\n\
+             request-id: {id}\r\n{retry}connection: close\r\n\r\n{body}"
         );
         // A few hundred bytes into an empty buffer; if even that fails, the client is gone.
         let _ = self.stream.try_write(answer.as_bytes());

@@ -5,8 +5,9 @@ use fencepost_core::{Holder, Issuer, Presented};
 use fencepost_store::Condition;
 use fencepost_store::engine::Version;
 use fencepost_store::record::MAX_CONTENT_TYPE_BYTES;
-use hyper::HeaderMap;
-use hyper::header::{CONTENT_TYPE, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Version as HttpVersion};
 
 use super::problem::Problem;
 use fencepost_core::ProblemKind;
@@ -23,6 +24,16 @@ pub(super) fn within(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
     if bytes > limit { Err(Problem::headers_too_large(bytes, limit)) } else { Ok(()) }
 }
 
+/// HTTP/1.1 asks for exactly one `Host`; without it, two servers on the way may understand two different requests.
+pub(super) fn one_host(head: &Parts) -> Result<(), Problem> {
+    match head.headers.get_all(HOST).iter().count() {
+        1 => Ok(()),
+        0 if head.version != HttpVersion::HTTP_11 => Ok(()),
+        0 => Err(Problem::header("host", "it is missing")),
+        _ => Err(Problem::header("host", "it is given more than once")),
+    }
+}
+
 /// The only value of a header. Two values are two answers to one question, even if they are equal.
 fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Problem> {
     let mut values = headers.get_all(name).iter();
@@ -34,7 +45,7 @@ fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h st
     std::str::from_utf8(value.as_bytes()).map(Some).map_err(|_| Problem::header(name.as_str(), "it is not UTF-8"))
 }
 
-/// The token, and who presents it. A holder or issuer without a token is a mistake.
+/// The token, and who presents it.
 pub(super) fn presented(headers: &HeaderMap) -> Result<Option<Presented>, Problem> {
     let token = single(headers, &TOKEN)?.map(str::parse).transpose()?;
     let holder = single(headers, &HOLDER)?.map(Holder::new).transpose();
@@ -42,6 +53,20 @@ pub(super) fn presented(headers: &HeaderMap) -> Result<Option<Presented>, Proble
     let issuer = single(headers, &ISSUER)?.map(Issuer::new).transpose();
     let issuer = issuer.map_err(|error| Problem::header(header::FENCING_ISSUER, &error.to_string()))?;
     Ok(token.map(|token| Presented { token, holder, issuer }))
+}
+
+/// A read with a holder or issuer but no token looks checked, and is not.
+pub(super) fn presented_for_read(headers: &HeaderMap) -> Result<Option<Presented>, Problem> {
+    let presented = presented(headers)?;
+    for name in [&HOLDER, &ISSUER] {
+        if presented.is_none() && headers.contains_key(name) {
+            return Err(Problem::header(
+                name.as_str(),
+                "it needs a fencing-token beside it; without one the read is not checked",
+            ));
+        }
+    }
+    Ok(presented)
 }
 
 /// A promise that this version cannot keep must not be made by silence.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use fencepost_core::{ProblemDocument, ProblemKind};
 use fencepost_store::Store;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -30,7 +31,7 @@ use problem::Problem;
 
 pub use metrics::Metrics;
 pub use routes::{Endpoint, ROUTES, Route};
-pub use server::{ServeError, Server};
+pub use server::{ServeError, Server, Stopped};
 
 /// The body of every answer.
 pub type Body = Full<Bytes>;
@@ -65,8 +66,7 @@ impl Gateway {
 
     /// The life of a request.
     pub async fn handle(&self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{}-{number:x}", self.run);
+        let id = self.next_id();
         let head_only = request.method() == Method::HEAD;
         let answer = match self.pipeline(request).await {
             Ok(answer) => answer,
@@ -84,12 +84,24 @@ impl Gateway {
     async fn pipeline(&self, request: Request<Incoming>) -> Result<answer::Answer, Problem> {
         let (head, body) = request.into_parts();
         headers::within(&head.headers, self.limits.headers)?;
+        headers::one_host(&head)?;
         let identity = Identity::of(&head);
         let (route, name) = routes::find(&head.method, head.uri.path())?;
         let body = body::receive(body, &head.headers, route, &self.limits, &self.bodies).await?;
         let call = call::decode(route, name, &head, &body, &self.limits)?;
         let permitted = permit(&identity, call)?;
         self.execute(permitted).await
+    }
+
+    fn next_id(&self) -> String {
+        format!("{}-{:x}", self.run, self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A problem of a connection that has no request to answer.
+    fn problem_of_connection(&self, kind: ProblemKind, detail: &str) -> ProblemDocument {
+        self.metrics.problem(kind);
+        let outcome = Some("not-applied".to_owned());
+        ProblemDocument { request_id: Some(self.next_id()), outcome, ..ProblemDocument::new(kind, detail) }
     }
 
     /// From now on the gateway says that it is not ready.

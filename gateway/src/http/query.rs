@@ -1,8 +1,9 @@
 //! The query of the lists: `prefix`, `after`, `limit`.
 
-use fencepost_core::ProblemKind;
+use std::borrow::Cow;
+
 use fencepost_core::wire::MAX_PAGE;
-use percent_encoding::percent_decode_str;
+use fencepost_core::{ProblemKind, percent_decode_name};
 
 use super::problem::Problem;
 
@@ -55,8 +56,7 @@ impl ListQuery {
 /// As in forms: `+` is a space, `%XX` a byte.
 fn text(raw: &str) -> Result<String, Problem> {
     let spaced = raw.replace('+', " ");
-    let decoded = percent_decode_str(&spaced).decode_utf8().map_err(|_| wrong("a parameter is not UTF-8".into()))?;
-    Ok(decoded.into_owned())
+    percent_decode_name(&spaced).map(Cow::into_owned).map_err(|error| wrong(format!("a parameter: {error}")))
 }
 
 fn wrong(detail: String) -> Problem {
@@ -72,7 +72,9 @@ mod tests {
         let query = ListQuery::parse(Some("prefix=orders%2F&limit=10&after=a+b%2Bc")).unwrap();
         assert_eq!(query, ListQuery { prefix: "orders/".into(), after: Some("a b+c".into()), limit: 10 });
         assert_eq!(ListQuery::parse(None).unwrap().limit, DEFAULT_LIMIT);
-        for bad in ["limit=0", "limit=1001", "limit=x", "limit=-1", "offset=1", "prefix=a&prefix=b", "prefix=%FF"] {
+        for bad in
+            ["limit=0", "limit=1001", "limit=x", "limit=-1", "offset=1", "prefix=a&prefix=b", "prefix=%FF", "after=%zz"]
+        {
             assert_eq!(ListQuery::parse(Some(bad)).unwrap_err().kind(), ProblemKind::MalformedQuery, "{bad}");
         }
         assert!(ListQuery::none(Some("x=1")).is_err());

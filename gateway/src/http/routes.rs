@@ -11,8 +11,6 @@ pub enum Endpoint {
     PutValue,
     /// Read a value.
     GetValue,
-    /// Read a value's headers.
-    HeadValue,
     /// Remove a value.
     DeleteValue,
     /// List keys.
@@ -68,12 +66,11 @@ const fn route(
     Route { method, path, name, endpoint, takes, summary }
 }
 
-/// Every route.
+/// Every route. HEAD is taken wherever GET is.
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
     route(Method::PUT,    "/v1/kv/",     Some("key"),      Endpoint::PutValue,    Takes::Body,    "write a value"),
     route(Method::GET,    "/v1/kv/",     Some("key"),      Endpoint::GetValue,    Takes::Nothing, "read a value"),
-    route(Method::HEAD,   "/v1/kv/",     Some("key"),      Endpoint::HeadValue,   Takes::Nothing, "read a value's headers"),
     route(Method::DELETE, "/v1/kv/",     Some("key"),      Endpoint::DeleteValue, Takes::Nothing, "remove a value; the fence stays"),
     route(Method::GET,    "/v1/kv",      None,             Endpoint::ListKeys,    Takes::Nothing, "list keys"),
     route(Method::POST,   "/v1/claim/",  Some("resource"), Endpoint::Claim,       Takes::Body,    "raise the fence and read, in one step"),
@@ -97,12 +94,16 @@ impl Route {
 /// The route of a request, and the raw name in its path.
 pub(super) fn find<'p>(method: &Method, path: &'p str) -> Result<(&'static Route, &'p str), Problem> {
     let mut allowed = Vec::new();
+    let served_as = if *method == Method::HEAD { &Method::GET } else { method };
     for route in ROUTES {
         if let Some(name) = route.matches(path) {
-            if route.method == *method {
+            if route.method == *served_as {
                 return Ok((route, name));
             }
             allowed.push(route.method.as_str());
+            if route.method == Method::GET {
+                allowed.push("HEAD");
+            }
         }
     }
     if allowed.is_empty() {
@@ -120,6 +121,9 @@ mod tests {
     fn finds_by_raw_path() {
         let found = |method: Method, path| find(&method, path).map(|(route, name)| (route.endpoint, name)).ok();
         assert_eq!(found(Method::PUT, "/v1/kv/a%2Fb"), Some((Endpoint::PutValue, "a%2Fb")));
+        assert_eq!(found(Method::HEAD, "/v1/kv/a"), Some((Endpoint::GetValue, "a")));
+        assert_eq!(found(Method::HEAD, "/healthz"), Some((Endpoint::Healthz, "")));
+        assert_eq!(found(Method::HEAD, "/v1/claim/a"), None);
         assert_eq!(found(Method::GET, "/v1/kv"), Some((Endpoint::ListKeys, "")));
         assert_eq!(found(Method::GET, "/v1/kv/"), Some((Endpoint::GetValue, "")));
         assert_eq!(found(Method::POST, "/v1/claim/orders/1"), Some((Endpoint::Claim, "orders/1")));

@@ -12,9 +12,11 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 use super::Gateway;
 use super::connection::Connection;
+use fencepost_core::ProblemKind;
 
 /// Requests that one HTTP/2 connection may have under way.
 const MAX_STREAMS: u32 = 256;
@@ -73,9 +75,8 @@ impl Server {
         self.address
     }
 
-    /// Serves until told to stop. Gives the gateway back once nobody uses it any more; `None` if it was told twice, or
-    /// requests outlived the drain timeout.
-    pub async fn run(mut self, gateway: Gateway) -> Option<Gateway> {
+    /// Serves until told to stop.
+    pub async fn run(mut self, gateway: Gateway) -> Stopped {
         let limits = gateway.limits.clone();
         let gateway = Arc::new(gateway);
         let mut http = Builder::new(TokioExecutor::new());
@@ -89,6 +90,7 @@ impl Server {
             .max_header_list_size(u32::try_from(limits.headers + (16 << 10)).unwrap_or(u32::MAX))
             .keep_alive_interval(Duration::from_secs(20));
         let graceful = GracefulShutdown::new();
+        let mut connections = JoinSet::new();
         let places = Arc::new(Semaphore::new(limits.connections));
         let goodbyes = Arc::new(Semaphore::new(MAX_GOODBYES));
         loop {
@@ -104,13 +106,16 @@ impl Server {
                 },
                 () = stopped(&mut self.terminate, &mut self.interrupt) => break,
             };
+            while connections.try_join_next().is_some() {}
             // Answers are small and complete; waiting to fill a packet only delays them.
             let _ = stream.set_nodelay(true);
             match places.clone().try_acquire_owned() {
-                Ok(place) => serve(&http, &graceful, &gateway, stream, place, limits.header_timeout),
+                Ok(place) => {
+                    connections.spawn(serve(&http, &graceful, &gateway, stream, place, limits.header_timeout));
+                }
                 Err(_) => {
                     if let Ok(goodbye) = goodbyes.clone().try_acquire_owned() {
-                        turn_away(stream, limits.connections, goodbye);
+                        turn_away(&gateway, stream, limits.connections, goodbye);
                     }
                 }
             }
@@ -119,12 +124,21 @@ impl Server {
         drop(self.listener);
         gateway.drain();
         tokio::select! {
-            () = graceful.shutdown() => return sole_owner(gateway).await,
+            () = graceful.shutdown() => return Stopped::Drained(sole_owner(gateway).await),
             () = tokio::time::sleep(limits.drain_timeout) => tracing::warn!("requests outlived the drain timeout"),
             () = stopped(&mut self.terminate, &mut self.interrupt) => tracing::warn!("stopped by a second signal"),
         }
-        None
+        connections.shutdown().await;
+        Stopped::Forced(sole_owner(gateway).await)
     }
+}
+
+/// How serving ended, with the gateway if nobody uses it any more.
+pub enum Stopped {
+    /// Every request under way was answered.
+    Drained(Option<Gateway>),
+    /// A second signal, or the drain timeout, ended some of them.
+    Forced(Option<Gateway>),
 }
 
 /// A connection that has just ended may hold on to the gateway for a moment, until its task is gone.
@@ -153,23 +167,24 @@ fn serve(
     stream: TcpStream,
     place: OwnedSemaphorePermit,
     header_timeout: Duration,
-) {
+) -> impl Future<Output = ()> + Send + 'static {
     let (connection, shared) = Connection::new(stream, header_timeout);
-    let gateway = gateway.clone();
+    let (gateway, owner) = (gateway.clone(), gateway.clone());
     let service = service_fn(move |request| {
         let gateway = gateway.clone();
         async move { gateway.handle(request).await }
     });
     let serving = http.serve_connection(TokioIo::new(connection), service).into_owned();
     let serving = graceful.watch(serving);
-    tokio::spawn(async move {
+    async move {
         if let Err(error) = serving.await
             && timed_out(error.as_ref())
+            && shared.is_waited_for()
         {
-            shared.say_timed_out();
+            shared.say(&owner.problem_of_connection(ProblemKind::Timeout, "the headers did not arrive in time"));
         }
         drop(place);
-    });
+    }
 }
 
 /// Did a deadline end the connection, ours or the server's?
@@ -187,10 +202,12 @@ fn timed_out(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// Says why, then waits a moment for the client to read it: closing on unread bytes would throw the answer away.
-fn turn_away(stream: TcpStream, limit: usize, goodbye: OwnedSemaphorePermit) {
+fn turn_away(gateway: &Gateway, stream: TcpStream, limit: usize, goodbye: OwnedSemaphorePermit) {
+    let detail = format!("all {limit} connections are in use");
+    let problem = gateway.problem_of_connection(ProblemKind::Overloaded, &detail);
     tokio::spawn(async move {
         let (mut connection, shared) = Connection::new(stream, GOODBYE);
-        shared.say_overloaded(limit);
+        shared.say(&problem);
         let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection).await;
         let _ = tokio::time::timeout(GOODBYE, tokio::io::copy(&mut connection, &mut tokio::io::sink())).await;
         drop(goodbye);

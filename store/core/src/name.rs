@@ -1,6 +1,6 @@
 //! Names of keys and resources.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ fn checked(text: &str) -> Result<&str, NameError> {
     Ok(text)
 }
 
-/// Percent-decodes exactly once. Nothing is normalised.
-fn decoded(raw: &str) -> Result<std::borrow::Cow<'_, str>, NameError> {
+/// Percent-decodes exactly once, without checking that the result is a name. Nothing is normalised.
+pub fn percent_decode_name(raw: &str) -> Result<Cow<'_, str>, NameError> {
     let bytes = raw.as_bytes();
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%') {
         let digits = bytes.get(at + 1..at + 3).unwrap_or_default();
@@ -105,7 +105,7 @@ macro_rules! name {
 
             /// Percent-decodes a raw URL path exactly once, then checks it.
             pub fn from_raw_path(raw: &str) -> Result<$name, NameError> {
-                $name::new(&decoded(raw)?)
+                $name::new(&percent_decode_name(raw)?)
             }
 
             /// The name.

@@ -128,7 +128,7 @@ impl Refusal {
         let generation = self.found.generation;
         // Writing to a String cannot fail.
         let _ = match self.reason {
-            Reason::MissingToken => write!(text, "a write to `{resource}` needs a fencing token, and none was sent"),
+            Reason::MissingToken => write!(text, "`{resource}` needs a fencing token, and none was sent"),
             Reason::MissingIssuer => write!(text, "token {token} for `{resource}` does not name its issuer"),
             Reason::RetiredGeneration => {
                 write!(

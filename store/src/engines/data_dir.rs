@@ -62,7 +62,12 @@ impl DataDir {
         file.write_all(format!("{MARKER_TEXT}{FORMAT}\n").as_bytes())?;
         file.sync_all()?;
         fs::rename(&temporary, self.path.join(MARKER))?;
-        File::open(&self.path)?.sync_all()
+        File::open(&self.path)?.sync_all()?;
+        // The directory itself may be new as well.
+        match self.path.canonicalize()?.parent() {
+            Some(parent) => File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,6 +22,12 @@ use crate::engine::{
 use crate::record::RecordKey;
 
 const VERSION_BYTES: usize = 8;
+
+/// Tables that may wait to be merged before writes wait for it.
+const LEVEL_ZERO_STOP: i32 = 36;
+
+/// How long a commit waits before it looks again whether writes may go on.
+const STALL_PAUSE: Duration = Duration::from_millis(1);
 
 /// RocksDB, and what surrounds it in its directory.
 pub struct RocksDb {
@@ -42,6 +49,34 @@ struct Committer {
 }
 
 impl RocksDb {
+    /// Compares and writes. `None`: RocksDB takes no writes at the moment, and nothing was written.
+    fn try_commit(&self, batch: &Batch) -> Result<Option<Commit>, EngineError> {
+        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
+        let db = &self.shared.db;
+        match self.shared.free_space() {
+            Ok(free) if free < committer.floor => return Ok(Some(Commit::NoSpace { free, floor: committer.floor })),
+            Ok(_) => {}
+            Err(why) => return Ok(Some(Commit::Unavailable(format!("free space cannot be read: {why}")))),
+        }
+        match self.shared.holds(batch) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Some(Commit::Conflict)),
+            Err(EngineError(why)) => {
+                return Ok(Some(Commit::Unavailable(format!("compared records cannot be read: {why}"))));
+            }
+        }
+        let first = db.latest_sequence_number() + 1;
+        match db.write_opt(write_batch(&batch.changes, first), &committer.sync) {
+            Ok(()) => {}
+            // `no_slowdown`: said before anything is logged.
+            Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(None),
+            Err(error) => return Err(EngineError(error.to_string())),
+        }
+        let marked = committer.mark.set(db.latest_sequence_number());
+        marked.map_err(|error| EngineError(format!("the committed mark cannot be written: {error}")))?;
+        Ok(Some(Commit::Done { first: Version(first) }))
+    }
+
     /// Takes the directory and opens the database in it, or says why that is not safe.
     pub fn open(path: &Path, options: &EngineOptions) -> Result<RocksDb, EngineOpenError> {
         let dir = DataDir::take(path)?;
@@ -66,6 +101,7 @@ impl RocksDb {
         }
         let mut sync = WriteOptions::default();
         sync.set_sync(true);
+        sync.set_no_slowdown(true);
         Ok(RocksDb {
             shared: Arc::new(Shared { db, dir }),
             committer: Mutex::new(Committer { mark, sync, floor: options.free_space_floor }),
@@ -92,6 +128,11 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     tuned.set_db_write_buffer_size(options.write_buffer_bytes);
     tuned.set_max_total_wal_size(2 * options.write_buffer_bytes as u64);
     tuned.set_allow_concurrent_memtable_write(false);
+    // Writes are never slowed down, only stopped while a flush or merge catches up; `commit` waits for that itself.
+    tuned.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_STOP);
+    tuned.set_level_zero_stop_writes_trigger(LEVEL_ZERO_STOP);
+    tuned.set_soft_pending_compaction_bytes_limit(0);
+    tuned.set_hard_pending_compaction_bytes_limit(0);
 
     // Durability. A torn last record is a write that was never answered, and is dropped. Any other damage of the log
     // is refused; the default mode would stop there in silence and lower fences.
@@ -161,6 +202,23 @@ impl Shared {
     }
 }
 
+fn write_batch(changes: &[(RecordKey, Change)], first: u64) -> WriteBatch {
+    let mut write = WriteBatch::default();
+    let mut record = Vec::new();
+    for ((key, change), version) in changes.iter().zip(first..) {
+        match change {
+            Change::Put(bytes) => {
+                record.clear();
+                record.extend_from_slice(&version.to_le_bytes());
+                record.extend_from_slice(bytes);
+                write.put(key.as_bytes(), &record);
+            }
+            Change::Delete => write.delete(key.as_bytes()),
+        }
+    }
+    write
+}
+
 fn decode(stored: &[u8]) -> Result<Record, EngineError> {
     let (version, bytes) = stored
         .split_first_chunk::<VERSION_BYTES>()
@@ -186,39 +244,16 @@ impl Engine for RocksDb {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Commit, EngineError> {
-        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
-        let db = &self.shared.db;
-        match self.shared.free_space() {
-            Ok(free) if free < committer.floor => return Ok(Commit::NoSpace { free, floor: committer.floor }),
-            Ok(_) => {}
-            Err(why) => return Ok(Commit::Unavailable(format!("free space cannot be read: {why}"))),
-        }
-        match self.shared.holds(&batch) {
-            Ok(true) => {}
-            Ok(false) => return Ok(Commit::Conflict),
-            Err(EngineError(why)) => return Ok(Commit::Unavailable(format!("compared records cannot be read: {why}"))),
-        }
-        let first = db.latest_sequence_number() + 1;
-        let mut write = WriteBatch::default();
-        let mut record = Vec::new();
-        for ((key, change), version) in batch.changes.iter().zip(first..) {
-            match change {
-                Change::Put(bytes) => {
-                    record.clear();
-                    record.extend_from_slice(&version.to_le_bytes());
-                    record.extend_from_slice(bytes);
-                    write.put(key.as_bytes(), &record);
-                }
-                Change::Delete => write.delete(key.as_bytes()),
+        loop {
+            if let Some(commit) = self.try_commit(&batch)? {
+                return Ok(commit);
             }
+            // After some background errors RocksDB would hold a write until space appears, perhaps for ever.
+            if let Some(fault) = self.fault() {
+                return Ok(Commit::Unavailable(fault));
+            }
+            tokio::time::sleep(STALL_PAUSE).await;
         }
-        db.write_opt(write, &committer.sync).map_err(|error| EngineError(error.to_string()))?;
-        let last = db.latest_sequence_number();
-        committer
-            .mark
-            .set(last)
-            .map_err(|error| EngineError(format!("the committed mark cannot be written: {error}")))?;
-        Ok(Commit::Done { first: Version(first) })
     }
 
     fn fault(&self) -> Option<String> {
