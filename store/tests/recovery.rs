@@ -54,6 +54,11 @@ async fn rocksdbs_default_mode_forgets_in_silence_and_ours_refuses() {
         let skips = matches!(silent, Some(DBRecoveryMode::SkipAnyCorruptedRecord));
         assert_eq!(found, skips, "point in time forgets all that follows, skipping forgets some of the middle");
     }
+    let mut ours = Options::default();
+    ours.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+    let copy = written.copy();
+    flip_in_the_middle(copy.path());
+    assert!(DB::open(&ours, copy.path().join("db")).is_err(), "the mode alone refuses it");
     let seen = written.damaged(flip_in_the_middle).await.unwrap();
     assert!(matches!(&seen, Seen::Refused(why) if why.contains("checksum")), "{seen:?}");
 }

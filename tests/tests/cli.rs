@@ -213,7 +213,7 @@ fn e2_the_command_line_is_wrong() {
     run(&gateway, "kv get k --url localhost:3362").assert_failed(2, &["not a gateway URL"]);
     run(&gateway, "kv get k --timeout 30").assert_failed(2, &["`30` is not a duration"]);
     run(&gateway, "kv put k v --token 1 --holder").assert_failed(2, &["--holder"]);
-    run(&gateway, "kv list --limit 0").assert_failed(1, &["limit must be a number from 1 to 1000"]);
+    run(&gateway, "kv list --limit 0").assert_failed(2, &["--limit", "1..=1000"]);
     assert_eq!(gateway.client().get("k").status, 404);
 }
 

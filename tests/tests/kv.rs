@@ -227,3 +227,27 @@ fn fences_are_shown_and_listed_also_if_never_seen() {
     let page = client.request("GET", "/v1/fences?prefix=sto", &[], b"").json();
     assert_eq!(page["fences"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn head_is_taken_wherever_get_is() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    assert_eq!(client.put("k", "1", "v").status, 204);
+    for path in ["/v1/kv/k", "/v1/kv", "/v1/fences/k", "/v1/fences", "/healthz", "/readyz", "/metrics"] {
+        let (head, get) = (client.request("HEAD", path, &[], b""), client.request("GET", path, &[], b""));
+        assert_eq!((head.status, get.status), (200, 200), "{path}");
+        assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
+        assert!(head.body.is_empty() && !get.body.is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn a_read_that_only_looks_checked_is_refused() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    assert_eq!(client.put("k", "1", "v").status, 204);
+    for name in ["fencing-holder", "fencing-issuer"] {
+        let answer = client.request("GET", "/v1/kv/k", &[(name, "a:1")], b"");
+        assert_eq!((answer.status, answer.problem().as_str()), (400, "malformed-header"), "{name}");
+    }
+}

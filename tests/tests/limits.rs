@@ -98,6 +98,7 @@ fn s408_headers_that_do_not_arrive() {
     assert_eq!((answer.status, answer.problem().as_str()), (408, "timeout"));
     assert!(started.elapsed() >= Duration::from_millis(200), "{:?}", started.elapsed());
     assert_eq!(answer.header("connection"), Some("close"));
+    assert!(answer.header("request-id").is_some());
     assert!(half.is_closed());
     // A few bytes, too few to tell HTTP/1 from HTTP/2.
     let mut three = gateway.client();
@@ -156,6 +157,7 @@ fn s503_too_many_connections_are_told_so() {
     let answer = third.receive().unwrap();
     assert_eq!((answer.status, answer.problem().as_str()), (503, "overloaded"));
     assert_eq!((answer.header("retry-after"), answer.header("connection")), (Some("1"), Some("close")));
+    assert_eq!(answer.header("request-id"), answer.json()["request_id"].as_str());
     assert!(answer.json()["detail"].as_str().unwrap().contains("2 connections"), "{}", answer.text());
     assert!(third.is_closed());
     // Those that have a place keep it, and a place that was left is given away.

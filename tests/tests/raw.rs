@@ -335,3 +335,18 @@ fn a_slow_reader_does_not_stop_others() {
     let mut rest: Vec<Client> = (0..20).map(|_| gateway.client()).collect();
     assert!(rest.iter_mut().all(|client| client.get("k").status == 200));
 }
+
+#[test]
+fn http_1_1_has_exactly_one_host() {
+    let gateway = Fresh::memory(&[]);
+    for hosts in ["", "host: a\r\nhost: b\r\n", "host: a\r\nhost: a\r\n"] {
+        let request = format!("PUT /v1/kv/k HTTP/1.1\r\n{hosts}fencing-token: 34\r\ncontent-length: 1\r\n\r\nv");
+        let talk = talk(&gateway, request.as_bytes());
+        assert_eq!(
+            (talk.answers[0].status, talk.answers[0].problem().as_str()),
+            (400, "malformed-header"),
+            "{hosts:?}"
+        );
+    }
+    assert_eq!(gateway.client().get("k").status, 404);
+}

@@ -177,9 +177,9 @@ fn s405_names_the_methods_that_are_allowed() {
     for (method, path, allow) in [
         ("POST", "/v1/kv/k", "PUT, GET, HEAD, DELETE"),
         ("PUT", "/v1/claim/k", "POST"),
-        ("DELETE", "/v1/fences/k", "GET"),
-        ("PUT", "/v1/kv", "GET"),
-        ("POST", "/healthz", "GET"),
+        ("DELETE", "/v1/fences/k", "GET, HEAD"),
+        ("PUT", "/v1/kv", "GET, HEAD"),
+        ("POST", "/healthz", "GET, HEAD"),
     ] {
         let answer = client.request(method, path, &[], b"");
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");
