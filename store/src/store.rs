@@ -81,18 +81,24 @@ impl From<Undecodable> for OpenError {
 
 /// A read that failed; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ReadError(String);
+pub enum ReadError {
+    /// The engine, or what it holds, cannot be read.
+    #[error("{0}")]
+    Failed(String),
+    /// Another process changed the stored mapping, so this one no longer knows what protects what.
+    #[error("the stored guard mapping was changed by another process")]
+    MappingChanged,
+}
 
 impl From<EngineError> for ReadError {
     fn from(error: EngineError) -> ReadError {
-        ReadError(error.to_string())
+        ReadError::Failed(error.to_string())
     }
 }
 
 impl From<Undecodable> for ReadError {
     fn from(error: Undecodable) -> ReadError {
-        ReadError(error.to_string())
+        ReadError::Failed(error.to_string())
     }
 }
 
@@ -204,6 +210,7 @@ pub struct Store {
     poison: Poison,
     committer: JoinHandle<()>,
     store_id: [u8; 16],
+    mapping_hash: [u8; 32],
 }
 
 impl Store {
@@ -230,7 +237,16 @@ impl Store {
         };
         let committer =
             sequencer.start(&Handle::current(), receiver).map_err(|error| OpenError::Engine(error.to_string()))?;
-        Ok(Store { engine, guards, queue, cache, poison, committer, store_id: meta.store_id })
+        Ok(Store {
+            engine,
+            guards,
+            queue,
+            cache,
+            poison,
+            committer,
+            store_id: meta.store_id,
+            mapping_hash: meta.mapping_hash,
+        })
     }
 
     /// Finishes what is queued, then closes the engine.
@@ -341,7 +357,7 @@ impl Store {
         let keys = [RecordKey::meta(), RecordKey::fence(&guarded.resource), RecordKey::value(key)];
         let mut records = self.engine.load(&keys).await?.records.into_iter();
         let (meta, fence, value) = (records.next().flatten(), records.next().flatten(), records.next().flatten());
-        let state = state_of(base_generation(meta.as_ref())?, fence.as_ref())?;
+        let state = state_of(self.base_generation(meta.as_ref())?, fence.as_ref())?;
         let value =
             value.map(|record| Value::decode(&record.bytes).map(|value| (record.version, value))).transpose()?;
         let mut read = Read { resource: guarded.resource, state, value, unclaimed: false, observed: None };
@@ -367,7 +383,7 @@ impl Store {
             Err(error) => return Ok(Err(error.into())),
         }
         let loaded = self.engine.load(&[RecordKey::meta(), RecordKey::fence(resource)]).await?;
-        let base = base_generation(loaded.records.first().and_then(Option::as_ref))?;
+        let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
         Ok(Ok(state_of(base, loaded.records.get(1).and_then(Option::as_ref))?))
     }
 
@@ -379,9 +395,9 @@ impl Store {
         limit: usize,
     ) -> Result<Page<(Resource, FenceState)>, ReadError> {
         let loaded = self.engine.load(&[RecordKey::meta()]).await?;
-        let base = base_generation(loaded.records.first().and_then(Option::as_ref))?;
+        let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
         self.page(record::fence_prefix, prefix, after, limit, |name, record| {
-            let resource = Resource::new(name).map_err(|error| ReadError(error.to_string()))?;
+            let resource = Resource::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
             Ok((resource, state_of(base, Some(record))?))
         })
         .await
@@ -395,10 +411,16 @@ impl Store {
         limit: usize,
     ) -> Result<Page<(Key, Version, Value)>, ReadError> {
         self.page(record::value_prefix, prefix, after, limit, |name, record| {
-            let key = Key::new(name).map_err(|error| ReadError(error.to_string()))?;
+            let key = Key::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
             Ok((key, record.version, Value::decode(&record.bytes)?))
         })
         .await
+    }
+
+    fn base_generation(&self, meta: Option<&crate::engine::Record>) -> Result<u32, ReadError> {
+        let record = meta.ok_or_else(|| ReadError::Failed("the store's own record is missing".into()))?;
+        let meta = Meta::decode(&record.bytes)?;
+        if meta.mapping_hash == self.mapping_hash { Ok(meta.base_generation) } else { Err(ReadError::MappingChanged) }
     }
 
     async fn page<T>(
@@ -432,11 +454,6 @@ impl Store {
 
 /// The most bytes that one page of a list reads.
 const MAX_PAGE_BYTES: usize = 8 << 20;
-
-fn base_generation(meta: Option<&crate::engine::Record>) -> Result<u32, ReadError> {
-    let record = meta.ok_or_else(|| ReadError("the store's own record is missing".into()))?;
-    Ok(Meta::decode(&record.bytes)?.base_generation)
-}
 
 fn state_of(base: u32, fence: Option<&crate::engine::Record>) -> Result<FenceState, Undecodable> {
     let stored = fence.map(|record| record::decode_fence(&record.bytes)).transpose()?;

@@ -6,11 +6,11 @@ mod testbed;
 
 use std::sync::Arc;
 
-use fencepost_core::{FenceState, Guards, Policy, Presented, Reason, Timestamp};
+use fencepost_core::{FenceState, Guards, Key, Policy, Presented, Reason, Timestamp};
 use fencepost_store::engine::{Change, Ownership};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::{RecordKey, Value, encode_fence};
-use fencepost_store::{Condition, Failure, Outcome, Rejected, Store, remap};
+use fencepost_store::{Condition, Failure, Outcome, ReadError, Rejected, Store, remap};
 use testbed::{
     applied, body, claim, claimed, fence, guard, key, memory_store_of, put, put_if, read, reason, refused, resource,
     text, token,
@@ -135,7 +135,7 @@ async fn t33_the_stores_own_record_is_compared() {
 }
 
 #[tokio::test]
-async fn a_mapping_changed_by_another_process_stops_writes() {
+async fn a_mapping_changed_by_another_process_stops_writes_and_reads() {
     let (store, memory) = shared().await;
     applied(put(&store, "a/1", token("33"), "first").await);
     remap(&memory, &guard("a/*", Some("a"), Policy::default())).await.unwrap();
@@ -147,6 +147,13 @@ async fn a_mapping_changed_by_another_process_stops_writes() {
         assert_eq!(ended, Err(Failure::Rejected(Rejected::MappingChanged)));
     }
     assert_eq!(memory.commits().len(), commits);
+    let key = Key::new("a/1").unwrap();
+    assert_eq!(
+        store.read(&key, None).await.unwrap_err(),
+        ReadError::MappingChanged,
+        "reads do not know the fence any more"
+    );
+    assert_eq!(store.fence(&key.as_resource()).await.unwrap_err(), ReadError::MappingChanged);
 }
 
 #[tokio::test]

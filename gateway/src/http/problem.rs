@@ -221,7 +221,7 @@ impl From<Rejected> for Problem {
                 )
                 .not_applied(LATER),
             Rejected::MappingChanged => Problem::new(ProblemKind::MappingChanged, detail)
-                .advice("The write was not applied. The operator must restart this gateway with the stored guards.")
+                .advice("Nothing was applied. The operator must restart this gateway with the stored guards.")
                 .not_applied(LATER),
             Rejected::NoSpace { .. } => Problem::new(ProblemKind::NoSpace, detail)
                 .advice("The write was not applied. Writes go on by themselves when the operator has freed disk space.")
@@ -232,7 +232,10 @@ impl From<Rejected> for Problem {
 
 impl From<ReadError> for Problem {
     fn from(error: ReadError) -> Problem {
-        Problem::new(ProblemKind::ReadFailed, error.to_string())
-            .advice("Nothing was changed. The operator should look at the gateway's log and the disk.")
+        match error {
+            ReadError::MappingChanged => Rejected::MappingChanged.into(),
+            ReadError::Failed(why) => Problem::new(ProblemKind::ReadFailed, why)
+                .advice("Nothing was changed. The operator should look at the gateway's log and the disk."),
+        }
     }
 }

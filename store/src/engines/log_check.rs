@@ -1,9 +1,16 @@
 //! Verifies RocksDB's logs before RocksDB reads them.
 //!
-//! The write-ahead logs and the manifest share one format: blocks of 32 KiB with checksummed records. RocksDB 11 can
-//! read such a file for ever when certain bits of a record's header are flipped. So every complete record is checked
-//! here first, and a file with a bad one is refused. A record that the end of the file cuts off is a write that was
-//! never answered, and passes.
+//! The write-ahead logs and the manifest share one format: blocks of 32 KiB with checksummed records. RocksDB 11
+//! believes more than it should of such files:
+//!
+//! - It reads for ever when certain bits of a record's header are flipped.
+//! - It takes a stretch of zeros for space that was reserved, and goes on behind it.
+//! - It takes a manifest whose end is missing, or looks cut off because of one bit, for an older one: then it forgets the
+//!   tables that the lost end told of, although the logs before them are long deleted.
+//!
+//! So every complete record is checked here first, and the writes must have no gap: the first in the logs follows on the
+//! last that the manifest knows to be in tables, and each on the one before. A record that the end of a file cuts off is
+//! a write that was never answered, and passes.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,8 +19,14 @@ use std::path::Path;
 const BLOCK_BYTES: usize = 32 * 1024;
 /// Checksum, length, type.
 const HEADER_BYTES: usize = 7;
+/// How much of a record's beginning is looked at.
+const HEAD_BYTES: usize = 256;
 /// Types that only recycled logs have, and ours are never recycled. These are what RocksDB reads for ever.
 const RECYCLABLE_TYPES: [u8; 6] = [5, 6, 7, 8, 11, 131];
+const FULL: u8 = 1;
+const FIRST: u8 = 2;
+const MIDDLE: u8 = 3;
+const LAST: u8 = 4;
 
 /// What is wrong with the logs in a directory, in words; `None` if nothing is.
 pub(crate) fn damage(database: &Path) -> io::Result<Option<String>> {
@@ -28,27 +41,118 @@ pub(crate) fn damage(database: &Path) -> io::Result<Option<String>> {
     if !database.join(&manifest).exists() {
         return Ok(Some(format!("{manifest}, which CURRENT names, is missing")));
     }
-    for entry in fs::read_dir(database)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        let is_log = name.strip_suffix(".log").is_some_and(|number| number.parse::<u64>().is_ok());
-        if (is_log || name == manifest)
-            && let Some(at) = bad_record(File::open(database.join(&name))?)?
-        {
-            return Ok(Some(format!("{name} has a bad checksum in the record at byte {at}")));
+    let mut known = Known::default();
+    if let Some(at) = bad_record(File::open(database.join(&manifest))?, |head| known.learn(head))? {
+        return Ok(Some(bad(&manifest, at)));
+    }
+    let mut next = None;
+    for (number, name) in logs(database)? {
+        let mut gap = None;
+        let bad_at = bad_record(File::open(database.join(&name))?, |head| {
+            let (Some(first), Some(count)) = (u64_at(head, 0), u32_at(head, 8)) else { return };
+            if number < known.log_number || gap.is_some() {
+                return;
+            }
+            let expected = next.unwrap_or(known.last_sequence + 1);
+            // What the manifest knows to be in tables may be in the log as well, but then from a beginning on.
+            if first > expected || (next.is_some() && first != expected) {
+                gap = Some(format!("writes {expected} to {} are missing before {name}, or in it", first - 1));
+            }
+            next = Some(first + u64::from(count));
+        })?;
+        if let Some(at) = bad_at {
+            return Ok(Some(bad(&name, at)));
+        }
+        if gap.is_some() {
+            return Ok(gap);
         }
     }
     Ok(None)
 }
 
-/// The offset of the first complete record whose checksum is wrong.
-fn bad_record(mut file: impl Read) -> io::Result<Option<u64>> {
-    let mut block = Vec::with_capacity(BLOCK_BYTES);
-    let mut before: u64 = 0;
+fn bad(name: &str, at: u64) -> String {
+    format!("{name} has a bad checksum in the record at byte {at}")
+}
+
+/// The write-ahead logs in the order of their numbers, which is the order of their writes.
+fn logs(database: &Path) -> io::Result<Vec<(u64, String)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(database)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if let Some(number) = name.strip_suffix(".log").and_then(|number| number.parse().ok()) {
+            found.push((number, name));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What a manifest says of the logs.
+#[derive(Default)]
+struct Known {
+    /// Logs before this one are in tables.
+    log_number: u64,
+    /// The newest write when the manifest was last written.
+    last_sequence: u64,
+}
+
+impl Known {
+    /// Reads the numbers at the beginning of a version edit; the files, which follow them, are left to RocksDB.
+    fn learn(&mut self, mut edit: &[u8]) {
+        while let Some(tag) = varint(&mut edit) {
+            match tag {
+                // The comparator and the database's id are texts.
+                1 | 8193 => {
+                    let length =
+                        varint(&mut edit).and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+                    edit = edit.get(length..).unwrap_or_default();
+                }
+                2 => self.log_number = varint(&mut edit).unwrap_or(self.log_number),
+                4 => self.last_sequence = self.last_sequence.max(varint(&mut edit).unwrap_or(0)),
+                3 | 9 | 10 | 203 => {
+                    varint(&mut edit);
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The offset of the first complete record that is not whole. `each` is shown the beginning of every record.
+fn bad_record(mut file: impl Read, mut each: impl FnMut(&[u8])) -> io::Result<Option<u64>> {
+    let (mut block, mut head) = (Vec::with_capacity(BLOCK_BYTES), Vec::with_capacity(HEAD_BYTES));
+    let (mut before, mut reserved) = (0, None);
     loop {
         block.clear();
         let bytes = file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
-        if let Some(at) = bad_record_of_block(&block, bytes < BLOCK_BYTES) {
-            return Ok(Some(before + at as u64));
+        if reserved.is_some() && block.iter().any(|byte| *byte != 0) {
+            return Ok(reserved);
+        }
+        match read_block(&block, bytes < BLOCK_BYTES, &mut head, &mut each) {
+            Block::Bad(at) => return Ok(Some(before + at as u64)),
+            Block::Reserved(at) => reserved = reserved.or(Some(before + at as u64)),
+            Block::Whole => {}
         }
         if bytes < BLOCK_BYTES {
             return Ok(None);
@@ -57,27 +161,47 @@ fn bad_record(mut file: impl Read) -> io::Result<Option<u64>> {
     }
 }
 
-fn bad_record_of_block(block: &[u8], last: bool) -> Option<usize> {
+enum Block {
+    /// Every record in it is whole, or cut off by the end of the file.
+    Whole,
+    /// From here on, it was never written.
+    Reserved(usize),
+    /// The record here is damaged.
+    Bad(usize),
+}
+
+fn read_block(block: &[u8], last: bool, head: &mut Vec<u8>, each: &mut impl FnMut(&[u8])) -> Block {
     let mut at = 0;
     while let Some(header) = block.get(at..at + HEADER_BYTES) {
         let stored = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let length = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let kind = header[6];
         if kind == 0 && length == 0 {
-            // Space that was reserved and never written, up to the end of the block.
-            return block[at..].iter().any(|byte| *byte != 0).then_some(at);
+            let zeros = block[at..].iter().all(|byte| *byte == 0);
+            return if zeros { Block::Reserved(at) } else { Block::Bad(at) };
         }
         if RECYCLABLE_TYPES.contains(&kind) {
-            return Some(at);
+            return Block::Bad(at);
         }
-        match block.get(at + 6..at + HEADER_BYTES + length) {
-            Some(checked) if masked(crc32c::crc32c(checked)) == stored => at += HEADER_BYTES + length,
-            Some(_) => return Some(at),
-            None if last => return None,
-            None => return Some(at),
+        let end = at + HEADER_BYTES + length;
+        match block.get(at + 6..end) {
+            Some(checked) if masked(crc32c::crc32c(checked)) == stored => {}
+            None if last => return Block::Whole,
+            Some(_) | None => return Block::Bad(at),
         }
+        if matches!(kind, FULL | FIRST) {
+            head.clear();
+        }
+        if matches!(kind, FULL | FIRST | MIDDLE | LAST) {
+            let wanted = HEAD_BYTES.saturating_sub(head.len()).min(length);
+            head.extend_from_slice(&block[at + HEADER_BYTES..at + HEADER_BYTES + wanted]);
+        }
+        if matches!(kind, FULL | LAST) {
+            each(head);
+        }
+        at = end;
     }
-    None
+    Block::Whole
 }
 
 /// RocksDB stores checksums rotated and shifted, so that data which contains checksums is checked well.
@@ -98,16 +222,20 @@ mod tests {
         record
     }
 
+    fn bad(log: &[u8]) -> Option<u64> {
+        bad_record(log, |_| {}).unwrap()
+    }
+
     #[test]
     fn every_flipped_bit_of_a_complete_record_is_found_or_looks_cut_off() {
         let log = [record(b"first"), record(b"second")].concat();
-        assert_eq!(bad_record(log.as_slice()).unwrap(), None);
+        assert_eq!(bad(&log), None);
         for bit in 0..log.len() * 8 {
             let mut flipped = log.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // A longer length can reach past the end; the committed mark is there for that.
+            // A longer length can reach past the end; the committed mark and the count of writes are there for that.
             let length = matches!((bit / 8) % record(b"first").len(), 4 | 5) || matches!(bit / 8, 16 | 17);
-            assert!(length || bad_record(flipped.as_slice()).unwrap().is_some(), "bit {bit}");
+            assert!(length || bad(&flipped).is_some(), "bit {bit}");
         }
     }
 
@@ -115,9 +243,20 @@ mod tests {
     fn a_cut_off_record_and_reserved_space_pass() {
         let mut log = [record(b"first"), record(b"second")].concat();
         log.truncate(log.len() - 3);
-        assert_eq!(bad_record(log.as_slice()).unwrap(), None);
+        assert_eq!(bad(&log), None);
         let mut log = record(b"first");
         log.resize(2 * BLOCK_BYTES, 0);
-        assert_eq!(bad_record(log.as_slice()).unwrap(), None);
+        assert_eq!(bad(&log), None);
+        log.extend(record(b"second"));
+        assert_eq!(bad(&log), Some(record(b"first").len() as u64), "something follows on what was never written");
+    }
+
+    #[test]
+    fn an_edit_tells_its_numbers_before_its_files() {
+        let mut known = Known::default();
+        known.learn(&[1, 2, b'x', b'y', 2, 7, 9, 0, 3, 0x80, 1, 4, 0xac, 2, 103, 4, 1]);
+        assert_eq!((known.log_number, known.last_sequence), (7, 300));
+        known.learn(&[4, 5]);
+        assert_eq!((known.log_number, known.last_sequence), (7, 300));
     }
 }
