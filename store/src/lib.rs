@@ -8,16 +8,18 @@ mod command;
 pub mod engine;
 pub mod engines;
 mod fence_cache;
+mod opening;
 mod overlay;
 mod poison;
+mod reads;
 pub mod record;
 mod remap;
 mod sequencer;
 mod store;
 
 pub use command::{Applied, Claimed, Condition, Failure, Outcome, Rejected};
+pub use opening::OpenError;
+pub use reads::{Page, Read, ReadError};
 pub use remap::{RemapError, Remapped, remap};
 pub use sequencer::{BatchReport, Observer};
-pub use store::{
-    ClaimKeys, Delete, Health, NoObserver, OpenError, Page, Put, Read, ReadError, Store, StoreOptions, WrongResource,
-};
+pub use store::{ClaimKeys, Delete, Health, NoObserver, Put, Store, StoreOptions, WrongResource};

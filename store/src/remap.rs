@@ -6,8 +6,8 @@
 use fencepost_core::Guards;
 
 use crate::engine::{Batch, Change, Commit, Engine, EngineError, Scan};
+use crate::opening::{OpenError, read_meta};
 use crate::record::{self, Meta, RecordKey, Undecodable};
-use crate::store::{OpenError, read_meta};
 
 /// What a remap did.
 #[derive(Clone, Debug, PartialEq, Eq)]

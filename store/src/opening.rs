@@ -1,0 +1,88 @@
+//! Opening: the store's own record, checked, or made on the first day.
+
+use bytes::Bytes;
+use fencepost_core::Guards;
+
+use crate::engine::{Batch, Change, Commit, Engine, EngineError};
+use crate::record::{FORMAT, Meta, RecordKey, Undecodable};
+
+/// Why a store did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The guards in the configuration map keys to other resources than before.
+    #[error(
+        "the guard mapping differs from the stored one: a key that moves to another resource would forget its fence.\n  \
+         stored:     {stored}\n  configured: {configured}\n\
+         Restore the old guards, or run `fencepost remap` with the new configuration: it starts a new generation, so every \
+         lock holder must read the fence and acquire again"
+    )]
+    MappingChanged {
+        /// What is stored.
+        stored: String,
+        /// What is configured.
+        configured: String,
+    },
+    /// Written by a later version.
+    #[error("the store has format {found}, and this version of fencepost reads up to {known}: use a newer fencepost")]
+    NewerFormat {
+        /// Its format.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// The engine failed.
+    #[error("the store cannot be opened: {0}")]
+    Engine(String),
+}
+
+impl From<EngineError> for OpenError {
+    fn from(error: EngineError) -> OpenError {
+        OpenError::Engine(error.to_string())
+    }
+}
+
+impl From<Undecodable> for OpenError {
+    fn from(error: Undecodable) -> OpenError {
+        OpenError::Engine(error.to_string())
+    }
+}
+
+/// Reads the store's own record, and makes it on the first day.
+pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Meta, OpenError> {
+    let mapping = guards.mapping();
+    let loaded = engine.load(&[RecordKey::meta()]).await?;
+    if let Some(record) = loaded.records.first().and_then(Option::as_ref) {
+        let meta = read_meta(&record.bytes)?;
+        if meta.mapping_hash != mapping.hash {
+            let stored = fencepost_core::describe_mapping(&meta.mapping_text);
+            return Err(OpenError::MappingChanged { stored, configured: mapping.to_string() });
+        }
+        return Ok(meta);
+    }
+    let mut store_id = [0; 16];
+    getrandom::fill(&mut store_id).map_err(|error| OpenError::Engine(error.to_string()))?;
+    let meta =
+        Meta { format: FORMAT, store_id, base_generation: 0, mapping_hash: mapping.hash, mapping_text: mapping.text };
+    let batch = Batch {
+        as_of: loaded.as_of,
+        compare: vec![(RecordKey::meta(), None)],
+        changes: vec![(RecordKey::meta(), Change::Put(meta.encode()))],
+    };
+    match engine.commit(batch).await? {
+        Commit::Done { .. } => Ok(meta),
+        Commit::Conflict => Err(OpenError::Engine("another process is making this store; try again".into())),
+        Commit::NoSpace { free, floor } => {
+            Err(OpenError::Engine(format!("{free} bytes are free, and {floor} must stay free (free_space_floor)")))
+        }
+        Commit::Unavailable(why) => Err(OpenError::Engine(why)),
+    }
+}
+
+/// Decodes the store's own record and refuses a newer format.
+pub(crate) fn read_meta(bytes: &Bytes) -> Result<Meta, OpenError> {
+    let meta = Meta::decode(bytes)?;
+    if meta.format > FORMAT {
+        return Err(OpenError::NewerFormat { found: meta.format, known: FORMAT });
+    }
+    Ok(meta)
+}

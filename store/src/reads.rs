@@ -1,0 +1,171 @@
+//! Reads: committed records as of one instant, past the sequencer.
+
+use fencepost_core::{Access, FenceState, Key, Presented, Reason, Refusal, Resource, Step, Verdict, decide};
+
+use crate::engine::{EngineError, Record, Scan, Version};
+use crate::record::{self, Meta, RecordKey, Undecodable, Value};
+use crate::store::{Store, WrongResource};
+
+/// A read that failed; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The engine, or what it holds, cannot be read.
+    #[error("{0}")]
+    Failed(String),
+    /// Another process changed the stored mapping, so this one no longer knows what protects what.
+    #[error("the stored guard mapping was changed by another process")]
+    MappingChanged,
+}
+
+impl From<EngineError> for ReadError {
+    fn from(error: EngineError) -> ReadError {
+        ReadError::Failed(error.to_string())
+    }
+}
+
+impl From<Undecodable> for ReadError {
+    fn from(error: Undecodable) -> ReadError {
+        ReadError::Failed(error.to_string())
+    }
+}
+
+/// What a key holds, and the fence that protects it, as of one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// What protects the key.
+    pub resource: Resource,
+    /// Its state.
+    pub state: FenceState,
+    /// What the key holds.
+    pub value: Option<(Version, Value)>,
+    /// A token was given, and it is above the fence: nothing protects what was read.
+    pub unclaimed: bool,
+    /// Why the read would have been refused, had the guard not merely observed.
+    pub observed: Option<Reason>,
+}
+
+/// A run of entries in order of name.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// The entries.
+    pub entries: Vec<T>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+/// The most bytes that one page of a list reads.
+const MAX_PAGE_BYTES: usize = 8 << 20;
+
+impl Store {
+    /// Reads a key as of one instant. With a token the read is checked, and never raises.
+    pub async fn read(
+        &self,
+        key: &Key,
+        presented: Option<&Presented>,
+    ) -> Result<Result<Result<Read, Box<Refusal>>, WrongResource>, ReadError> {
+        let guarded = match self.guards.of_key(key) {
+            Ok(guarded) => guarded,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let keys = [RecordKey::meta(), RecordKey::fence(&guarded.resource), RecordKey::value(key)];
+        let mut records = self.engine.load(&keys).await?.records.into_iter();
+        let (meta, fence, value) = (records.next().flatten(), records.next().flatten(), records.next().flatten());
+        let state = state_of(self.base_generation(meta.as_ref())?, fence.as_ref())?;
+        let value =
+            value.map(|record| Value::decode(&record.bytes).map(|value| (record.version, value))).transpose()?;
+        let mut read = Read { resource: guarded.resource, state, value, unclaimed: false, observed: None };
+        if presented.is_some() {
+            match decide(&read.state, presented, Access::CheckedRead, &guarded.policy) {
+                Verdict::Admit(step) => read.unclaimed = step == Step::Raise,
+                Verdict::Observe(reason) => read.observed = Some(reason),
+                Verdict::Refuse(reason) => {
+                    let refusal =
+                        Refusal { reason, resource: read.resource, presented: presented.cloned(), found: read.state };
+                    return Ok(Ok(Err(Box::new(refusal))));
+                }
+            }
+        }
+        Ok(Ok(Ok(read)))
+    }
+
+    /// A resource's state, also if it was never seen.
+    pub async fn fence(&self, resource: &Resource) -> Result<Result<FenceState, WrongResource>, ReadError> {
+        match self.guards.of_resource(resource) {
+            Ok(Ok(_)) => {}
+            Ok(Err(found)) => return Ok(Err(WrongResource::Belongs { name: resource.to_string(), resource: found })),
+            Err(error) => return Ok(Err(error.into())),
+        }
+        let loaded = self.engine.load(&[RecordKey::meta(), RecordKey::fence(resource)]).await?;
+        let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
+        Ok(Ok(state_of(base, loaded.records.get(1).and_then(Option::as_ref))?))
+    }
+
+    /// Fences in order of name.
+    pub async fn fences(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(Resource, FenceState)>, ReadError> {
+        let loaded = self.engine.load(&[RecordKey::meta()]).await?;
+        let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
+        self.page(record::fence_prefix, prefix, after, limit, |name, record| {
+            let resource = Resource::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
+            Ok((resource, state_of(base, Some(record))?))
+        })
+        .await
+    }
+
+    /// Keys that have a value, in order of name.
+    pub async fn keys(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(Key, Version, Value)>, ReadError> {
+        self.page(record::value_prefix, prefix, after, limit, |name, record| {
+            let key = Key::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
+            Ok((key, record.version, Value::decode(&record.bytes)?))
+        })
+        .await
+    }
+
+    fn base_generation(&self, meta: Option<&Record>) -> Result<u32, ReadError> {
+        let record = meta.ok_or_else(|| ReadError::Failed("the store's own record is missing".into()))?;
+        let meta = Meta::decode(&record.bytes)?;
+        if meta.mapping_hash == self.mapping_hash { Ok(meta.base_generation) } else { Err(ReadError::MappingChanged) }
+    }
+
+    async fn page<T>(
+        &self,
+        under: fn(&str) -> Vec<u8>,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        entry: impl Fn(&str, &Record) -> Result<T, ReadError>,
+    ) -> Result<Page<T>, ReadError> {
+        let scan = Scan {
+            from: under(after.unwrap_or(prefix)),
+            inclusive: after.is_none(),
+            prefix: under(prefix),
+            limit,
+            max_bytes: MAX_PAGE_BYTES,
+        };
+        let scanned = self.engine.scan(scan).await?;
+        let mut page = Page { entries: Vec::with_capacity(scanned.records.len()), next: None };
+        for (key, record) in &scanned.records {
+            page.entries.push(entry(record::name_of(key)?, record)?);
+        }
+        if scanned.more
+            && let Some((last, _)) = scanned.records.last()
+        {
+            page.next = Some(record::name_of(last)?.to_owned());
+        }
+        Ok(page)
+    }
+}
+
+fn state_of(base: u32, fence: Option<&Record>) -> Result<FenceState, Undecodable> {
+    let stored = fence.map(|record| record::decode_fence(&record.bytes)).transpose()?;
+    Ok(FenceState::under(stored.as_ref(), base).into_owned())
+}
