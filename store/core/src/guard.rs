@@ -68,18 +68,21 @@ pub enum GuardError {
         /// An example; `x1`, `x2` stand for any segment.
         resource: String,
     },
-    /// The patterns have too many wildcards to check.
-    #[error("guard {guard} has too many wildcards to be checked against the others; use fewer `*`")]
-    TooComplex {
-        /// Counted from 1.
-        guard: usize,
-    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     Literal(String),
     One,
+}
+
+impl Segment {
+    pub(crate) fn literal(&self) -> Option<&str> {
+        match self {
+            Segment::Literal(literal) => Some(literal),
+            Segment::One => None,
+        }
+    }
 }
 
 /// Segments, and whether a `**` follows them.

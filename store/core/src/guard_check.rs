@@ -1,113 +1,109 @@
-//! Checks a list of guards against itself, by trying a representative of every kind of key.
+//! Checks a list of guards against itself.
 //!
-//! Matching looks at one segment at a time and compares it with literals only. So a name behaves like the one in
-//! which every segment that no pattern mentions is replaced by a fresh symbol, and it is enough to try, for each
-//! guard, its own pattern with every wildcard replaced by each literal of the whole list and by fresh symbols.
-
-use std::collections::HashMap;
+//! Matching looks at one segment at a time and compares it with literals only. So if a pattern matches a name whose
+//! free segments are symbols that occur nowhere else, it matches every name of that shape, and such a *representative*
+//! is the name most likely to slip past a guard. One per guard, other pattern and length of the rest is enough.
+//!
+//! What guard `i` maps a key to matches its own resource pattern, so only an earlier guard can take that name for
+//! something else. For each earlier pattern the representative is made to fit: its free segments become the literals
+//! which that pattern asks for, and stay fresh elsewhere.
 
 use crate::guard::{Guard, GuardError, Guards, Pattern, Segment};
 
-/// How many representatives one guard may have.
-const MAX_REPRESENTATIVES: usize = 200_000;
-
 /// Refuses unreachable guards, resources whose own name leads elsewhere, and one resource under two policies.
 pub(crate) fn check(guards: &Guards) -> Result<(), GuardError> {
-    let alphabet = Alphabet::of(guards.list());
-    let mut owner: HashMap<String, usize> = HashMap::new();
-    for (at, guard) in guards.list().iter().enumerate() {
-        let mut reached = false;
-        let names = alphabet.names(&guard.keys).ok_or(GuardError::TooComplex { guard: at + 1 })?;
-        for name in names {
-            let Some((first, resource)) = guards.first_match(&name) else { continue };
-            if first != at {
-                continue;
-            }
-            reached = true;
-            let (_, itself) = guards.first_match(&resource).unwrap_or((0, resource.clone()));
-            if itself != resource {
-                return Err(GuardError::Unstable { guard: at + 1, key: name, resource, other: itself });
-            }
-            let holder = *owner.entry(resource.clone()).or_insert(at);
-            if guards.list()[holder].spec().policy != guard.spec().policy {
-                return Err(GuardError::TwoPolicies { first: holder + 1, second: at + 1, resource });
-            }
-            // The resource's own name may be judged by an earlier guard that also yields it.
-            let (judged_by, _) = guards.first_match(&resource).unwrap_or((at, String::new()));
-            if guards.list()[judged_by].spec().policy != guard.spec().policy {
-                return Err(GuardError::TwoPolicies { first: judged_by + 1, second: at + 1, resource });
+    let list = guards.list();
+    let patterns = || list.iter().flat_map(|guard| [&guard.keys, &guard.resource]);
+    // A longer rest than any pattern's length shows nothing new.
+    let longest = patterns().map(|pattern| pattern.segments.len()).max().unwrap_or(0) + 1;
+    let literals: Vec<&str> = patterns().flat_map(|pattern| &pattern.segments).filter_map(Segment::literal).collect();
+    for (at, guard) in list.iter().enumerate() {
+        let rests = if guard.keys.rest { 0..=longest } else { 0..=0 };
+        let (mut reached, mut mapped) = (false, guard.keys == guard.resource);
+        for rest in rests {
+            let earlier = list[..at].iter().flat_map(|other| [Some(&other.keys), Some(&other.resource)]);
+            for fit in earlier.chain([None]) {
+                let Some(name) = representative(guard, rest, fit, &literals) else { continue };
+                let Some((first, resource)) = guards.first_match(&name) else { continue };
+                if first == at {
+                    reached = true;
+                    mapped |= resource != name;
+                    stable(guards, at, name, resource)?;
+                }
             }
         }
         if !reached {
             return Err(GuardError::Unreachable { guard: at + 1, keys: guard.spec().keys.clone() });
         }
+        if !mapped {
+            let pattern = guard.spec().resource.clone().unwrap_or_default();
+            let why =
+                format!("it matches every key of `{}` itself, so each would be its own resource", guard.spec().keys);
+            return Err(GuardError::Pattern { guard: at + 1, pattern, why });
+        }
     }
     Ok(())
 }
 
-struct Alphabet {
-    literals: Vec<String>,
-    longest: usize,
+/// The resource's own name must lead to itself, by the same rules.
+fn stable(guards: &Guards, at: usize, key: String, resource: String) -> Result<(), GuardError> {
+    let Some((owner, other)) = guards.first_match(&resource) else { return Ok(()) };
+    if other != resource {
+        return Err(GuardError::Unstable { guard: at + 1, key, resource, other });
+    }
+    if guards.list()[owner].spec().policy != guards.list()[at].spec().policy {
+        return Err(GuardError::TwoPolicies { first: owner + 1, second: at + 1, resource });
+    }
+    Ok(())
 }
 
-impl Alphabet {
-    fn of(guards: &[Guard]) -> Alphabet {
-        let patterns = || guards.iter().flat_map(|guard| [&guard.keys, &guard.resource]);
-        let mut literals: Vec<String> = patterns()
-            .flat_map(|pattern| &pattern.segments)
-            .filter_map(|segment| match segment {
-                Segment::Literal(literal) => Some(literal.clone()),
-                Segment::One => None,
-            })
-            .collect();
-        literals.sort();
-        literals.dedup();
-        let longest = patterns().map(|pattern| pattern.segments.len()).max().unwrap_or(0);
-        Alphabet { literals, longest }
-    }
-
-    /// Representatives of every kind of name the pattern matches; `None` if they are too many.
-    fn names(&self, pattern: &Pattern) -> Option<Vec<String>> {
-        let mut names: Vec<Vec<String>> = vec![Vec::new()];
-        for segment in &pattern.segments {
-            names = match segment {
-                Segment::Literal(literal) => self.extend(&names, std::slice::from_ref(literal)),
-                Segment::One => self.extend(&names, &self.choices(names[0].len())),
-            };
-            if names.len() > MAX_REPRESENTATIVES {
-                return None;
+/// A key of the guard with `rest` segments for `**`, whose resource matches `fit`; `None` if there is none.
+fn representative(guard: &Guard, rest: usize, fit: Option<&Pattern>, literals: &[&str]) -> Option<String> {
+    let stars = guard.keys.segments.iter().filter(|segment| **segment == Segment::One).count();
+    // What each `*` and each segment of the rest must be; free if `None`.
+    let mut wanted: Vec<Option<&str>> = vec![None; stars + rest];
+    if let Some(fit) = fit {
+        let mut next_star = 0..;
+        let mut resource: Vec<Result<&str, usize>> = Vec::new();
+        for segment in &guard.resource.segments {
+            resource.push(match segment {
+                Segment::Literal(literal) => Ok(literal),
+                Segment::One => Err(next_star.next()?),
+            });
+        }
+        if guard.resource.rest {
+            resource.extend((stars..stars + rest).map(Err));
+        }
+        if resource.len() < fit.segments.len() || (resource.len() > fit.segments.len() && !fit.rest) {
+            return None;
+        }
+        for (asked, given) in fit.segments.iter().zip(&resource) {
+            match (asked.literal(), given) {
+                (None, _) => {}
+                (Some(asked), Ok(given)) if asked == *given => {}
+                (Some(_), Ok(_)) => return None,
+                (Some(asked), Err(variable)) => wanted[*variable] = Some(asked),
             }
         }
-        let mut all = names.clone();
-        while pattern.rest && names[0].len() <= self.longest {
-            names = self.extend(&names, &self.choices(names[0].len()));
-            all.extend(names.iter().cloned());
-            if all.len() > MAX_REPRESENTATIVES {
-                return None;
-            }
-        }
-        Some(all.into_iter().filter(|name| !name.is_empty()).map(|name| name.join("/")).collect())
     }
+    let mut variables =
+        wanted.into_iter().enumerate().map(|(at, wanted)| wanted.map_or_else(|| fresh(at, literals), str::to_owned));
+    let mut name: Vec<String> = Vec::new();
+    for segment in &guard.keys.segments {
+        name.push(match segment {
+            Segment::Literal(literal) => literal.clone(),
+            Segment::One => variables.next()?,
+        });
+    }
+    name.extend(variables);
+    (!name.is_empty()).then(|| name.join("/"))
+}
 
-    /// Every literal, and a symbol that occurs nowhere else: not in a pattern, nor at another position.
-    fn choices(&self, position: usize) -> Vec<String> {
-        let mut fresh = format!("x{}", position + 1);
-        while self.literals.contains(&fresh) {
-            fresh.push('x');
-        }
-        self.literals.iter().cloned().chain([fresh]).collect()
+/// A symbol that occurs in no pattern and at no other place.
+fn fresh(at: usize, literals: &[&str]) -> String {
+    let mut symbol = format!("x{}", at + 1);
+    while literals.contains(&symbol.as_str()) {
+        symbol.push('x');
     }
-
-    fn extend(&self, names: &[Vec<String>], choices: &[String]) -> Vec<Vec<String>> {
-        names
-            .iter()
-            .flat_map(|name| {
-                choices.iter().map(move |choice| {
-                    let mut longer = name.clone();
-                    longer.push(choice.clone());
-                    longer
-                })
-            })
-            .collect()
-    }
+    symbol
 }

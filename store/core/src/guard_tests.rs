@@ -116,9 +116,29 @@ fn a_resource_whose_own_name_leads_elsewhere_is_an_error() {
 }
 
 #[test]
-fn too_many_wildcards_are_refused_rather_than_half_checked() {
+fn a_resource_shorter_than_its_keys_is_checked_at_every_length() {
+    let unstable = Guards::new(vec![guard("z/*/*/*", "w/*"), guard("p/q/r/**", "z/**")]);
+    assert!(matches!(unstable, Err(GuardError::Unstable { guard: 2, .. })), "{unstable:?}");
+    let own = |spec: GuardSpec| GuardSpec { resource: None, ..spec };
+    let differ = Guards::new(vec![own(guard("z/*/*/*", "")), strict("p/q/r/**", "z/**")]);
+    assert!(matches!(differ, Err(GuardError::TwoPolicies { first: 1, second: 2, .. })), "{differ:?}");
+}
+
+#[test]
+fn a_guard_that_maps_nothing_is_an_error() {
+    let error = Guards::new(vec![guard("a/*/**", "a/**")]);
+    assert!(matches!(error, Err(GuardError::Pattern { guard: 1, .. })), "{error:?}");
+}
+
+#[test]
+fn many_guards_with_many_wildcards_are_checked_quickly() {
+    let started = std::time::Instant::now();
+    let specs = (0..100).map(|n| guard(&format!("tenants/*/kind{n}/*/**"), &format!("tenants/*/kind{n}/*"))).collect();
+    Guards::new(specs).unwrap();
     let specs = (0..30).map(|n| guard(&format!("l{n}/*/*/*/*/**"), &format!("l{n}/*"))).collect();
-    assert!(matches!(Guards::new(specs), Err(GuardError::TooComplex { .. })));
+    Guards::new(specs).unwrap();
+    // It was exponential once; the bound is generous so that a slow machine does not matter.
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[test]
@@ -132,7 +152,7 @@ fn t32_the_mapping_hash_covers_patterns_and_order_but_not_rules() {
 
 fn pattern() -> impl Strategy<Value = String> {
     let segment = prop_oneof![Just("a"), Just("b"), Just("*")];
-    (prop::collection::vec(segment, 1..3), any::<bool>()).prop_map(|(mut parts, rest)| {
+    (prop::collection::vec(segment, 1..5), any::<bool>()).prop_map(|(mut parts, rest)| {
         if rest {
             parts.push("**");
         }
@@ -141,11 +161,13 @@ fn pattern() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5_000))]
+
     /// Whatever list of guards is accepted, on every name: a resource is its own resource, under the same policy.
     #[test]
     fn resource_of_is_idempotent_and_keeps_the_policy(
         specs in prop::collection::vec((pattern(), pattern(), any::<bool>()), 1..4),
-        names in prop::collection::vec(prop::collection::vec(prop_oneof![Just("a"), Just("b"), Just("c")], 1..5), 1..30),
+        names in prop::collection::vec(prop::collection::vec(prop_oneof![Just("a"), Just("b"), Just("c")], 1..8), 1..40),
     ) {
         let specs = specs.iter().map(|(k, r, s)| if *s { strict(k, r) } else { guard(k, r) }).collect();
         if let Ok(guards) = Guards::new(specs) {
