@@ -34,6 +34,9 @@ pub struct Config {
     pub engine_options: EngineOptions,
 }
 
+/// More connections or queued writes than this are no bound.
+const MAX_COUNT: usize = 1_000_000;
+
 /// Bounds of requests and connections.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -49,6 +52,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Time for a request's body to arrive.
     pub body_timeout: Duration,
+    /// Time for a client to take any of what is sent to it.
+    pub write_timeout: Duration,
     /// Time for requests under way to end after SIGTERM.
     pub drain_timeout: Duration,
 }
@@ -62,6 +67,7 @@ impl Default for Limits {
             connections: 4096,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
         }
     }
@@ -85,6 +91,12 @@ pub enum ConfigError {
     /// A bound that would stop everything.
     #[error("{0} must be at least {1}")]
     TooSmall(&'static str, u64),
+    /// A bound that bounds nothing.
+    #[error("{0} must be at most {1}")]
+    TooLarge(&'static str, u64),
+    /// A deadline that nobody can meet.
+    #[error("{0} must be longer than 0")]
+    NoTime(&'static str),
 }
 
 /// Settings of the gateway as flags and environment variables.
@@ -103,8 +115,16 @@ pub struct Flags {
     #[arg(long, value_name = "NAME", env = "FENCEPOST_ENGINE", value_parser = engine_names())]
     pub engine: Option<String>,
     /// Listen beyond loopback although every caller is anonymous and may write
-    #[arg(long, env = "FENCEPOST_INSECURE_NO_AUTH", value_parser = clap::builder::BoolishValueParser::new())]
-    pub insecure_no_auth: bool,
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "FENCEPOST_INSECURE_NO_AUTH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub insecure_no_auth: Option<bool>,
     /// Largest body of a request, answered 413 above [default: 4MiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODY")]
     pub max_body: Option<Size>,
@@ -126,6 +146,9 @@ pub struct Flags {
     /// Time for the body of a request to arrive, answered 408 after [default: 30s]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_BODY_TIMEOUT")]
     pub body_timeout: Option<Span>,
+    /// Time for a client to take any of what is sent to it; then its connection is closed [default: 30s]
+    #[arg(long, value_name = "TIME", env = "FENCEPOST_WRITE_TIMEOUT")]
+    pub write_timeout: Option<Span>,
     /// Time for requests under way to end after SIGTERM [default: 30s]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_DRAIN_TIMEOUT")]
     pub drain_timeout: Option<Span>,
@@ -172,6 +195,7 @@ struct FileLimits {
     max_connections: Option<usize>,
     header_timeout: Option<Span>,
     body_timeout: Option<Span>,
+    write_timeout: Option<Span>,
     drain_timeout: Option<Span>,
 }
 
@@ -215,7 +239,7 @@ impl Config {
             listen: flags.listen.clone().or(file.listen).unwrap_or_else(|| "127.0.0.1:3362".into()),
             data: flags.data.clone().or(file.data).unwrap_or_else(|| "./fencepost-data".into()),
             engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| ENGINES[0].name.into()),
-            insecure_no_auth: flags.insecure_no_auth || file.insecure_no_auth.unwrap_or(false),
+            insecure_no_auth: flags.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false),
             guards: Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?,
             limits: Limits {
                 body: bytes(flags.max_body, file.limits.max_body, limits.body),
@@ -224,6 +248,7 @@ impl Config {
                 connections: flags.max_connections.or(file.limits.max_connections).unwrap_or(limits.connections),
                 header_timeout: time(flags.header_timeout, file.limits.header_timeout, limits.header_timeout),
                 body_timeout: time(flags.body_timeout, file.limits.body_timeout, limits.body_timeout),
+                write_timeout: time(flags.write_timeout, file.limits.write_timeout, limits.write_timeout),
                 drain_timeout: time(flags.drain_timeout, file.limits.drain_timeout, limits.drain_timeout),
             },
             store: StoreOptions { queue: flags.queue.or(file.queue).unwrap_or(store.queue), ..store },
@@ -245,7 +270,21 @@ impl Config {
         let at_least = |name, value: usize, least: u64| {
             if (value as u64) < least { Err(ConfigError::TooSmall(name, least)) } else { Ok(()) }
         };
+        for (name, value) in [("max_connections", self.limits.connections), ("queue", self.store.queue)] {
+            if value > MAX_COUNT {
+                return Err(ConfigError::TooLarge(name, MAX_COUNT as u64));
+            }
+        }
+        let Limits { header_timeout, body_timeout, write_timeout, .. } = &self.limits;
+        for (name, time) in
+            [("header_timeout", header_timeout), ("body_timeout", body_timeout), ("write_timeout", write_timeout)]
+        {
+            if time.is_zero() {
+                return Err(ConfigError::NoTime(name));
+            }
+        }
         at_least("max_headers", self.limits.headers, 1024)?;
+        at_least("max_body", self.limits.body, 1)?;
         at_least("max_connections", self.limits.connections, 1)?;
         at_least("max_bodies", self.limits.bodies, self.limits.body as u64)?;
         at_least("queue", self.store.queue, 1)?;
@@ -264,7 +303,8 @@ impl Config {
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limits { body, headers, bodies, connections, header_timeout, body_timeout, drain_timeout } = &self.limits;
+        let Limits { body, headers, bodies, connections, header_timeout, body_timeout, write_timeout, drain_timeout } =
+            &self.limits;
         let size = |bytes: usize| Size(bytes as u64);
         writeln!(f, "listen           {}", self.listen)?;
         writeln!(f, "data             {}", self.data.display())?;
@@ -280,6 +320,7 @@ impl fmt::Display for Config {
         writeln!(f, "max_connections  {connections}")?;
         writeln!(f, "header_timeout   {}", Span(*header_timeout))?;
         writeln!(f, "body_timeout     {}", Span(*body_timeout))?;
+        writeln!(f, "write_timeout    {}", Span(*write_timeout))?;
         writeln!(f, "drain_timeout    {}", Span(*drain_timeout))?;
         for (at, guard) in self.guards.list().iter().enumerate() {
             let GuardSpec { keys, resource, policy } = guard.spec();
@@ -339,6 +380,10 @@ mod tests {
             ("[limits]\nbody_timeout = '30'", "30"),
             ("engine = 'postgres'", "rocksdb, memory"),
             ("[limits]\nmax_connections = 0", "max_connections"),
+            ("[limits]\nmax_connections = 9999999999999", "max_connections must be at most"),
+            ("queue = 9999999999999", "queue must be at most"),
+            ("[limits]\nheader_timeout = '0s'", "header_timeout"),
+            ("[limits]\nmax_body = 0", "max_body"),
             ("[[guard]]\nkeys = 'a/**/b'\nresource = 'a'", "guard 1"),
         ] {
             let error = parse(text).expect_err(text);

@@ -19,7 +19,7 @@ mod store;
 
 pub use command::{Applied, Claimed, Condition, Failure, Outcome, Rejected};
 pub use opening::OpenError;
-pub use reads::{Page, Read, ReadError};
+pub use reads::{KeyInfo, Page, Read, ReadError};
 pub use remap::{RemapError, Remapped, remap};
 pub use sequencer::{BatchReport, Observer};
 pub use store::{ClaimKeys, Delete, Health, NoObserver, Put, Store, StoreOptions, WrongResource};

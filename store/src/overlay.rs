@@ -246,7 +246,7 @@ impl Overlay {
         changes
     }
 
-    /// Every fence as it is now, with whether this batch changed it.
+    /// Every fence as it is now.
     pub(crate) fn fences(&self) -> impl Iterator<Item = (&Resource, &FenceState)> {
         self.fences.iter().map(|(resource, slot)| (resource, &slot.state))
     }

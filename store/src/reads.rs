@@ -1,6 +1,6 @@
 //! Reads: committed records as of one instant, past the sequencer.
 
-use fencepost_core::{Access, FenceState, Key, Presented, Reason, Refusal, Resource, Step, Verdict, decide};
+use fencepost_core::{Access, FenceState, Key, Presented, Reason, Refusal, Resource, Step, Token, Verdict, decide};
 
 use crate::engine::{EngineError, Record, Scan, Version};
 use crate::record::{self, Meta, RecordKey, Undecodable, Value};
@@ -42,6 +42,21 @@ pub struct Read {
     pub unclaimed: bool,
     /// Why the read would have been refused, had the guard not merely observed.
     pub observed: Option<Reason>,
+}
+
+/// What is known of a key's value without the value itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    /// The key.
+    pub key: Key,
+    /// Its version.
+    pub version: Version,
+    /// The token of the write that made it.
+    pub token: Option<Token>,
+    /// Its media type.
+    pub content_type: Option<String>,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// A run of entries in order of name.
@@ -117,15 +132,11 @@ impl Store {
     }
 
     /// Keys that have a value, in order of name.
-    pub async fn keys(
-        &self,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Page<(Key, Version, Value)>, ReadError> {
+    pub async fn keys(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page<KeyInfo>, ReadError> {
         self.page(record::value_prefix, prefix, after, limit, |name, record| {
             let key = Key::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
-            Ok((key, record.version, Value::decode(&record.bytes)?))
+            let Value { token, content_type, body } = Value::decode(&record.bytes)?;
+            Ok(KeyInfo { key, version: record.version, token, content_type, size: body.len() as u64 })
         })
         .await
     }
@@ -151,6 +162,8 @@ impl Store {
             limit,
             max_bytes: MAX_PAGE_BYTES,
         };
+        // Each holds up to a page of values until its entries are made.
+        let _turn = self.scans.acquire().await.map_err(|_| ReadError::Failed("the store is closed".into()))?;
         let scanned = self.engine.scan(scan).await?;
         let mut page = Page { entries: Vec::with_capacity(scanned.records.len()), next: None };
         for (key, record) in &scanned.records {

@@ -128,15 +128,15 @@ const HAS_RAISED_AT: u8 = 1 << 4;
 
 /// A fence, to bytes.
 pub fn encode_fence(state: &FenceState) -> Bytes {
-    let label = |flag: u8, present: bool| if present { flag } else { 0 };
+    let flag = |flag: u8, present: bool| if present { flag } else { 0 };
     let mut out = BytesMut::with_capacity(64);
     out.put_u8(RECORD_FORMAT);
     out.put_u8(
-        label(HAS_HIGH, state.high.is_some())
-            | label(SPENT, state.spent)
-            | label(HAS_HOLDER, state.holder.is_some())
-            | label(HAS_ISSUER, state.issuer.is_some())
-            | label(HAS_RAISED_AT, state.raised_at.is_some()),
+        flag(HAS_HIGH, state.high.is_some())
+            | flag(SPENT, state.spent)
+            | flag(HAS_HOLDER, state.holder.is_some())
+            | flag(HAS_ISSUER, state.issuer.is_some())
+            | flag(HAS_RAISED_AT, state.raised_at.is_some()),
     );
     out.put_u32_le(state.generation);
     if let Some(high) = state.high {

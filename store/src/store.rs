@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use fencepost_core::{Guards, Key, NameError, Presented, Resource};
+use fencepost_core::{Guards, Key, Mode, NameError, Presented, Resource};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::command::{Action, Command, Condition, Failure, Outcome, Rejected};
 use crate::engine::Engine;
@@ -14,6 +14,9 @@ use crate::fence_cache::FenceCache;
 use crate::opening::{OpenError, open_meta};
 use crate::poison::Poison;
 use crate::sequencer::{BatchReport, Observer, Queued, Sequencer};
+
+/// Lists that may read at once; each takes up to a page of memory.
+const MAX_SCANS: usize = 4;
 
 /// Bounds of a store's memory and work.
 #[derive(Clone, Debug)]
@@ -121,6 +124,7 @@ pub struct Store {
     committer: JoinHandle<()>,
     store_id: [u8; 16],
     pub(crate) mapping_hash: [u8; 32],
+    pub(crate) scans: Semaphore,
 }
 
 impl Store {
@@ -156,6 +160,7 @@ impl Store {
             committer,
             store_id: meta.store_id,
             mapping_hash: meta.mapping_hash,
+            scans: Semaphore::new(MAX_SCANS),
         })
     }
 
@@ -243,6 +248,7 @@ impl Store {
         if let Some(refusal) = self.cache.refuse(resource, command.presented.as_ref(), command.access(), policy) {
             return Ok(Outcome::Refused(Box::new(refusal)));
         }
+        let observed = (policy.mode == Mode::Observe).then(|| (resource.clone(), command.presented.clone()));
         let (reply, answer) = oneshot::channel();
         self.queue.try_send((command, reply)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Rejected::Overloaded { limit: self.queue.max_capacity() },
@@ -251,6 +257,31 @@ impl Store {
             }
         })?;
         // No answer means the committer died with the command in hand.
-        answer.await.unwrap_or_else(|_| Err(Failure::Unknown("the committer stopped before it answered".into())))
+        let outcome =
+            answer.await.unwrap_or_else(|_| Err(Failure::Unknown("the committer stopped before it answered".into())));
+        if let (Some((resource, presented)), Ok(outcome)) = (observed, &outcome) {
+            record_observed(&resource, presented.as_ref(), outcome);
+        }
+        outcome
+    }
+}
+
+/// Observe mode: writes down who would have been refused, so that a roll-out can find them.
+fn record_observed(resource: &Resource, presented: Option<&Presented>, outcome: &Outcome) {
+    let (reason, fence) = match outcome {
+        Outcome::Applied(applied) => (applied.observed, applied.fence),
+        Outcome::Claimed(claimed) => (claimed.observed, claimed.state.token()),
+        Outcome::Refused(_) | Outcome::ConditionFailed { .. } | Outcome::TooLarge { .. } => return,
+    };
+    if let Some(reason) = reason {
+        let shown = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
+        tracing::info!(
+            reason = reason.as_str(),
+            %resource,
+            presented = shown(presented.map(|presented| presented.token.to_string())),
+            holder = shown(presented.and_then(|presented| presented.holder.as_ref()).map(ToString::to_string)),
+            fence = shown(fence.map(|fence| fence.to_string())),
+            "observed: would be refused"
+        );
     }
 }

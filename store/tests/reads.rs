@@ -108,7 +108,7 @@ async fn pages(store: &Store, prefix: &str, limit: usize) -> (Vec<String>, usize
     loop {
         let page = store.keys(prefix, after.as_deref(), limit).await.unwrap();
         assert!(page.entries.len() <= limit);
-        names.extend(page.entries.iter().map(|(key, _, _)| key.to_string()));
+        names.extend(page.entries.iter().map(|entry| entry.key.to_string()));
         count += 1;
         match page.next {
             Some(next) => after = Some(next),
@@ -132,8 +132,8 @@ async fn keys_are_listed_in_order_page_by_page() {
     assert_eq!(pages(&store, "b", 10).await.0.len(), 26, "a prefix is not a directory");
     assert_eq!(pages(&store, "zzz", 10).await, (vec![], 1));
     let entry = store.keys("c", None, 1).await.unwrap().entries.remove(0);
-    assert_eq!((entry.0, body(&entry.2)), (key("c"), "c".to_owned()));
-    assert_eq!(entry.1, read(&store, "c").await.value.unwrap().0);
+    assert_eq!((&entry.key, entry.size), (&key("c"), 1));
+    assert_eq!(entry.version, read(&store, "c").await.value.unwrap().0);
 }
 
 #[tokio::test]

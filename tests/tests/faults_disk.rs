@@ -158,7 +158,7 @@ fn free_space_that_cannot_be_read_rejects_and_does_not_poison() {
     assert_eq!(client.put("orders/1", "34", "paid").status, 204);
     let tracer = attach(&gateway, data.path(), "statfs:error=EIO:when=1");
     let rejected = client.put("orders/1", "35", "shipped");
-    assert_eq!((rejected.status, rejected.problem().as_str()), (503, "overloaded"), "{rejected:?}");
+    assert_eq!((rejected.status, rejected.problem().as_str()), (503, "unavailable"), "{rejected:?}");
     assert_eq!(rejected.json()["outcome"], "not-applied");
     assert!(tracer.detach().contains("(INJECTED)"));
     assert_eq!((client.get("orders/1").text().as_str(), client.get("orders/1").header("fence")), ("paid", Some("34")));

@@ -251,3 +251,21 @@ fn a_read_that_only_looks_checked_is_refused() {
         assert_eq!((answer.status, answer.problem().as_str()), (400, "malformed-header"), "{name}");
     }
 }
+
+#[test]
+fn what_is_not_safe_to_ignore_is_refused() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    for header in [
+        ("idempotency-key", "7"),
+        ("content-range", "bytes 0-1/5"),
+        ("content-encoding", "gzip"),
+        ("if-unmodified-since", "Mon, 16 Nov 2026 00:00:00 GMT"),
+    ] {
+        for method in ["PUT", "DELETE"] {
+            let answer = client.request(method, "/v1/kv/k", &[("fencing-token", "1"), header], b"");
+            assert_eq!((answer.status, answer.problem().as_str()), (400, "unsupported-header"), "{method} {header:?}");
+        }
+    }
+    assert_eq!(client.fence("k"), None, "nothing was raised");
+}

@@ -169,6 +169,10 @@ fn insecure_no_auth_can_be_said_in_the_environment_and_the_file() {
     let gateway = serve(&arguments[..4], &[("FENCEPOST_INSECURE_NO_AUTH", "true")]);
     assert!(gateway.is_ok(), "{:?}", gateway.err());
     assert!(serve(&arguments[..4], &[("FENCEPOST_INSECURE_NO_AUTH", "1")]).is_ok());
+    assert!(
+        serve(&arguments, &[("FENCEPOST_INSECURE_NO_AUTH", "false")]).is_err(),
+        "the environment wins over the file"
+    );
     for no in ["false", "0", "perhaps"] {
         assert!(serve(&arguments[..4], &[("FENCEPOST_INSECURE_NO_AUTH", no)]).is_err(), "{no}");
     }
@@ -270,12 +274,13 @@ fn remap_says_no_where_there_is_nothing_to_change() {
     let data = dir.path().join("none");
     let none = run(&["remap", "--yes", "--data", data.to_str().unwrap()], &[]);
     assert!(!none.status.success());
-    assert!(stderr(&none).contains("no data directory"), "{none:?}");
+    assert!(stderr(&none).contains("there is no store in"), "{none:?}");
     assert!(!data.exists());
     std::fs::create_dir(&data).unwrap();
     let empty = run(&["remap", "--yes", "--data", data.to_str().unwrap()], &[]);
     assert!(!empty.status.success());
-    assert!(stderr(&empty).contains("no store here yet"), "{empty:?}");
+    assert!(stderr(&empty).contains("there is no store in"), "{empty:?}");
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "nothing was made");
 }
 
 #[test]

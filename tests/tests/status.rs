@@ -76,6 +76,7 @@ fn evidence(kind: ProblemKind) -> Evidence {
         ProblemKind::Draining => Elsewhere("drain.rs: it needs a signal"),
         ProblemKind::NoSpace => Here(no_space),
         ProblemKind::OutcomeUnknown | ProblemKind::Poisoned => Elsewhere("faults*.rs: it needs an fsync that fails"),
+        ProblemKind::Unavailable => Elsewhere("faults_disk.rs: it needs free space that cannot be read"),
         ProblemKind::ReadFailed => Elsewhere("store tests with an engine whose reads fail"),
         ProblemKind::MappingChanged => Elsewhere("store tests: it needs an engine that two processes share"),
     }

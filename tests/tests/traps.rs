@@ -1,9 +1,11 @@
 //! Traps of the field, from outside: each test carries the number of its trap.
 
 use std::process::Command;
+use std::time::Duration;
 
 use fencepost_conformance::harness::fresh::{Fresh, write_config};
 use fencepost_conformance::harness::process::{GatewayProcess, binary, run};
+use fencepost_conformance::harness::wait;
 
 #[test]
 fn t02_an_equal_token_is_accepted_from_its_holder_and_a_collision_from_another() {
@@ -235,6 +237,13 @@ fn t37_observing_writes_and_reports_but_never_moves_a_fence_it_would_have_refuse
     let metrics = client.request("GET", "/metrics", &[], b"").text();
     assert!(metrics.contains("fencepost_refusals_total{reason=\"stale\",mode=\"observe\"} 4"), "{metrics}");
     assert!(metrics.contains("fencepost_refusals_total{reason=\"stale\",mode=\"enforce\"} 0"), "{metrics}");
+    // Who it was is in the log.
+    let line = wait::until("the log line", Duration::from_secs(10), || {
+        gateway.stderr().lines().find(|line| line.contains("would be refused")).map(str::to_owned)
+    });
+    for fact in ["reason=\"stale\"", "resource=k", "presented=\"33\"", "fence=\"34\""] {
+        assert!(line.contains(fact), "{fact} in {line}");
+    }
 }
 
 #[test]

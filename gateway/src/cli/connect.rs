@@ -1,7 +1,6 @@
 //! What every command that talks to a gateway takes.
 
 use std::future::Future;
-use std::time::Duration;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
@@ -33,8 +32,10 @@ impl Connect {
         &self,
         call: impl FnOnce(Gateway) -> F,
     ) -> Result<T, Failed> {
-        let timeout = if self.timeout.0.is_zero() { Duration::from_secs(30) } else { self.timeout.0 };
-        let gateway = Gateway::new(&self.url, timeout).map_err(Failed::usage)?;
+        if self.timeout.0.is_zero() {
+            return Err(Failed::usage("--timeout must be longer than 0"));
+        }
+        let gateway = Gateway::new(&self.url, self.timeout.0).map_err(Failed::usage)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
         Ok(runtime.block_on(call(gateway))?)
     }

@@ -71,7 +71,7 @@ pub(super) struct Delete {
 
 #[derive(Args)]
 struct ConditionArgs {
-    /// Only if the key's version is this, as printed by get
+    /// Only if the key's version is this, as printed by put and `get --json`; `*` for any
     #[arg(long, value_name = "ETAG", conflicts_with = "if_absent")]
     if_match: Option<String>,
     /// Only if the key has no value
@@ -83,6 +83,7 @@ impl ConditionArgs {
     fn precondition(self) -> Precondition {
         match (self.if_match, self.if_absent) {
             // The quotes of an ETag are easily lost in a shell.
+            (Some(etag), _) if etag == "*" => Precondition::Version(etag),
             (Some(etag), _) => Precondition::Version(format!("\"{}\"", etag.trim_matches('"'))),
             (None, true) => Precondition::Absent,
             (None, false) => Precondition::Always,

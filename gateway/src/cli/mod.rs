@@ -56,7 +56,6 @@ enum ConfigCommand {
 
 /// Parses the arguments and does what they say.
 pub fn run() -> ExitCode {
-    // A reader that has seen enough (`fencepost kv list | head`) ends the program, as it does for other tools.
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Kv(kv) => kv.run(),

@@ -18,18 +18,22 @@ pub(super) struct Remap {
 impl Remap {
     pub(super) fn run(self) -> Result<(), Failed> {
         let config = Config::load(&self.flags).map_err(Failed::usage)?;
-        if !self.yes {
+        let kind = config.engine_kind().map_err(Failed::usage)?;
+        // Opening makes a store where there is none; this command must not.
+        if !kind.durable || !config.data.join("FENCEPOST").exists() {
+            let data = config.data.display();
             return Err(Failed::usage(format!(
-                "this replaces the guard mapping of {} by “{}” and starts a new generation: every token handed out so far is \
-                 refused, and every lock holder must read the fence and acquire again. Stop the gateway, then run it again \
-                 with --yes",
-                config.data.display(),
-                config.guards.mapping()
+                "there is no store in {data}; it takes its mapping when it is first served"
             )));
         }
-        let kind = config.engine_kind().map_err(Failed::usage)?;
-        if !config.data.exists() {
-            return Err(Failed::usage(format!("there is no data directory {}", config.data.display())));
+        if !self.yes {
+            return Err(Failed::usage(format!(
+                "nothing was changed. With --yes this makes “{}” the guard mapping of {}; if that differs from the stored one, \
+                 a new generation starts: every token handed out so far is refused, and every lock holder must read the fence \
+                 and acquire again. Stop the gateway first",
+                config.guards.mapping(),
+                config.data.display()
+            )));
         }
         let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;

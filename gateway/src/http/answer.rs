@@ -21,6 +21,11 @@ pub(super) fn etag(version: Version) -> String {
     format!("\"{}\"", version.0)
 }
 
+/// An answer's body in JSON.
+pub(super) fn json(body: &impl Serialize) -> Bytes {
+    serde_json::to_vec(body).unwrap_or_default().into()
+}
+
 /// Status, headers and body.
 #[derive(Debug)]
 pub(super) struct Answer(Response<Body>);
@@ -34,11 +39,11 @@ impl Answer {
     }
 
     /// A JSON answer that no cache may keep.
-    pub(super) fn json(body: &impl Serialize) -> Answer {
+    pub(super) fn json_bytes(body: Bytes) -> Answer {
         Answer::new(200)
             .header_static(CONTENT_TYPE, "application/json")
             .header_static(CACHE_CONTROL, "no-store")
-            .body(serde_json::to_vec(body).unwrap_or_default().into())
+            .body(body)
     }
 
     pub(super) fn text(status: u16, text: &str) -> Answer {

@@ -44,17 +44,31 @@ impl Reservation {
     }
 }
 
+impl Reservation {
+    fn over(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Held { bytes, _reserved: self })
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// Bytes that count against the budget until the last of them is sent.
+/// Bytes that count against a budget until the last of them is gone, whoever holds them by then.
 pub(super) fn hold(bytes: Bytes, budget: &Arc<ByteBudget>) -> Result<Bytes, Problem> {
     let mut reserved = budget.reserve();
     reserved.grow(bytes.len())?;
-    Ok(Bytes::from_owner(Held { bytes, _reserved: reserved }))
+    Ok(reserved.over(bytes))
+}
+
+/// The same for bytes that must be sent in any case; whoever comes next finds the budget full.
+pub(super) fn hold_anyway(bytes: Bytes, budget: &Arc<ByteBudget>) -> Bytes {
+    let mut reserved = budget.reserve();
+    // Counted whether or not it fits.
+    let _ = reserved.grow(bytes.len());
+    reserved.over(bytes)
 }
 
 struct Held {
@@ -68,12 +82,6 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// A whole body, and its part of the budget.
-pub(super) struct Received {
-    pub(super) bytes: Bytes,
-    _reserved: Reservation,
-}
-
 /// Receives a body whole, or says which limit it broke. A body that was announced too large is not read at all.
 pub(super) async fn receive(
     body: Incoming,
@@ -81,10 +89,9 @@ pub(super) async fn receive(
     route: &Route,
     limits: &Limits,
     budget: &Arc<ByteBudget>,
-) -> Result<Received, Problem> {
-    let mut reserved = budget.reserve();
+) -> Result<Bytes, Problem> {
     if body.is_end_stream() {
-        return Ok(Received { bytes: Bytes::new(), _reserved: reserved });
+        return Ok(Bytes::new());
     }
     let limit = match route.takes {
         Takes::Body => limits.body,
@@ -94,9 +101,10 @@ pub(super) async fn receive(
     if announced.is_some_and(|bytes| bytes > limit) {
         return Err(over(route, limit));
     }
+    let mut reserved = budget.reserve();
     let collected = tokio::time::timeout(limits.body_timeout, collect(body, route, limit, &mut reserved)).await;
     let bytes = collected.unwrap_or_else(|_| Err(Problem::body_timeout(limits.body_timeout.as_secs_f64())))?;
-    Ok(Received { bytes, _reserved: reserved })
+    Ok(reserved.over(bytes))
 }
 
 async fn collect(
@@ -129,5 +137,24 @@ fn over(route: &Route, limit: usize) -> Problem {
     match route.takes {
         Takes::Body => Problem::body_too_large(limit),
         Takes::Nothing => Problem::new(ProblemKind::MalformedBody, format!("{} takes no body here", route.method)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_count_until_the_last_holder_lets_go() {
+        let budget = ByteBudget::new(10);
+        let held = hold(Bytes::from_static(b"12345678"), &budget).unwrap();
+        let queued = held.clone();
+        drop(held);
+        assert!(hold(Bytes::from_static(b"123"), &budget).is_err(), "a clone still holds them");
+        drop(queued);
+        let anyway = hold_anyway(Bytes::from_static(b"123456789012"), &budget);
+        assert!(hold(Bytes::new(), &budget).is_err(), "over the limit, even nothing more fits");
+        drop(anyway);
+        assert!(hold(Bytes::from_static(b"1234567890"), &budget).is_ok());
     }
 }

@@ -5,7 +5,8 @@ use fencepost_core::{Key, Presented, ProblemKind, Resource};
 use fencepost_store::{ClaimKeys, Delete, Put};
 use hyper::http::request::Parts;
 
-use super::body::Received;
+use bytes::Bytes;
+
 use super::headers::{self, Tags};
 use super::problem::Problem;
 use super::query::ListQuery;
@@ -35,13 +36,7 @@ pub(super) struct Get {
 }
 
 /// Decodes a request whose body has arrived.
-pub(super) fn decode(
-    route: &Route,
-    name: &str,
-    head: &Parts,
-    body: &Received,
-    limits: &Limits,
-) -> Result<Call, Problem> {
+pub(super) fn decode(route: &Route, name: &str, head: &Parts, body: &Bytes, limits: &Limits) -> Result<Call, Problem> {
     let query = head.uri.query();
     match route.endpoint {
         Endpoint::ListKeys => return ListQuery::parse(query).map(Call::ListKeys),
@@ -50,17 +45,17 @@ pub(super) fn decode(
     }
     Ok(match route.endpoint {
         Endpoint::PutValue => {
-            headers::no_idempotency_key(&head.headers)?;
+            headers::none_unsupported(&head.headers)?;
             Call::Put(Put {
                 key: Key::from_raw_path(name)?,
                 presented: headers::presented(&head.headers)?,
                 condition: headers::write_condition(&head.headers)?,
                 content_type: headers::content_type(&head.headers)?,
-                body: body.bytes.clone(),
+                body: body.clone(),
             })
         }
         Endpoint::DeleteValue => {
-            headers::no_idempotency_key(&head.headers)?;
+            headers::none_unsupported(&head.headers)?;
             Call::Delete(Delete {
                 key: Key::from_raw_path(name)?,
                 presented: headers::presented(&head.headers)?,
@@ -81,11 +76,11 @@ pub(super) fn decode(
     })
 }
 
-fn claim(name: &str, head: &Parts, body: &Received, limits: &Limits) -> Result<ClaimKeys, Problem> {
-    headers::no_idempotency_key(&head.headers)?;
+fn claim(name: &str, head: &Parts, body: &Bytes, limits: &Limits) -> Result<ClaimKeys, Problem> {
+    headers::none_unsupported(&head.headers)?;
     let resource = Resource::from_raw_path(name)?;
     let presented = headers::presented(&head.headers)?;
-    let request = match body.bytes.as_ref() {
+    let request = match body.as_ref() {
         [] => ClaimRequest::default(),
         json => serde_json::from_slice(json).map_err(|error| {
             Problem::new(ProblemKind::MalformedBody, format!("{error}; a claim takes {{\"keys\": [\"…\"]}} or no body"))

@@ -1,4 +1,4 @@
-//! One connection's bytes: a deadline for the first of them, and an honest goodbye.
+//! One connection's bytes: deadlines for the first of them and for a client that stops reading, and an honest goodbye.
 
 use std::io;
 use std::pin::Pin;
@@ -21,6 +21,9 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     deadline: Option<Pin<Box<Sleep>>>,
     received: usize,
+    write_timeout: Duration,
+    /// Runs while the client takes none of what is sent.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 /// What is left of a connection after the server is done with it.
@@ -31,10 +34,11 @@ pub(super) struct Shared {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, first_bytes: Duration) -> (Connection, Arc<Shared>) {
+    pub(super) fn new(stream: TcpStream, first_bytes: Duration, write_timeout: Duration) -> (Connection, Arc<Shared>) {
         let shared = Arc::new(Shared { stream, unanswered: AtomicUsize::new(0) });
         let deadline = Some(Box::pin(tokio::time::sleep(first_bytes)));
-        (Connection { shared: shared.clone(), deadline, received: 0 }, shared)
+        let connection = Connection { shared: shared.clone(), deadline, received: 0, write_timeout, stalled: None };
+        (connection, shared)
     }
 }
 
@@ -99,10 +103,21 @@ impl Connection {
         self.deadline = None;
         self.shared.unanswered.store(0, Ordering::Relaxed);
         loop {
-            ready!(self.shared.stream.poll_write_ready(cx))?;
+            match self.shared.stream.poll_write_ready(cx) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => {
+                    let timeout = self.write_timeout;
+                    let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+                    ready!(stalled.as_mut().poll(cx));
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+            }
             match write(&self.shared.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                result => return Poll::Ready(result),
+                result => {
+                    self.stalled = None;
+                    return Poll::Ready(result);
+                }
             }
         }
     }

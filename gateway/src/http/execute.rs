@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use fencepost_core::wire::{
     ClaimAnswer, ClaimedValue, FenceAnswer, FencePage, FenceView, KeyEntry, KeyPage, TextOrBase64, header,
 };
@@ -14,8 +15,8 @@ use fencepost_store::{Claimed, Health, Outcome};
 use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
 
 use super::Gateway;
-use super::answer::{Answer, etag};
-use super::body::hold;
+use super::answer::{Answer, etag, json};
+use super::body::{hold, hold_anyway};
 use super::call::{Call, Get};
 use super::metrics::METRICS_CONTENT_TYPE;
 use super::permit::Permitted;
@@ -31,6 +32,8 @@ impl Gateway {
             Call::Put(put) => self.written(self.store.put(put).await??),
             Call::Delete(delete) => self.written(self.store.delete(delete).await??),
             Call::Claim(claim) => {
+                // Its answer is sent in any case, so there must be room for answers before it is made.
+                hold(Bytes::new(), &self.answers)?;
                 let resource = claim.resource.clone();
                 self.claimed(resource, self.store.claim(claim).await??)
             }
@@ -38,7 +41,11 @@ impl Gateway {
             Call::ListKeys(query) => self.list_keys(&query).await,
             Call::Fence(resource) => {
                 let state = self.store.fence(&resource).await??;
-                Ok(Answer::json(&FenceAnswer { resource, generation: state.generation, fence: FenceView::of(&state) }))
+                Ok(Answer::json_bytes(json(&FenceAnswer {
+                    resource,
+                    generation: state.generation,
+                    fence: FenceView::of(&state),
+                })))
             }
             Call::ListFences(query) => self.list_fences(&query).await,
             Call::Healthz => Ok(match self.store.health() {
@@ -75,7 +82,9 @@ impl Gateway {
                 let Claimed { state, values, observed } = *claimed;
                 let values = values.into_iter().map(|(key, value)| claimed_value(key, value)).collect();
                 let answer = ClaimAnswer { resource, fence: FenceView::of(&state), values };
-                Ok(Answer::json(&answer).fence(state.token()).observed(observed))
+                Ok(Answer::json_bytes(hold_anyway(json(&answer), &self.answers))
+                    .fence(state.token())
+                    .observed(observed))
             }
             other => Err(unfulfilled(other)),
         }
@@ -104,7 +113,7 @@ impl Gateway {
                 .header(CONTENT_TYPE, value.content_type.as_deref().unwrap_or("application/octet-stream"))
                 .header_static(X_CONTENT_TYPE_OPTIONS, "nosniff")
                 .header(CONTENT_LENGTH, &value.body.len().to_string())
-                .body(hold(value.body, &self.bodies)?)
+                .body(hold(value.body, &self.answers)?)
         };
         if let Some(token) = value.token {
             answer = answer.header(FENCING_TOKEN, &token.to_string());
@@ -120,15 +129,15 @@ impl Gateway {
         let keys = page
             .entries
             .into_iter()
-            .map(|(key, version, value)| KeyEntry {
-                key,
-                etag: etag(version),
-                token: value.token,
-                content_type: value.content_type,
-                size: value.body.len() as u64,
+            .map(|entry| KeyEntry {
+                key: entry.key,
+                etag: etag(entry.version),
+                token: entry.token,
+                content_type: entry.content_type,
+                size: entry.size,
             })
             .collect();
-        Ok(Answer::json(&KeyPage { keys, next: page.next }))
+        Ok(Answer::json_bytes(hold(json(&KeyPage { keys, next: page.next }), &self.answers)?))
     }
 
     async fn list_fences(&self, query: &ListQuery) -> Result<Answer, Problem> {
@@ -142,7 +151,7 @@ impl Gateway {
                 fence: FenceView::of(&state),
             })
             .collect();
-        Ok(Answer::json(&FencePage { fences, next: page.next }))
+        Ok(Answer::json_bytes(hold(json(&FencePage { fences, next: page.next }), &self.answers)?))
     }
 
     fn ready(&self) -> Result<Answer, Problem> {
@@ -177,8 +186,11 @@ fn claimed_value(key: Key, value: Option<(Version, Value)>) -> ClaimedValue {
         None => ClaimedValue::Absent { key, absent: true },
         Some((version, Value { token, content_type, body })) => {
             let value = match std::str::from_utf8(&body) {
-                Ok(text) => TextOrBase64::Text(text.to_owned()),
-                Err(_) => TextOrBase64::Base64(STANDARD.encode(&body)),
+                // Control characters would take six bytes each.
+                Ok(text) if !text.contains(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) => {
+                    TextOrBase64::Text(text.to_owned())
+                }
+                _ => TextOrBase64::Base64(STANDARD.encode(&body)),
             };
             ClaimedValue::Present { key, etag: etag(version), token, content_type, value }
         }

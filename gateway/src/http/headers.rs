@@ -5,7 +5,9 @@ use fencepost_core::{Holder, Issuer, Presented};
 use fencepost_store::Condition;
 use fencepost_store::engine::Version;
 use fencepost_store::record::MAX_CONTENT_TYPE_BYTES;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{
+    CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HOST, HeaderName, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
+};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Version as HttpVersion};
 
@@ -69,15 +71,23 @@ pub(super) fn presented_for_read(headers: &HeaderMap) -> Result<Option<Presented
     Ok(presented)
 }
 
-/// A promise that this version cannot keep must not be made by silence.
-pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
-    if headers.contains_key(&IDEMPOTENCY_KEY) {
-        return Err(Problem::new(
-            ProblemKind::UnsupportedHeader,
-            "header idempotency-key: this version does not keep outcomes, so a retry could apply twice; use If-Match instead",
-        ));
+/// What a write may ask for that this version does not do. Ignoring it would make a promise by silence.
+const UNSUPPORTED: [(HeaderName, &str); 4] = [
+    (IDEMPOTENCY_KEY, "this version does not keep outcomes, so a retry could apply twice; use If-Match instead"),
+    (CONTENT_RANGE, "a value is written whole, never in part"),
+    (
+        CONTENT_ENCODING,
+        "encodings are not kept, so readers could not decode the value; send it plain, or name a content type",
+    ),
+    (IF_UNMODIFIED_SINCE, "conditions on time are not precise enough; use If-Match"),
+];
+
+/// Refuses what is not safe to ignore.
+pub(super) fn none_unsupported(headers: &HeaderMap) -> Result<(), Problem> {
+    match UNSUPPORTED.iter().find(|(name, _)| headers.contains_key(name)) {
+        Some((name, why)) => Err(Problem::new(ProblemKind::UnsupportedHeader, format!("header {name}: {why}"))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<String>, Problem> {

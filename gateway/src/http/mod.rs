@@ -42,6 +42,7 @@ pub struct Gateway {
     limits: Limits,
     metrics: Arc<Metrics>,
     bodies: Arc<ByteBudget>,
+    answers: Arc<ByteBudget>,
     draining: AtomicBool,
     requests: AtomicU64,
     run: String,
@@ -56,6 +57,7 @@ impl Gateway {
         Gateway {
             store,
             bodies: ByteBudget::new(limits.bodies),
+            answers: ByteBudget::new(limits.bodies),
             limits,
             metrics,
             draining: AtomicBool::new(false),

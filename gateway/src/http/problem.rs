@@ -135,6 +135,7 @@ impl Problem {
     pub(super) fn log(&self, id: &str) {
         let (kind, detail) = (self.kind.slug(), &self.document.detail);
         match self.kind.status() {
+            _ if self.kind == ProblemKind::Unavailable => tracing::error!(request = id, kind, detail, "request failed"),
             500 => tracing::error!(request = id, kind, detail, "request failed"),
             503 | 507 => tracing::debug!(request = id, kind, detail, "request rejected"),
             _ => tracing::debug!(request = id, kind, detail, "request refused"),
@@ -212,7 +213,7 @@ impl From<Rejected> for Problem {
             Rejected::Overloaded { .. } | Rejected::Contended { .. } => Problem::new(ProblemKind::Overloaded, detail)
                 .advice("The write was not applied. Try again shortly.")
                 .not_applied(SOON),
-            Rejected::Unavailable(_) => Problem::new(ProblemKind::Overloaded, detail)
+            Rejected::Unavailable(_) => Problem::new(ProblemKind::Unavailable, detail)
                 .advice("The write was not applied. If this goes on, look at the gateway's log.")
                 .not_applied(SOON),
             Rejected::Poisoned(_) => Problem::new(ProblemKind::Poisoned, detail)

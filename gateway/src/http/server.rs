@@ -111,7 +111,7 @@ impl Server {
             let _ = stream.set_nodelay(true);
             match places.clone().try_acquire_owned() {
                 Ok(place) => {
-                    connections.spawn(serve(&http, &graceful, &gateway, stream, place, limits.header_timeout));
+                    connections.spawn(serve(&http, &graceful, &gateway, stream, place));
                 }
                 Err(_) => {
                     if let Ok(goodbye) = goodbyes.clone().try_acquire_owned() {
@@ -166,9 +166,8 @@ fn serve(
     gateway: &Arc<Gateway>,
     stream: TcpStream,
     place: OwnedSemaphorePermit,
-    header_timeout: Duration,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let (connection, shared) = Connection::new(stream, header_timeout);
+    let (connection, shared) = Connection::new(stream, gateway.limits.header_timeout, gateway.limits.write_timeout);
     let (gateway, owner) = (gateway.clone(), gateway.clone());
     let service = service_fn(move |request| {
         let gateway = gateway.clone();
@@ -206,7 +205,7 @@ fn turn_away(gateway: &Gateway, stream: TcpStream, limit: usize, goodbye: OwnedS
     let detail = format!("all {limit} connections are in use");
     let problem = gateway.problem_of_connection(ProblemKind::Overloaded, &detail);
     tokio::spawn(async move {
-        let (mut connection, shared) = Connection::new(stream, GOODBYE);
+        let (mut connection, shared) = Connection::new(stream, GOODBYE, GOODBYE);
         shared.say(&problem);
         let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection).await;
         let _ = tokio::time::timeout(GOODBYE, tokio::io::copy(&mut connection, &mut tokio::io::sink())).await;

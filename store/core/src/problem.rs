@@ -94,6 +94,8 @@ problems! {
     ReadFailed "read-failed" 500 "The data could not be read",
     /// The queue or a budget is full; surely not applied.
     Overloaded "overloaded" 503 "The gateway is overloaded",
+    /// The store cannot be read or written at the moment; surely not applied.
+    Unavailable "unavailable" 503 "The store cannot be used at the moment",
     /// Writes have stopped after a failed commit; surely not applied.
     Poisoned "poisoned" 503 "Writes have stopped after a failed commit",
     /// The gateway is shutting down; surely not applied.

@@ -20,11 +20,15 @@ use crate::engine::{
     AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version,
 };
 use crate::record::RecordKey;
+use tokio::sync::Semaphore;
 
 const VERSION_BYTES: usize = 8;
 
 /// Tables that may wait to be merged before writes wait for it.
 const LEVEL_ZERO_STOP: i32 = 36;
+
+/// Reads from the disk that may run at once; each takes a thread and the memory of what it reads.
+const MAX_DISK_READS: usize = 16;
 
 /// How long a commit waits before it looks again whether writes may go on.
 const STALL_PAUSE: Duration = Duration::from_millis(1);
@@ -34,6 +38,7 @@ pub struct RocksDb {
     shared: Arc<Shared>,
     /// One commit at a time: compare and write must not be parted (E2).
     committer: Mutex<Committer>,
+    disk_reads: Semaphore,
 }
 
 /// Fields are dropped in this order: the database closes before the directory is given up.
@@ -105,6 +110,7 @@ impl RocksDb {
         Ok(RocksDb {
             shared: Arc::new(Shared { db, dir }),
             committer: Mutex::new(Committer { mark, sync, floor: options.free_space_floor }),
+            disk_reads: Semaphore::new(MAX_DISK_READS),
         })
     }
 }
@@ -232,6 +238,7 @@ impl Engine for RocksDb {
         if let Some(loaded) = self.shared.load(keys, ReadTier::BlockCache)? {
             return Ok(loaded);
         }
+        let _turn = self.disk_reads.acquire().await.map_err(|error| EngineError(error.to_string()))?;
         let (shared, keys) = (self.shared.clone(), keys.to_vec());
         blocking(move || shared.load(&keys, ReadTier::All))
             .await?

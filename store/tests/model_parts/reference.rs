@@ -171,14 +171,28 @@ impl Model {
             return Err(format!("fences are {found:?}, the model has {:?}", self.fences));
         }
         let listed = store.keys("", None, usize::MAX).await.map_err(|error| error.to_string())?.entries;
-        let found: Vec<_> =
-            listed.iter().map(|(key, version, value)| (key, Some(*version), value.token, &value.body)).collect();
+        let mut bodies = Vec::new();
+        for entry in &listed {
+            let read = store.read(&entry.key, None).await.map_err(|error| error.to_string())?;
+            bodies.push(
+                read.ok()
+                    .and_then(Result::ok)
+                    .and_then(|read| read.value)
+                    .map(|(_, value)| value.body)
+                    .unwrap_or_default(),
+            );
+        }
+        let found: Vec<_> = listed
+            .iter()
+            .zip(&bodies)
+            .map(|(entry, body)| (&entry.key, Some(entry.version), entry.token, body))
+            .collect();
         let expected: Vec<_> =
             self.values.iter().map(|(key, stored)| (key, versions.of(stored.id), stored.token, &stored.body)).collect();
         if found != expected {
             return Err(format!("values are {found:?}, the model has {expected:?}"));
         }
-        versions.current = listed.iter().map(|(key, version, _)| (key.to_string(), *version)).collect();
+        versions.current = listed.iter().map(|entry| (entry.key.to_string(), entry.version)).collect();
         Ok(())
     }
 }

@@ -154,7 +154,7 @@ impl LoadClient<'_> {
                 Ok(Sent::Rejected)
             }
             // One that was under way when writes stopped may be told to try again.
-            ("overloaded", Until::Poisoned) if answer.json()["outcome"] == "not-applied" => {
+            ("unavailable", Until::Poisoned) if answer.json()["outcome"] == "not-applied" => {
                 count(&self.record.counts.rejected);
                 Ok(Sent::Rejected)
             }
