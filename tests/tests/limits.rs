@@ -207,18 +207,21 @@ fn s503_an_abandoned_body_gives_its_budget_back() {
 
 #[test]
 fn a_client_that_stops_reading_holds_up_nobody_for_long() {
-    let gateway = Fresh::memory(&["--max-bodies", "8MiB", "--max-body", "8MiB", "--write-timeout", "1s"]);
+    let gateway = Fresh::memory(&["--max-bodies", "32MiB", "--max-body", "32MiB", "--write-timeout", "1s"]);
     let mut client = gateway.client();
-    let large = "x".repeat(8 << 20);
+    // More than the buffers of both sockets take.
+    let large = "x".repeat(32 << 20);
     assert_eq!(client.put("large", "1", &large).status, 204);
+    assert_eq!(client.put("small", "1", "v").status, 204);
     let mut stuck = gateway.client();
     stuck.send(b"GET /v1/kv/large HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     // Its answer fills the budget of answers, so that others are told; writes have a budget of their own.
-    wait::until("the answers to be full", Duration::from_secs(10), || {
-        (client.get("large").status == 503).then_some(())
+    let refused = wait::until("the answers to be full", Duration::from_secs(10), || {
+        Some(client.get("small")).filter(|answer| answer.status == 503)
     });
-    assert_eq!(client.put("small", "1", "v").status, 204);
+    assert_eq!(refused.problem(), "overloaded");
+    assert_eq!(client.put("small", "1", "w").status, 204);
     wait::until("the stuck client to be let go", Duration::from_secs(10), || {
-        (client.get("large").status == 200).then_some(())
+        (client.get("small").status == 200).then_some(())
     });
 }

@@ -37,10 +37,11 @@ struct Reservation {
 }
 
 impl Reservation {
-    fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
+    /// Counts more bytes. `Err`: they are over this limit (and stay counted until dropped).
+    fn grow(&mut self, bytes: usize) -> Result<(), usize> {
         let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
-        if before + bytes > self.budget.limit { Err(Problem::bodies_full(self.budget.limit)) } else { Ok(()) }
+        if before + bytes > self.budget.limit { Err(self.budget.limit) } else { Ok(()) }
     }
 }
 
@@ -56,10 +57,10 @@ impl Drop for Reservation {
     }
 }
 
-/// Bytes that count against a budget until the last of them is gone, whoever holds them by then.
+/// An answer's bytes, which count against a budget until the last of them is gone, whoever holds them by then.
 pub(super) fn hold(bytes: Bytes, budget: &Arc<ByteBudget>) -> Result<Bytes, Problem> {
     let mut reserved = budget.reserve();
-    reserved.grow(bytes.len())?;
+    reserved.grow(bytes.len()).map_err(Problem::answers_full)?;
     Ok(reserved.over(bytes))
 }
 
@@ -121,7 +122,7 @@ async fn collect(
         if first.len() + whole.len() + data.len() > limit {
             return Err(over(route, limit));
         }
-        reserved.grow(data.len())?;
+        reserved.grow(data.len()).map_err(Problem::bodies_full)?;
         // Most bodies are one frame, and need no copy.
         if first.is_empty() && whole.is_empty() {
             first = data;

@@ -86,6 +86,11 @@ impl Problem {
         .closing()
     }
 
+    pub(super) fn answers_full(limit: usize) -> Problem {
+        let detail = format!("answers that clients have not taken yet have reached the limit of {limit} bytes");
+        Problem::new(ProblemKind::Overloaded, detail).advice("Try again shortly.").not_applied(SOON)
+    }
+
     pub(super) fn body_timeout(seconds: f64) -> Problem {
         Problem::new(ProblemKind::Timeout, format!("the body did not arrive within {seconds} s")).closing()
     }
