@@ -200,3 +200,13 @@ fn a_claim_is_judged_like_a_write() {
     assert_eq!((unknown.status, unknown.problem().as_str()), (409, "unknown-generation"));
     assert_eq!(client.fence("k").as_deref(), Some("34"));
 }
+
+#[test]
+fn text_with_control_characters_comes_in_base64() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    assert_eq!(client.put("nul", "1", "a\0b").status, 204);
+    assert_eq!(client.claim("nul", "1").json()["values"][0]["base64"], "YQBi");
+    assert_eq!(client.put("lines", "1", "a\tb\r\n").status, 204);
+    assert_eq!(client.claim("lines", "1").json()["values"][0]["text"], "a\tb\r\n");
+}

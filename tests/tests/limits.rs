@@ -228,6 +228,13 @@ fn a_client_that_stops_reading_holds_up_nobody_for_long() {
     // Its answer fills the budget of answers, so that others are told; writes have a budget of their own.
     let refused = client.get("small");
     assert_eq!((refused.status, refused.problem().as_str()), (503, "overloaded"));
+    // A claim is refused before it raises: once made, its answer would have to be sent.
+    for path in ["/v1/kv", "/v1/fences"] {
+        assert_eq!(client.request("GET", path, &[], b"").status, 503, "{path}");
+    }
+    let claim = client.claim("small", "2");
+    assert_eq!((claim.status, claim.problem().as_str()), (503, "overloaded"));
+    assert_eq!(client.fence("small").as_deref(), Some("1"));
     put("small", "w");
     wait::until("the stuck client to be let go", Duration::from_secs(15), || {
         (client.get("small").status == 200).then_some(())
