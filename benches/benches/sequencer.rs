@@ -18,6 +18,7 @@ fn put(number: usize, token: u64) -> Put {
         condition: Condition::Always,
         content_type: None,
         body: Bytes::from_static(&[b'x'; 256]),
+        once: None,
     }
 }
 

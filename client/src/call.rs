@@ -1,7 +1,7 @@
 //! What calls carry and bring back.
 
 use bytes::Bytes;
-use fencepost_core::{Holder, Issuer, Presented, Token};
+use fencepost_core::{Holder, IdempotencyKey, Issuer, Presented, Token};
 
 /// The token, and who presents it.
 pub type Credentials = Presented;
@@ -18,6 +18,17 @@ pub enum Precondition {
     Version(String),
 }
 
+/// What goes with a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// The token, and who presents it.
+    pub credentials: Option<Credentials>,
+    /// Only if this holds.
+    pub precondition: Precondition,
+    /// Makes a retry safe.
+    pub once: Option<IdempotencyKey>,
+}
+
 /// A write that is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
@@ -27,6 +38,8 @@ pub struct Written {
     pub fence: Option<Token>,
     /// In observe mode: why it would have been refused.
     pub observed: Option<String>,
+    /// An earlier request with the same idempotency key did it.
+    pub replayed: bool,
 }
 
 /// A value that was read.

@@ -1,6 +1,6 @@
 //! How a call can fail: one kind for each thing the caller would do differently.
 
-use fencepost_core::ProblemDocument;
+use fencepost_core::{ProblemDocument, ProblemKind};
 
 /// A call without the answer hoped for.
 #[derive(Debug, thiserror::Error)]
@@ -8,12 +8,18 @@ pub enum CallError {
     /// Refused by the fence: stop. Retrying with the same token is pointless or wrong.
     #[error("{}", sentence(.0))]
     Fenced(Box<ProblemDocument>),
-    /// A condition failed: read again, decide anew.
+    /// A condition failed, or a number cannot be added: read again, decide anew.
     #[error("{}", sentence(.0))]
     Conflict(Box<ProblemDocument>),
-    /// The key has no value.
+    /// The key has no value, or nobody holds the lock.
     #[error("{}", sentence(.0))]
     Absent(Box<ProblemDocument>),
+    /// The lease is lost: stop what the lock protects.
+    #[error("{}", sentence(.0))]
+    Lost(Box<ProblemDocument>),
+    /// Somebody else holds the lock.
+    #[error("{}", sentence(.0))]
+    Held(Box<ProblemDocument>),
     /// Surely not applied, and may be tried again later.
     #[error("{}", sentence(.0))]
     NotApplied(Box<ProblemDocument>),
@@ -54,7 +60,12 @@ impl CallError {
             _ if problem.outcome.as_deref() == Some("unknown") => CallError::Unknown(problem.detail),
             409 | 428 => CallError::Fenced(problem.into()),
             412 => CallError::Conflict(problem.into()),
-            404 if problem.kind() == Some(fencepost_core::ProblemKind::Absent) => CallError::Absent(problem.into()),
+            422 if problem.kind() == Some(ProblemKind::AddImpossible) => CallError::Conflict(problem.into()),
+            404 if matches!(problem.kind(), Some(ProblemKind::Absent | ProblemKind::NotHeld)) => {
+                CallError::Absent(problem.into())
+            }
+            410 => CallError::Lost(problem.into()),
+            423 => CallError::Held(problem.into()),
             408 | 429 | 503 | 507 => CallError::NotApplied(problem.into()),
             500.. => CallError::Failed(problem.detail),
             _ => CallError::Invalid(problem.into()),
@@ -67,6 +78,8 @@ impl CallError {
             CallError::Fenced(problem)
             | CallError::Conflict(problem)
             | CallError::Absent(problem)
+            | CallError::Lost(problem)
+            | CallError::Held(problem)
             | CallError::NotApplied(problem)
             | CallError::Invalid(problem) => Some(problem),
             CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::Failed(_) => None,

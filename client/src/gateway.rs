@@ -3,22 +3,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::wire::{ClaimAnswer, ClaimRequest, FenceAnswer, FencePage, KeyPage, PROBLEM_JSON, header};
-use fencepost_core::{Key, ProblemDocument, Resource, percent_encode_name};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap};
-use hyper::{Method, Request, Uri};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use fencepost_core::wire::{
+    AcquireRequest, ClaimAnswer, ClaimRequest, FenceAnswer, FencePage, KeyPage, LeaseAnswer, LockPage, LockView,
+    OutcomeAnswer, RenewRequest, TxnAnswer, TxnRequest, header,
+};
+use fencepost_core::{IdempotencyKey, Key, Resource, percent_encode_name};
+use hyper::header::{CONTENT_TYPE, ETAG};
+use hyper::{Method, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::de::DeserializeOwned;
 
-use crate::call::{Credentials, Precondition, ReadValue, Written, credential_headers};
+use crate::call::{Credentials, Precondition, ReadValue, WriteOptions, Written, credential_headers};
 use crate::error::CallError;
-
-/// The largest answer that is read.
-const MAX_ANSWER_BYTES: usize = 64 << 20;
+use crate::transport::{Answer, Outgoing, Transport};
 
 /// A URL that does not lead to a gateway.
 #[derive(Debug, thiserror::Error)]
@@ -31,36 +27,8 @@ pub struct BadUrl {
 /// A gateway to talk to. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    base: String,
-    http: Client<HttpConnector, Full<Bytes>>,
+    transport: Transport,
     timeout: Duration,
-}
-
-/// Does the call change something? Then a lost answer is an unknown outcome.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    Read,
-    Write,
-}
-
-struct Answer {
-    headers: HeaderMap,
-    body: Bytes,
-}
-
-impl Answer {
-    fn text(&self, name: impl hyper::header::AsHeaderName) -> Option<String> {
-        self.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
-    }
-
-    fn token(&self, name: &str) -> Option<fencepost_core::Token> {
-        self.text(name)?.parse().ok()
-    }
-
-    fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| CallError::Failed(format!("the gateway's answer cannot be read: {error}")))
-    }
 }
 
 impl Gateway {
@@ -76,11 +44,7 @@ impl Gateway {
         if uri.path() != "/" || uri.query().is_some() {
             return Err(wrong("it has a path or query"));
         }
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(timeout));
-        connector.set_nodelay(true);
-        let http = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        Ok(Gateway { base: url.trim_end_matches('/').to_owned(), http, timeout })
+        Ok(Gateway { transport: Transport::tcp(url, timeout), timeout })
     }
 
     /// Writes a value.
@@ -89,31 +53,25 @@ impl Gateway {
         key: &Key,
         body: Bytes,
         content_type: Option<&str>,
-        credentials: Option<&Credentials>,
-        precondition: &Precondition,
+        options: &WriteOptions,
     ) -> Result<Written, CallError> {
-        let mut headers = write_headers(credentials, precondition);
-        headers.extend(content_type.map(|value| (CONTENT_TYPE.as_str(), value.to_owned())));
-        let answer = self.call(Method::PUT, &kv_path(key), headers, body, Effect::Write).await?;
+        let mut headers = write_headers(options);
+        headers.extend(content_type.map(|value| (CONTENT_TYPE_NAME, value.to_owned())));
+        let answer = self.call(Outgoing::write(Method::PUT, named("kv", key.as_str()), headers, body)).await?;
         Ok(written(&answer))
     }
 
     /// Removes a value; the fence stays.
-    pub async fn delete(
-        &self,
-        key: &Key,
-        credentials: Option<&Credentials>,
-        precondition: &Precondition,
-    ) -> Result<Written, CallError> {
-        let headers = write_headers(credentials, precondition);
-        let answer = self.call(Method::DELETE, &kv_path(key), headers, Bytes::new(), Effect::Write).await?;
+    pub async fn delete(&self, key: &Key, options: &WriteOptions) -> Result<Written, CallError> {
+        let path = named("kv", key.as_str());
+        let answer = self.call(Outgoing::write(Method::DELETE, path, write_headers(options), Bytes::new())).await?;
         Ok(written(&answer))
     }
 
     /// Reads a value. With credentials the read is checked: a stale token is refused.
     pub async fn get(&self, key: &Key, credentials: Option<&Credentials>) -> Result<ReadValue, CallError> {
         let headers = credentials.map(credential_headers).unwrap_or_default();
-        let answer = self.call(Method::GET, &kv_path(key), headers, Bytes::new(), Effect::Read).await?;
+        let answer = self.call(Outgoing::get(named("kv", key.as_str())).with_headers(headers)).await?;
         Ok(ReadValue {
             etag: answer.text(ETAG).unwrap_or_default(),
             content_type: answer.text(CONTENT_TYPE).unwrap_or_default(),
@@ -126,8 +84,7 @@ impl Gateway {
 
     /// Lists keys, one page.
     pub async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<KeyPage, CallError> {
-        let path = format!("/v1/kv{}", list_query(prefix, after, limit));
-        self.call(Method::GET, &path, Vec::new(), Bytes::new(), Effect::Read).await?.json()
+        self.call(Outgoing::get(listed("kv", prefix, after, limit))).await?.json()
     }
 
     /// Raises the fence and reads, in one step.
@@ -137,81 +94,111 @@ impl Gateway {
         credentials: &Credentials,
         keys: Option<Vec<Key>>,
     ) -> Result<ClaimAnswer, CallError> {
-        let path = format!("/v1/claim/{}", percent_encode_name(resource.as_str()));
-        let body = serde_json::to_vec(&ClaimRequest { keys }).unwrap_or_default();
-        self.call(Method::POST, &path, credential_headers(credentials), body.into(), Effect::Write).await?.json()
+        let claim = Outgoing::post(named("claim", resource.as_str()), &ClaimRequest { keys });
+        self.call(claim.with_headers(credential_headers(credentials))).await?.json()
+    }
+
+    /// Does everything or nothing. With an idempotency key a retry is safe.
+    pub async fn transact(
+        &self,
+        transaction: &TxnRequest,
+        once: Option<&IdempotencyKey>,
+    ) -> Result<TxnAnswer, CallError> {
+        let request = Outgoing::post("/v1/txn".to_owned(), transaction).with_headers(key_header(once));
+        self.call(request).await?.json()
     }
 
     /// Shows a fence, also of a resource never seen.
     pub async fn fence(&self, resource: &Resource) -> Result<FenceAnswer, CallError> {
-        let path = format!("/v1/fences/{}", percent_encode_name(resource.as_str()));
-        self.call(Method::GET, &path, Vec::new(), Bytes::new(), Effect::Read).await?.json()
+        self.call(Outgoing::get(named("fences", resource.as_str()))).await?.json()
     }
 
     /// Lists fences, one page.
     pub async fn fences(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<FencePage, CallError> {
-        let path = format!("/v1/fences{}", list_query(prefix, after, limit));
-        self.call(Method::GET, &path, Vec::new(), Bytes::new(), Effect::Read).await?.json()
+        self.call(Outgoing::get(listed("fences", prefix, after, limit))).await?.json()
     }
 
-    async fn call(
+    /// Acquires a lock of the built-in lock service; waits as long as is asked for.
+    pub async fn acquire(
         &self,
-        method: Method,
-        path: &str,
-        headers: Vec<(&str, String)>,
-        body: Bytes,
-        effect: Effect,
-    ) -> Result<Answer, CallError> {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
-        for (name, value) in headers {
-            request = request.header(name, value.as_bytes());
-        }
-        let request = request.body(Full::new(body)).map_err(|error| CallError::Failed(error.to_string()))?;
-        let lost = |why: String| match effect {
-            Effect::Write => CallError::Unknown(why),
-            Effect::Read => CallError::Failed(why),
-        };
-        let exchange = async {
-            let response = self.http.request(request).await.map_err(|error| {
-                let why = causes(&error);
-                if error.is_connect() { CallError::Unreachable { url: self.base.clone(), why } } else { lost(why) }
-            })?;
-            let (head, body) = response.into_parts();
-            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(|error| lost(error.to_string()))?;
-            Ok((head, body.to_bytes()))
-        };
-        let (head, body) = tokio::time::timeout(self.timeout, exchange)
-            .await
-            .unwrap_or_else(|_| Err(lost(format!("no answer within {} s", self.timeout.as_secs_f64()))))?;
-        if head.status.is_success() {
-            return Ok(Answer { headers: head.headers, body });
-        }
-        let is_problem = head.headers.get(CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
-        match serde_json::from_slice::<ProblemDocument>(&body) {
-            Ok(problem) if is_problem => Err(CallError::from_problem(problem)),
-            _ if head.status.is_server_error() => Err(lost(format!("the gateway answered {}", head.status))),
-            _ => Err(CallError::Failed(format!("{} answered {}; is it a Fencepost gateway?", self.base, head.status))),
-        }
+        name: &Resource,
+        wanted: &AcquireRequest,
+        once: Option<&IdempotencyKey>,
+    ) -> Result<LeaseAnswer, CallError> {
+        let request = Outgoing::post(named("locks", name.as_str()), wanted).with_headers(key_header(once));
+        let timeout = self.timeout + Duration::from_millis(wanted.wait_ms);
+        self.transport.call(request, timeout).await?.json()
+    }
+
+    /// Renews a lease.
+    pub async fn renew(&self, name: &Resource, renewal: &RenewRequest) -> Result<LeaseAnswer, CallError> {
+        self.call(Outgoing::post(named("locks", name.as_str()) + "/renew", renewal)).await?.json()
+    }
+
+    /// Gives a lock back.
+    pub async fn release(&self, name: &Resource, lease: &str) -> Result<(), CallError> {
+        let path = format!("{}?lease={}", named("locks", name.as_str()), escaped(lease));
+        self.call(Outgoing::write(Method::DELETE, path, Vec::new(), Bytes::new())).await.map(drop)
+    }
+
+    /// Who holds a lock?
+    pub async fn lock(&self, name: &Resource) -> Result<LockView, CallError> {
+        self.call(Outgoing::get(named("locks", name.as_str()))).await?.json()
+    }
+
+    /// Lists locks that are held, one page.
+    pub async fn locks(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<LockPage, CallError> {
+        self.call(Outgoing::get(listed("locks", prefix, after, limit))).await?.json()
+    }
+
+    /// What became of a request with an idempotency key?
+    pub async fn outcome(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, CallError> {
+        self.call(Outgoing::get(format!("/v1/outcomes/{}", escaped(key.as_str())))).await?.json()
+    }
+
+    /// Makes sure that a request with this key is never applied, unless it has been.
+    pub async fn abandon(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, CallError> {
+        let path = format!("/v1/outcomes/{}/abandon", escaped(key.as_str()));
+        self.call(Outgoing::write(Method::POST, path, Vec::new(), Bytes::new())).await?.json()
+    }
+
+    async fn call(&self, outgoing: Outgoing) -> Result<Answer, CallError> {
+        self.transport.call(outgoing, self.timeout).await
     }
 }
 
-fn kv_path(key: &Key) -> String {
-    format!("/v1/kv/{}", percent_encode_name(key.as_str()))
+const CONTENT_TYPE_NAME: &str = "content-type";
+
+/// `/v1/kv/orders/123`. A last segment that could be taken for an action is escaped.
+fn named(what: &str, name: &str) -> String {
+    let name = percent_encode_name(name);
+    match name.rsplit_once('/') {
+        Some((before, last @ ("renew" | "abandon"))) => format!("/v1/{what}/{before}%2F{last}"),
+        _ => format!("/v1/{what}/{name}"),
+    }
 }
 
-fn list_query(prefix: &str, after: Option<&str>, limit: usize) -> String {
-    let encode = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let after = after.map(|after| format!("&after={}", encode(after))).unwrap_or_default();
-    format!("?prefix={}&limit={limit}{after}", encode(prefix))
+fn escaped(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-fn write_headers(credentials: Option<&Credentials>, precondition: &Precondition) -> Vec<(&'static str, String)> {
-    let mut headers = credentials.map(credential_headers).unwrap_or_default();
-    match precondition {
+fn listed(what: &str, prefix: &str, after: Option<&str>, limit: usize) -> String {
+    let after = after.map(|after| format!("&after={}", escaped(after))).unwrap_or_default();
+    format!("/v1/{what}?prefix={}&limit={limit}{after}", escaped(prefix))
+}
+
+fn key_header(once: Option<&IdempotencyKey>) -> Vec<(&'static str, String)> {
+    once.map(|key| (header::IDEMPOTENCY_KEY, key.to_string())).into_iter().collect()
+}
+
+fn write_headers(options: &WriteOptions) -> Vec<(&'static str, String)> {
+    let mut headers = options.credentials.as_ref().map(credential_headers).unwrap_or_default();
+    match &options.precondition {
         Precondition::Always => {}
         Precondition::Absent => headers.push(("if-none-match", "*".into())),
         Precondition::Version(etag) => headers.push(("if-match", etag.clone())),
     }
+    headers.extend(key_header(options.once.as_ref()));
     headers
 }
 
@@ -220,16 +207,18 @@ fn written(answer: &Answer) -> Written {
         etag: answer.text(ETAG),
         fence: answer.token(header::FENCE),
         observed: answer.text(header::FENCING_OBSERVED),
+        replayed: answer.text(header::IDEMPOTENT_REPLAYED).is_some(),
     }
 }
 
-/// An error with its causes, outermost first.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_never_looks_like_an_action() {
+        assert_eq!(named("locks", "a/renew"), "/v1/locks/a%2Frenew");
+        assert_eq!(named("locks", "renew"), "/v1/locks/renew");
+        assert_eq!(named("kv", "a b/c"), "/v1/kv/a%20b/c");
     }
-    text
 }

@@ -22,6 +22,10 @@ pub struct Config {
     pub data: PathBuf,
     /// Which engine keeps it.
     pub engine: String,
+    /// The administrator's Unix socket.
+    pub admin_socket: PathBuf,
+    /// Where administrators' acts are written down.
+    pub audit_log: PathBuf,
     /// May it listen beyond loopback although nobody has to say who they are?
     pub insecure_no_auth: bool,
     /// What protects what.
@@ -36,6 +40,9 @@ pub struct Config {
 
 /// More connections or queued writes than this are no bound.
 const MAX_COUNT: usize = 1_000_000;
+
+/// An outcome that is gone before anybody can ask for it is of no use.
+const MIN_RETENTION: Duration = Duration::from_secs(1);
 
 /// Bounds of requests and connections.
 #[derive(Clone, Debug)]
@@ -94,6 +101,9 @@ pub enum ConfigError {
     /// A bound that bounds nothing.
     #[error("{0} must be at most {1}")]
     TooLarge(&'static str, u64),
+    /// A time too short to be of use.
+    #[error("{0} must be at least {1}")]
+    Brief(&'static str, Span),
     /// A deadline that nobody can meet.
     #[error("{0} must be longer than 0")]
     NoTime(&'static str),
@@ -111,6 +121,18 @@ pub struct Flags {
     /// Directory of the data; made if missing [default: ./fencepost-data]
     #[arg(long, value_name = "DIR", env = "FENCEPOST_DATA")]
     pub data: Option<PathBuf>,
+    /// Unix socket for administrators, mode 0600 [default: admin.sock in the data directory]
+    #[arg(long, value_name = "PATH", env = "FENCEPOST_ADMIN_SOCKET")]
+    pub admin_socket: Option<PathBuf>,
+    /// File of what administrators did, in JSON lines [default: audit.jsonl in the data directory]
+    #[arg(long, value_name = "PATH", env = "FENCEPOST_AUDIT_LOG")]
+    pub audit_log: Option<PathBuf>,
+    /// How long outcomes of requests with an idempotency key are kept [default: 24h]
+    #[arg(long, value_name = "TIME", env = "FENCEPOST_OUTCOME_RETENTION")]
+    pub outcome_retention: Option<Span>,
+    /// How much longer than its ttl a lease of the built-in lock service is respected [default: 0s]
+    #[arg(long, value_name = "TIME", env = "FENCEPOST_LOCK_DELAY")]
+    pub lock_delay: Option<Span>,
     /// Engine that keeps the data [default: rocksdb]
     #[arg(long, value_name = "NAME", env = "FENCEPOST_ENGINE", value_parser = engine_names())]
     pub engine: Option<String>,
@@ -175,6 +197,10 @@ struct File {
     listen: Option<String>,
     data: Option<PathBuf>,
     engine: Option<String>,
+    admin_socket: Option<PathBuf>,
+    audit_log: Option<PathBuf>,
+    outcome_retention: Option<Span>,
+    lock_delay: Option<Span>,
     insecure_no_auth: Option<bool>,
     free_space_floor: Option<Size>,
     cache: Option<Size>,
@@ -235,9 +261,15 @@ impl Config {
             flag.or(file).map_or(default, |size| usize::try_from(size.0).unwrap_or(usize::MAX))
         };
         let time = |flag: Option<Span>, file: Option<Span>, default| flag.or(file).map_or(default, |span| span.0);
+        let data = flags.data.clone().or(file.data).unwrap_or_else(|| "./fencepost-data".into());
+        let in_data = |flag: &Option<PathBuf>, file: Option<PathBuf>, name| {
+            flag.clone().or(file).unwrap_or_else(|| data.join(name))
+        };
         let config = Config {
+            admin_socket: in_data(&flags.admin_socket, file.admin_socket, "admin.sock"),
+            audit_log: in_data(&flags.audit_log, file.audit_log, "audit.jsonl"),
             listen: flags.listen.clone().or(file.listen).unwrap_or_else(|| "127.0.0.1:3362".into()),
-            data: flags.data.clone().or(file.data).unwrap_or_else(|| "./fencepost-data".into()),
+            data,
             engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| ENGINES[0].name.into()),
             insecure_no_auth: flags.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false),
             guards: Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?,
@@ -251,7 +283,12 @@ impl Config {
                 write_timeout: time(flags.write_timeout, file.limits.write_timeout, limits.write_timeout),
                 drain_timeout: time(flags.drain_timeout, file.limits.drain_timeout, limits.drain_timeout),
             },
-            store: StoreOptions { queue: flags.queue.or(file.queue).unwrap_or(store.queue), ..store },
+            store: StoreOptions {
+                queue: flags.queue.or(file.queue).unwrap_or(store.queue),
+                outcome_retention: time(flags.outcome_retention, file.outcome_retention, store.outcome_retention),
+                lock_delay: time(flags.lock_delay, file.lock_delay, store.lock_delay),
+                ..store
+            },
             engine_options: EngineOptions {
                 cache_bytes: bytes(flags.cache, file.cache, engine.cache_bytes),
                 write_buffer_bytes: bytes(flags.write_buffer, file.write_buffer, engine.write_buffer_bytes),
@@ -283,6 +320,9 @@ impl Config {
                 return Err(ConfigError::NoTime(name));
             }
         }
+        if self.store.outcome_retention < MIN_RETENTION {
+            return Err(ConfigError::Brief("outcome_retention", Span(MIN_RETENTION)));
+        }
         at_least("max_headers", self.limits.headers, 1024)?;
         at_least("max_body", self.limits.body, 1)?;
         at_least("max_connections", self.limits.connections, 1)?;
@@ -309,6 +349,10 @@ impl fmt::Display for Config {
         writeln!(f, "listen           {}", self.listen)?;
         writeln!(f, "data             {}", self.data.display())?;
         writeln!(f, "engine           {}", self.engine)?;
+        writeln!(f, "admin_socket     {}", self.admin_socket.display())?;
+        writeln!(f, "audit_log        {}", self.audit_log.display())?;
+        writeln!(f, "outcome_retention {}", Span(self.store.outcome_retention))?;
+        writeln!(f, "lock_delay       {}", Span(self.store.lock_delay))?;
         writeln!(f, "insecure_no_auth {}", self.insecure_no_auth)?;
         writeln!(f, "queue            {}", self.store.queue)?;
         writeln!(f, "cache            {}", size(self.engine_options.cache_bytes))?;

@@ -11,9 +11,16 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-/// A length of time: a number with `ms`, `s` or `min`.
+/// A length of time: a number with `ms`, `s`, `min` or `h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Duration);
+
+impl Span {
+    /// In whole milliseconds.
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
 
 /// Splits digits from their unit.
 fn parts(text: &str) -> Option<(u64, &str)> {
@@ -49,9 +56,10 @@ impl FromStr for Span {
                 "ms" => Some(Span(Duration::from_millis(number))),
                 "s" => Some(Span(Duration::from_secs(number))),
                 "min" => number.checked_mul(60).map(|seconds| Span(Duration::from_secs(seconds))),
+                "h" => number.checked_mul(3600).map(|seconds| Span(Duration::from_secs(seconds))),
                 _ => None,
             })
-            .ok_or_else(|| format!("`{text}` is not a duration: write a number with ms, s or min, such as `30s`"))
+            .ok_or_else(|| format!("`{text}` is not a duration: write a number with ms, s, min or h, such as `30s`"))
     }
 }
 
@@ -69,6 +77,7 @@ impl fmt::Display for Size {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_millis() {
+            millis if millis > 0 && millis % 3_600_000 == 0 => write!(f, "{}h", millis / 3_600_000),
             millis if millis % 1000 == 0 => write!(f, "{}s", millis / 1000),
             millis => write!(f, "{millis}ms"),
         }
@@ -116,10 +125,12 @@ mod tests {
         assert_eq!("2 GiB".parse(), Ok(Size(2 << 30)));
         assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));
         assert_eq!("2min".parse(), Ok(Span(Duration::from_secs(120))));
+        assert_eq!("24h".parse(), Ok(Span(Duration::from_secs(86_400))));
+        assert_eq!(Span(Duration::from_secs(86_400)).to_string(), "24h");
         for bad in ["", "MiB", "4MB", "-1", "4.5MiB", "99999999999GiB"] {
             assert!(bad.parse::<Size>().is_err(), "{bad}");
         }
-        for bad in ["", "30", "s", "1h"] {
+        for bad in ["", "30", "s", "1d"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
         }
         assert_eq!((Size(4 << 20).to_string(), Size(1000).to_string()), ("4MiB".into(), "1000".into()));

@@ -1,11 +1,12 @@
-//! What is asked of the store, and how it can end.
+//! What is asked of the store.
 
 use bytes::Bytes;
-use fencepost_core::{Access, FenceState, Guarded, Key, Presented, Reason, Refusal, Token};
+use fencepost_core::{Access, Guarded, Holder, IdempotencyKey, Issuer, Key, Mode, Presented, Resource};
 use tokio::sync::oneshot;
 
 use crate::engine::Version;
-use crate::record::Value;
+use crate::outcome::{Failure, Outcome};
+use crate::record::{LeaseId, OutcomeKey, RecordKey};
 
 /// A condition on the current version of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,140 +20,184 @@ pub enum Condition {
     Exists,
     /// The key has one of these versions (`If-Match`).
     AnyOf(Vec<Version>),
+    /// The key's value is exactly this.
+    Equals(Bytes),
+    /// The key's value is a number, at least this one; no value counts as 0.
+    AtLeast(i64),
+    /// The key's value is a number, at most this one; no value counts as 0.
+    AtMost(i64),
 }
 
-/// A fenced request: judged on one resource, then done or refused.
+/// What is done with one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Write a value.
+    Put {
+        /// Its media type.
+        content_type: Option<String>,
+        /// The value.
+        body: Bytes,
+    },
+    /// Remove the value; the fence stays.
+    Delete,
+    /// Add to a number; no value counts as 0.
+    Add {
+        /// How much.
+        by: i64,
+        /// The sum must not be below this.
+        min: i64,
+        /// The sum must not be above this.
+        max: i64,
+    },
+    /// Read the value.
+    Get,
+}
+
+impl Operation {
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self, Operation::Get)
+    }
+}
+
+/// Makes a request apply at most once, over all its retries (G7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Once {
+    /// Who asks; keys of two callers never meet.
+    pub caller: String,
+    /// Names the request.
+    pub key: IdempotencyKey,
+    /// Of everything that makes it this request and no other; not of the token.
+    pub fingerprint: [u8; 32],
+}
+
+impl Once {
+    pub(crate) fn record(&self) -> OutcomeKey {
+        OutcomeKey::new(&self.caller, &self.key)
+    }
+}
+
+/// A request: judged on its resources, then done or refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
+    /// Each resource once.
+    pub(crate) judged: Vec<Judged>,
+    pub(crate) once: Option<Once>,
+    pub(crate) action: Action,
+}
+
+/// One resource, and what is presented to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
     pub(crate) guarded: Guarded,
     pub(crate) presented: Option<Presented>,
-    pub(crate) action: Action,
+    pub(crate) access: Access,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Put { key: Key, condition: Condition, content_type: Option<String>, body: Bytes },
-    Delete { key: Key, condition: Condition },
+    Write(Write),
     Claim { keys: Vec<Key>, max_bytes: usize },
+    Acquire(Acquire),
+    Renew { lease: LeaseId, ttl_ms: u64 },
+    Release { lease: LeaseId },
+    ForceRelease,
+    Rotate { from: u32, issuer: Option<Issuer> },
+    RotateAll { from: u32 },
+    Abandon(OutcomeKey),
+    Forget { index: RecordKey, outcomes: Vec<OutcomeKey> },
+}
+
+/// Conditions, then operations, all or nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) conditions: Vec<(Key, Condition)>,
+    pub(crate) operations: Vec<Step>,
+    /// The most bytes that `Get` may bring back.
+    pub(crate) max_bytes: usize,
+}
+
+/// One operation of a write.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) key: Key,
+    pub(crate) operation: Operation,
+    /// The place of the key's resource among those judged.
+    pub(crate) judged: Option<usize>,
+}
+
+/// A lock that is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Acquire {
+    pub(crate) lease: LeaseId,
+    pub(crate) holder: Holder,
+    pub(crate) ttl_ms: u64,
+    pub(crate) take: Take,
+}
+
+/// Under which circumstances a lock is taken. Time is judged before, by whoever asks: here are no clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// Not at all: others were here before. A recorded grant is still found.
+    Never,
+    /// If nobody holds it.
+    Free,
+    /// Also if its record still has this version, whose lease was seen to run out.
+    Expired(Version),
 }
 
 impl Command {
-    pub(crate) fn access(&self) -> Access {
-        match self.action {
-            Action::Put { .. } | Action::Delete { .. } => Access::Write,
-            Action::Claim { .. } => Access::Claim,
-        }
+    pub(crate) fn new(judged: Judged, action: Action) -> Command {
+        Command { judged: vec![judged], once: None, action }
+    }
+
+    /// A command about no resource.
+    pub(crate) fn of_store(action: Action) -> Command {
+        Command { judged: Vec::new(), once: None, action }
     }
 
     /// The keys whose values take part in the outcome.
-    pub(crate) fn reads(&self) -> &[Key] {
-        match &self.action {
-            Action::Put { condition: Condition::Always, .. } | Action::Delete { condition: Condition::Always, .. } => {
-                &[]
+    pub(crate) fn reads(&self) -> impl Iterator<Item = &Key> {
+        let (conditions, steps, claimed): (&[(Key, Condition)], &[Step], &[Key]) = match &self.action {
+            Action::Write(write) => (&write.conditions, &write.operations, &[]),
+            Action::Claim { keys, .. } => (&[], &[], keys),
+            _ => (&[], &[], &[]),
+        };
+        let added = steps.iter().filter(|step| matches!(step.operation, Operation::Add { .. } | Operation::Get));
+        conditions.iter().map(|(key, _)| key).chain(added.map(|step| &step.key)).chain(claimed)
+    }
+
+    /// The lock whose record takes part in the outcome.
+    pub(crate) fn lock(&self) -> Option<&Resource> {
+        match self.action {
+            Action::Acquire(_) | Action::Renew { .. } | Action::Release { .. } | Action::ForceRelease => {
+                self.judged.first().map(|judged| &judged.guarded.resource)
             }
-            Action::Put { key, .. } | Action::Delete { key, .. } => std::slice::from_ref(key),
-            Action::Claim { keys, .. } => keys,
+            _ => None,
         }
     }
 
+    /// The recorded outcome that takes part.
+    pub(crate) fn outcome(&self) -> Option<OutcomeKey> {
+        match (&self.action, &self.once) {
+            (Action::Abandon(key), _) => Some(key.clone()),
+            (_, once) => once.as_ref().map(Once::record),
+        }
+    }
+
+    /// Bytes it adds to a commit.
     pub(crate) fn bytes(&self) -> usize {
-        match &self.action {
-            Action::Put { body, .. } => body.len(),
-            Action::Delete { .. } | Action::Claim { .. } => 0,
-        }
+        let Action::Write(write) = &self.action else { return 0 };
+        let body = |step: &Step| match &step.operation {
+            Operation::Put { body, .. } => body.len(),
+            Operation::Delete | Operation::Add { .. } | Operation::Get => 0,
+        };
+        write.operations.iter().map(body).sum()
     }
-}
 
-/// A known outcome. A refusal is one of them, not an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Durable.
-    Applied(Applied),
-    /// The fence is durable, and this is what the keys held at that instant.
-    Claimed(Box<Claimed>),
-    /// The fence refused; the fact that caused it is durable (G4).
-    Refused(Box<Refusal>),
-    /// The token was admitted, but the condition did not hold. Nothing but the fence changed.
-    ConditionFailed {
-        /// The key's version now.
-        current: Option<Version>,
-        /// The fence now.
-        fence: Option<Token>,
-    },
-    /// The values asked for are too large to be answered. Nothing changed.
-    TooLarge {
-        /// Their bytes.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
-}
-
-/// A write that is durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// The new version; `None` for a delete.
-    pub version: Option<Version>,
-    /// The fence now.
-    pub fence: Option<Token>,
-    /// Why it would have been refused, had the guard not merely observed.
-    pub observed: Option<Reason>,
-}
-
-/// A claim that is durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claimed {
-    /// The resource's state.
-    pub state: FenceState,
-    /// What the keys hold, in the order they were asked for.
-    pub values: Vec<(Key, Option<(Version, Value)>)>,
-    /// Why it would have been refused, had the guard not merely observed.
-    pub observed: Option<Reason>,
-}
-
-/// No known outcome.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// Surely not applied.
-    #[error(transparent)]
-    Rejected(#[from] Rejected),
-    /// May or may not have been applied.
-    #[error("the outcome is unknown: {0}")]
-    Unknown(String),
-}
-
-/// Why a command was surely not applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rejected {
-    /// The queue is full.
-    #[error("the queue of {limit} writes is full")]
-    Overloaded {
-        /// How many may wait.
-        limit: usize,
-    },
-    /// Too many conflicts with other gateways.
-    #[error("other gateways changed the same records {attempts} times in a row")]
-    Contended {
-        /// How often it was tried.
-        attempts: usize,
-    },
-    /// Writes have stopped (G8).
-    #[error("writes have stopped until restart: {0}")]
-    Poisoned(String),
-    /// Free space is below the floor.
-    #[error("{free} bytes are free, and {floor} must stay free")]
-    NoSpace {
-        /// Bytes free now.
-        free: u64,
-        /// Bytes that must stay free.
-        floor: u64,
-    },
-    /// The engine could not be read or written; nothing was written.
-    #[error("the store is unavailable: {0}")]
-    Unavailable(String),
-    /// Another process changed the stored mapping.
-    #[error("the stored guard mapping was changed by another process")]
-    MappingChanged,
+    /// Does a guard of its resources only observe?
+    pub(crate) fn is_observed(&self) -> bool {
+        self.judged.iter().any(|judged| judged.guarded.policy.mode == Mode::Observe)
+    }
 }
 
 pub(crate) type Reply = oneshot::Sender<Result<Outcome, Failure>>;

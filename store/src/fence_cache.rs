@@ -6,7 +6,9 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
-use fencepost_core::{Access, FenceState, Policy, Presented, Reason, Refusal, Resource, Verdict, decide};
+use fencepost_core::{FenceState, Guarded, Reason, Refusal, Resource, Verdict, decide};
+
+use crate::command::Judged;
 
 type Slot = Mutex<Option<(Resource, FenceState)>>;
 
@@ -27,17 +29,20 @@ impl FenceCache {
         *self.slot(resource) = Some((resource.clone(), state.clone()));
     }
 
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        for slot in &self.slots {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
     /// A refusal that is final whatever happened since: the token is below something durable.
-    pub(crate) fn refuse(
-        &self,
-        resource: &Resource,
-        presented: Option<&Presented>,
-        access: Access,
-        policy: &Policy,
-    ) -> Option<Refusal> {
+    pub(crate) fn refuse(&self, judged: &Judged) -> Option<Refusal> {
+        let Judged { guarded: Guarded { resource, policy }, presented, access } = judged;
+        let presented = presented.as_ref();
         let slot = self.slot(resource);
         let (_, state) = slot.as_ref().filter(|(cached, _)| cached == resource)?;
-        match decide(state, presented, access, policy) {
+        match decide(state, presented, *access, policy) {
             Verdict::Refuse(reason @ (Reason::Stale | Reason::RetiredGeneration)) => Some(Refusal {
                 reason,
                 resource: resource.clone(),
@@ -57,8 +62,13 @@ impl FenceCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fencepost_core::{Claim, Holder, Mode};
+    use fencepost_core::{Access, Claim, Holder, Mode, Policy, Presented};
     use std::num::NonZeroU64;
+
+    fn asked(name: &str, presented: Option<Presented>, policy: &Policy) -> Judged {
+        let guarded = Guarded { resource: Resource::new(name).unwrap(), policy: *policy };
+        Judged { guarded, presented, access: Access::Write }
+    }
 
     fn presented(token: &str) -> Presented {
         Presented { token: token.parse().unwrap(), holder: Some(Holder::new("a#1").unwrap()), issuer: None }
@@ -82,7 +92,7 @@ mod tests {
             ..Policy::default()
         };
         let reason = |token: &str, policy: &Policy| {
-            cache.refuse(&resource, Some(&presented(token)), Access::Write, policy).map(|refusal| refusal.reason)
+            cache.refuse(&asked("r", Some(presented(token)), policy)).map(|refusal| refusal.reason)
         };
         assert_eq!(reason("1:33", &policy), None, "nothing is cached yet");
         cache.note(&resource, &state);
@@ -92,7 +102,7 @@ mod tests {
             assert_eq!(reason(undecided, &policy), None, "{undecided} needs the records");
         }
         assert_eq!(reason("1:33", &Policy { mode: Mode::Observe, ..policy }), None);
-        assert!(cache.refuse(&resource, None, Access::Write, &policy).is_none());
+        assert!(cache.refuse(&asked("r", None, &policy)).is_none());
     }
 
     #[test]
@@ -100,15 +110,7 @@ mod tests {
         let cache = FenceCache::new(1);
         let state = FenceState { high: NonZeroU64::new(34), ..FenceState::default() };
         cache.note(&Resource::new("a").unwrap(), &state);
-        assert!(
-            cache
-                .refuse(&Resource::new("b").unwrap(), Some(&presented("1")), Access::Write, &Policy::default())
-                .is_none()
-        );
-        assert!(
-            cache
-                .refuse(&Resource::new("a").unwrap(), Some(&presented("1")), Access::Write, &Policy::default())
-                .is_some()
-        );
+        assert!(cache.refuse(&asked("b", Some(presented("1")), &Policy::default())).is_none());
+        assert!(cache.refuse(&asked("a", Some(presented("1")), &Policy::default())).is_some());
     }
 }

@@ -4,11 +4,16 @@
 //! it with its fence; a read sees committed records only. [`engine::Engine`] is what stands below; [`engines`] lists
 //! what there is.
 
+mod admin;
 mod command;
+mod door;
 pub mod engine;
 pub mod engines;
 mod fence_cache;
+mod forgetting;
+mod locks;
 mod opening;
+mod outcome;
 mod overlay;
 mod poison;
 mod reads;
@@ -17,9 +22,14 @@ mod remap;
 mod sequencer;
 mod store;
 
-pub use command::{Applied, Claimed, Condition, Failure, Outcome, Rejected};
+pub use admin::{PrefixRotated, RotatePrefix};
+pub use command::{Condition, Once, Operation};
+pub use locks::{AcquireLock, MAX_WAITERS};
 pub use opening::OpenError;
-pub use reads::{KeyInfo, Page, Read, ReadError};
+pub use outcome::{Applied, Claimed, Done, Failure, Grant, Held, Holding, Impossible, Outcome, Rejected, Transacted};
+pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};
 pub use remap::{RemapError, Remapped, remap};
 pub use sequencer::{BatchReport, Observer};
-pub use store::{ClaimKeys, Delete, Health, NoObserver, Put, Store, StoreOptions, WrongResource};
+pub use store::{
+    ClaimKeys, Delete, Health, MappingDiffers, NoObserver, Put, Store, StoreOptions, Transaction, WrongResource,
+};

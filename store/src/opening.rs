@@ -61,8 +61,14 @@ pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Me
     }
     let mut store_id = [0; 16];
     getrandom::fill(&mut store_id).map_err(|error| OpenError::Engine(error.to_string()))?;
-    let meta =
-        Meta { format: FORMAT, store_id, base_generation: 0, mapping_hash: mapping.hash, mapping_text: mapping.text };
+    let meta = Meta {
+        format: FORMAT,
+        store_id,
+        base_generation: 0,
+        highest_generation: 0,
+        mapping_hash: mapping.hash,
+        mapping_text: mapping.text,
+    };
     let batch = Batch {
         as_of: loaded.as_of,
         compare: vec![(RecordKey::meta(), None)],

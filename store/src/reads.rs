@@ -1,9 +1,14 @@
 //! Reads: committed records as of one instant, past the sequencer.
 
-use fencepost_core::{Access, FenceState, Key, Presented, Reason, Refusal, Resource, Step, Token, Verdict, decide};
+use fencepost_core::{
+    Access, FenceState, Holder, IdempotencyKey, Key, Presented, Reason, Refusal, Resource, Step, Timestamp, Token,
+    Verdict, decide,
+};
 
 use crate::engine::{EngineError, Record, Scan, Version};
-use crate::record::{self, Meta, RecordKey, Undecodable, Value};
+use crate::outcome::{Held, Outcome};
+use crate::overlay::settle;
+use crate::record::{self, Lease, LockRecord, Meta, OutcomeKey, RecordKey, Recorded, Undecodable, Value};
 use crate::store::{Store, WrongResource};
 
 /// A read that failed; nothing was changed.
@@ -59,6 +64,32 @@ pub struct KeyInfo {
     pub size: u64,
 }
 
+/// A lock that is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// The lock.
+    pub resource: Resource,
+    /// Who holds it.
+    pub holder: Holder,
+    /// The token of the grant.
+    pub token: Token,
+    /// How long the lease lasts unless it is renewed.
+    pub ttl_ms: u64,
+    /// How long it still lasts at the most, unless it is renewed.
+    pub remaining_ms: u64,
+    /// How many wait for it here.
+    pub waiting: usize,
+}
+
+/// What became of a request with an idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedOutcome {
+    /// It.
+    pub outcome: Outcome,
+    /// When it was recorded.
+    pub at: Timestamp,
+}
+
 /// A run of entries in order of name.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
@@ -78,7 +109,7 @@ impl Store {
         key: &Key,
         presented: Option<&Presented>,
     ) -> Result<Result<Result<Read, Box<Refusal>>, WrongResource>, ReadError> {
-        let guarded = match self.guards.of_key(key) {
+        let guarded = match self.guards().of_key(key) {
             Ok(guarded) => guarded,
             Err(error) => return Ok(Err(error.into())),
         };
@@ -105,10 +136,8 @@ impl Store {
 
     /// A resource's state, also if it was never seen.
     pub async fn fence(&self, resource: &Resource) -> Result<Result<FenceState, WrongResource>, ReadError> {
-        match self.guards.of_resource(resource) {
-            Ok(Ok(_)) => {}
-            Ok(Err(found)) => return Ok(Err(WrongResource::Belongs { name: resource.to_string(), resource: found })),
-            Err(error) => return Ok(Err(error.into())),
+        if let Err(wrong) = self.resource(resource) {
+            return Ok(Err(wrong));
         }
         let loaded = self.engine.load(&[RecordKey::meta(), RecordKey::fence(resource)]).await?;
         let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
@@ -131,6 +160,44 @@ impl Store {
         .await
     }
 
+    /// Who holds a lock.
+    pub async fn lock(&self, resource: &Resource) -> Result<Result<Option<LockInfo>, WrongResource>, ReadError> {
+        if let Err(wrong) = self.resource(resource) {
+            return Ok(Err(wrong));
+        }
+        let loaded = self.engine.load(&[RecordKey::lock(resource)]).await?;
+        let record = loaded.records.first().and_then(Option::as_ref);
+        Ok(Ok(record.map(|record| self.lock_info(resource, record)).transpose()?.flatten()))
+    }
+
+    /// Locks that are held, in order of name.
+    pub async fn locks(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page<LockInfo>, ReadError> {
+        let page = self.page(record::lock_prefix, prefix, after, limit, |name, record| {
+            let resource = Resource::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
+            Ok(self.lock_info(&resource, record)?)
+        });
+        let Page { entries, next } = page.await?;
+        Ok(Page { entries: entries.into_iter().flatten().collect(), next })
+    }
+
+    fn lock_info(&self, resource: &Resource, record: &Record) -> Result<Option<LockInfo>, Undecodable> {
+        let Some(Lease { holder, token, ttl_ms, .. }) = LockRecord::decode(&record.bytes)?.lease else {
+            return Ok(None);
+        };
+        let held = Held { holder, token, ttl_ms, version: record.version };
+        let remaining_ms = self.remaining_ms(resource, &held);
+        let waiting = self.locks.waiting(resource);
+        Ok(Some(LockInfo { resource: resource.clone(), holder: held.holder, token, ttl_ms, remaining_ms, waiting }))
+    }
+
+    /// What became of a request; `None` if nothing is recorded, which is not final.
+    pub async fn outcome(&self, caller: &str, key: &IdempotencyKey) -> Result<Option<RecordedOutcome>, ReadError> {
+        let loaded = self.engine.load(&[RecordKey::outcome(&OutcomeKey::new(caller, key))]).await?;
+        let Some(record) = loaded.records.first().and_then(Option::as_ref) else { return Ok(None) };
+        let Recorded { at, outcome, .. } = Recorded::decode(&record.bytes, record.version)?;
+        Ok(Some(RecordedOutcome { outcome: settle(outcome, None), at }))
+    }
+
     /// Keys that have a value, in order of name.
     pub async fn keys(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page<KeyInfo>, ReadError> {
         self.page(record::value_prefix, prefix, after, limit, |name, record| {
@@ -144,7 +211,7 @@ impl Store {
     fn base_generation(&self, meta: Option<&Record>) -> Result<u32, ReadError> {
         let record = meta.ok_or_else(|| ReadError::Failed("the store's own record is missing".into()))?;
         let meta = Meta::decode(&record.bytes)?;
-        if meta.mapping_hash == self.mapping_hash { Ok(meta.base_generation) } else { Err(ReadError::MappingChanged) }
+        if meta.mapping_hash == self.mapping_hash() { Ok(meta.base_generation) } else { Err(ReadError::MappingChanged) }
     }
 
     async fn page<T>(

@@ -69,11 +69,17 @@ pub async fn remap(engine: &dyn Engine, guards: &Guards) -> Result<Remapped, Rem
     if meta.mapping_hash == mapping.hash {
         return Ok(Remapped::Unchanged { generation: meta.base_generation });
     }
-    let highest = highest_generation(engine).await?.max(meta.base_generation);
+    let highest = highest_generation(engine).await?.max(meta.base_generation).max(meta.highest_generation);
     let generation = highest.checked_add(1).ok_or(RemapError::NoGeneration(highest))?;
     let from = fencepost_core::describe_mapping(&meta.mapping_text);
     let to = mapping.to_string();
-    let changed = Meta { base_generation: generation, mapping_hash: mapping.hash, mapping_text: mapping.text, ..meta };
+    let changed = Meta {
+        base_generation: generation,
+        highest_generation: generation,
+        mapping_hash: mapping.hash,
+        mapping_text: mapping.text,
+        ..meta
+    };
     let batch = Batch {
         as_of: loaded.as_of,
         compare: vec![(RecordKey::meta(), Some(record.version))],

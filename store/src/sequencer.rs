@@ -3,6 +3,7 @@
 //! Runs on a thread of its own, because committing blocks. There is no other way to change a record.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,13 @@ use fencepost_core::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::command::{Command, Failure, Outcome, Rejected, Reply};
+use crate::command::{Command, Reply};
 use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Version};
 use crate::fence_cache::FenceCache;
-use crate::overlay::{Draft, Overlay, PendingOutcome, Plan};
+use crate::outcome::{Failure, Outcome, Rejected};
+use crate::overlay::{Draft, Overlay, Plan, settle};
 use crate::poison::Poison;
-use crate::record::Meta;
+use crate::record::{Meta, Pending};
 
 /// How often a batch that conflicts is judged anew before it is given up.
 const MAX_ATTEMPTS: usize = 8;
@@ -43,6 +45,8 @@ pub(crate) struct Sequencer {
     pub(crate) poison: Poison,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) mapping_hash: [u8; 32],
+    /// Tells this process's indexes of outcomes apart from each other's and from other processes'.
+    pub(crate) index_id: AtomicU64,
     pub(crate) max_commands: usize,
     pub(crate) max_bytes: usize,
     pub(crate) max_reads: usize,
@@ -99,7 +103,7 @@ impl Sequencer {
                 let (mut commands, mut replies) = (Vec::new(), Vec::new());
                 while let Some((command, reply)) = rest.next_if(|_| bytes < self.max_bytes && reads < self.max_reads) {
                     bytes += command.bytes();
-                    reads += command.reads().len();
+                    reads += command.reads().count();
                     commands.push(command);
                     replies.push(Some(reply));
                 }
@@ -133,8 +137,8 @@ impl Sequencer {
                     return None;
                 }
             };
-            let judged = self.base_generation(&loaded).and_then(|base| {
-                Overlay::new(&plan, &loaded, base, Timestamp::now())
+            let judged = self.meta(&loaded).and_then(|meta| {
+                Overlay::new(&plan, &loaded, meta, Timestamp::now())
                     .map_err(|error| Rejected::Unavailable(error.to_string()))
             });
             let mut overlay = match judged {
@@ -145,9 +149,9 @@ impl Sequencer {
                 }
             };
             let pending = self.judge(waiting, &mut overlay);
-            let changes = overlay.changes();
+            let changes = overlay.changes(self.index_id.fetch_add(1, Ordering::Relaxed));
             if changes.is_empty() {
-                settle(waiting, pending, None);
+                settle_all(waiting, pending, None);
                 self.note(&overlay);
                 return None;
             }
@@ -158,7 +162,7 @@ impl Sequencer {
             match result {
                 Ok(Commit::Done { first }) => {
                     self.note(&overlay);
-                    settle(waiting, pending, Some(first));
+                    settle_all(waiting, pending, Some(first));
                 }
                 Ok(Commit::Conflict) => {
                     waiting.keep_unanswered();
@@ -189,7 +193,7 @@ impl Sequencer {
     }
 
     /// Judges every command in order. What durable records alone decide is answered at once.
-    fn judge(&self, waiting: &mut Waiting, overlay: &mut Overlay) -> Vec<Option<PendingOutcome>> {
+    fn judge(&self, waiting: &mut Waiting, overlay: &mut Overlay) -> Vec<Option<Outcome<Pending>>> {
         let mut pending = Vec::with_capacity(waiting.commands.len());
         for at in 0..waiting.commands.len() {
             pending.push(match overlay.apply(&waiting.commands[at]) {
@@ -203,16 +207,20 @@ impl Sequencer {
         pending
     }
 
-    fn base_generation(&self, loaded: &Loaded) -> Result<u32, Rejected> {
+    fn meta(&self, loaded: &Loaded) -> Result<Meta, Rejected> {
         let record = loaded.records.first().and_then(Option::as_ref);
         let record = record.ok_or_else(|| Rejected::Unavailable("the store's own record is missing".into()))?;
         let meta = Meta::decode(&record.bytes).map_err(|error| Rejected::Unavailable(error.to_string()))?;
-        if meta.mapping_hash == self.mapping_hash { Ok(meta.base_generation) } else { Err(Rejected::MappingChanged) }
+        if meta.mapping_hash == self.mapping_hash { Ok(meta) } else { Err(Rejected::MappingChanged) }
     }
 
     fn note(&self, overlay: &Overlay) {
+        if overlay.base_changed() {
+            // What is cached could only refuse, but for reasons of an older generation.
+            self.cache.clear();
+        }
         for (resource, state) in overlay.fences() {
-            if state.high.is_some() {
+            if state.high.is_some() || state.generation > 0 {
                 self.cache.note(resource, state);
             }
         }
@@ -223,10 +231,10 @@ fn versions(loaded: &Loaded) -> impl Iterator<Item = Option<Version>> {
     loaded.records.iter().map(|record| record.as_ref().map(|record| record.version))
 }
 
-fn settle(waiting: &mut Waiting, pending: Vec<Option<PendingOutcome>>, first: Option<Version>) {
+fn settle_all(waiting: &mut Waiting, pending: Vec<Option<Outcome<Pending>>>, first: Option<Version>) {
     for (at, outcome) in pending.into_iter().enumerate() {
         if let Some(outcome) = outcome {
-            waiting.answer(at, Ok(outcome.settle(first)));
+            waiting.answer(at, Ok(settle(outcome, first)));
         }
     }
 }

@@ -1,19 +1,26 @@
 //! The store: the one door to fences and data.
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::{Guards, Key, Mode, NameError, Presented, Resource};
+use fencepost_core::{Access, Guarded, Guards, Issuer, Key, NameError, Presented, Resource};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 
-use crate::command::{Action, Command, Condition, Failure, Outcome, Rejected};
+use crate::command::{Action, Command, Condition, Judged, Once, Operation, Step, Write};
+use crate::door::Door;
 use crate::engine::Engine;
 use crate::fence_cache::FenceCache;
+use crate::forgetting::{self, Forgetter};
+use crate::locks::Locks;
 use crate::opening::{OpenError, open_meta};
+use crate::outcome::{Failure, Outcome};
 use crate::poison::Poison;
-use crate::sequencer::{BatchReport, Observer, Queued, Sequencer};
+use crate::record::Meta;
+use crate::sequencer::{BatchReport, Observer, Sequencer};
 
 /// Lists that may read at once; each takes up to a page of memory.
 const MAX_SCANS: usize = 4;
@@ -31,11 +38,23 @@ pub struct StoreOptions {
     pub batch_reads: usize,
     /// How many fences are kept to refuse stale writers quickly.
     pub cached_fences: usize,
+    /// How long outcomes are kept for retries and questions.
+    pub outcome_retention: Duration,
+    /// How much longer than its ttl a lease is respected, once it was not renewed.
+    pub lock_delay: Duration,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { queue: 4096, batch_commands: 1024, batch_bytes: 8 << 20, batch_reads: 64, cached_fences: 65_536 }
+        StoreOptions {
+            queue: 4096,
+            batch_commands: 1024,
+            batch_bytes: 8 << 20,
+            batch_reads: 64,
+            cached_fences: 65_536,
+            outcome_retention: Duration::from_secs(24 * 3600),
+            lock_delay: Duration::ZERO,
+        }
     }
 }
 
@@ -49,6 +68,8 @@ pub enum WrongResource {
         /// What protects it.
         resource: Resource,
     },
+    /// A token was given for a resource that nothing in the transaction belongs to.
+    Unused(Resource),
     /// The resource's name would break the rules.
     Name(NameError),
 }
@@ -57,6 +78,17 @@ impl From<NameError> for WrongResource {
     fn from(error: NameError) -> WrongResource {
         WrongResource::Name(error)
     }
+}
+
+/// Rules were to be replaced together with the mapping, which is stored state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the guard mapping differs from the stored one, and a reload changes rules only.\n  stored:     {stored}\n  \
+     configured: {configured}\nRestore the old `keys` and `resource` lines, or stop the gateway and run `fencepost remap`"
+)]
+pub struct MappingDiffers {
+    stored: String,
+    configured: String,
 }
 
 /// Can the store take writes?
@@ -81,6 +113,8 @@ pub struct Put {
     pub content_type: Option<String>,
     /// The value.
     pub body: Bytes,
+    /// Makes a retry safe.
+    pub once: Option<Once>,
 }
 
 /// A removal of a value. The fence stays.
@@ -92,6 +126,8 @@ pub struct Delete {
     pub presented: Option<Presented>,
     /// Only if this holds.
     pub condition: Condition,
+    /// Makes a retry safe.
+    pub once: Option<Once>,
 }
 
 /// Raise and read, in one step.
@@ -107,6 +143,21 @@ pub struct ClaimKeys {
     pub max_bytes: usize,
 }
 
+/// Conditions, then operations, over any number of keys and resources: all or nothing.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// What is presented to each resource.
+    pub tokens: Vec<(Resource, Presented)>,
+    /// All must hold.
+    pub conditions: Vec<(Key, Condition)>,
+    /// Each key at most once.
+    pub operations: Vec<(Key, Operation)>,
+    /// The most bytes that `Get` may bring back together.
+    pub max_bytes: usize,
+    /// Makes a retry safe.
+    pub once: Option<Once>,
+}
+
 /// An observer that looks away.
 pub struct NoObserver;
 
@@ -117,13 +168,12 @@ impl Observer for NoObserver {
 /// Fences and data, durably.
 pub struct Store {
     pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) guards: Guards,
-    queue: mpsc::Sender<Queued>,
-    cache: Arc<FenceCache>,
-    poison: Poison,
+    guards: RwLock<Arc<Guards>>,
+    pub(crate) door: Door,
+    pub(crate) locks: Arc<Locks>,
     committer: JoinHandle<()>,
-    store_id: [u8; 16],
-    pub(crate) mapping_hash: [u8; 32],
+    forgetter: Forgetter,
+    meta: Meta,
     pub(crate) scans: Semaphore,
 }
 
@@ -137,37 +187,40 @@ impl Store {
     ) -> Result<Store, OpenError> {
         let meta = open_meta(engine.as_ref(), &guards).await?;
         let (queue, receiver) = mpsc::channel(options.queue.max(1));
-        let cache = Arc::new(FenceCache::new(options.cached_fences));
-        let poison = Poison::default();
+        let door = Door { queue, cache: Arc::new(FenceCache::new(options.cached_fences)), poison: Poison::default() };
+        let mut index_id = [0; 8];
+        getrandom::fill(&mut index_id).map_err(|error| OpenError::Engine(error.to_string()))?;
         let sequencer = Sequencer {
             engine: engine.clone(),
-            cache: cache.clone(),
-            poison: poison.clone(),
+            cache: door.cache.clone(),
+            poison: door.poison.clone(),
             observer,
             mapping_hash: meta.mapping_hash,
+            index_id: AtomicU64::new(u64::from_le_bytes(index_id)),
             max_commands: options.batch_commands.max(1),
             max_bytes: options.batch_bytes.max(1),
             max_reads: options.batch_reads.max(1),
         };
         let committer =
             sequencer.start(&Handle::current(), receiver).map_err(|error| OpenError::Engine(error.to_string()))?;
+        let forgetter = forgetting::start(&engine, &door, options.outcome_retention);
         Ok(Store {
             engine,
-            guards,
-            queue,
-            cache,
-            poison,
+            guards: RwLock::new(Arc::new(guards)),
+            door,
+            locks: Arc::new(Locks::new(options.lock_delay)),
             committer,
-            store_id: meta.store_id,
-            mapping_hash: meta.mapping_hash,
+            forgetter,
+            meta,
             scans: Semaphore::new(MAX_SCANS),
         })
     }
 
     /// Finishes what is queued, then closes the engine.
     pub async fn close(self) {
-        let Store { queue, committer, engine, .. } = self;
-        drop(queue);
+        let Store { door, committer, engine, forgetter, .. } = self;
+        forgetter.stop().await;
+        drop(door);
         // A panic of the thread has already poisoned and been logged.
         let _ = tokio::task::spawn_blocking(move || {
             let _ = committer.join();
@@ -178,110 +231,156 @@ impl Store {
 
     /// Identifies this store; chosen at random when it was made.
     pub fn store_id(&self) -> [u8; 16] {
-        self.store_id
+        self.meta.store_id
+    }
+
+    /// How its own lock service signs the tokens it numbers.
+    pub fn issuer(&self) -> Issuer {
+        self.meta.issuer()
+    }
+
+    pub(crate) fn mapping_hash(&self) -> [u8; 32] {
+        self.meta.mapping_hash
+    }
+
+    /// What protects what, by which rules.
+    pub fn guards(&self) -> Arc<Guards> {
+        self.guards.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the rules. The mapping is stored state and must be the same; if it is not, nothing changes.
+    pub fn set_rules(&self, guards: Guards) -> Result<(), MappingDiffers> {
+        if guards.mapping().hash != self.meta.mapping_hash {
+            let stored = fencepost_core::describe_mapping(&self.meta.mapping_text);
+            return Err(MappingDiffers { stored, configured: guards.mapping().to_string() });
+        }
+        *self.guards.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(guards);
+        Ok(())
+    }
+
+    /// The rules of a resource, if the name is one.
+    pub(crate) fn resource(&self, resource: &Resource) -> Result<Guarded, WrongResource> {
+        match self.guards().of_resource(resource)? {
+            Ok(guarded) => Ok(guarded),
+            Err(found) => Err(WrongResource::Belongs { name: resource.to_string(), resource: found }),
+        }
     }
 
     /// Can it take writes?
     pub fn health(&self) -> Health {
-        if self.poison.reason().is_none()
+        if self.door.poison.reason().is_none()
             && let Some(fault) = self.engine.fault()
         {
-            self.poison.set(fault);
+            self.door.poison.set(fault);
         }
-        self.poison.reason().map_or(Health::Ready, |reason| Health::Poisoned(reason.to_owned()))
+        self.door.poison.reason().map_or(Health::Ready, |reason| Health::Poisoned(reason.to_owned()))
     }
 
     /// How many writes wait now.
     pub fn queue_depth(&self) -> usize {
-        self.queue.max_capacity() - self.queue.capacity()
+        self.door.queue.max_capacity() - self.door.queue.capacity()
     }
 
     /// Writes a value, if the fence admits it.
     pub async fn put(&self, put: Put) -> Result<Result<Outcome, WrongResource>, Failure> {
-        let guarded = match self.guards.of_key(&put.key) {
-            Ok(guarded) => guarded,
-            Err(error) => return Ok(Err(error.into())),
-        };
-        let Put { key, presented, condition, content_type, body } = put;
-        self.submit(Command { guarded, presented, action: Action::Put { key, condition, content_type, body } })
-            .await
-            .map(Ok)
+        let Put { key, presented, condition, content_type, body, once } = put;
+        self.write_one(key, presented, condition, Operation::Put { content_type, body }, once).await
     }
 
     /// Removes a value, if the fence admits it.
     pub async fn delete(&self, delete: Delete) -> Result<Result<Outcome, WrongResource>, Failure> {
-        let guarded = match self.guards.of_key(&delete.key) {
+        let Delete { key, presented, condition, once } = delete;
+        self.write_one(key, presented, condition, Operation::Delete, once).await
+    }
+
+    /// A transaction of one operation.
+    async fn write_one(
+        &self,
+        key: Key,
+        presented: Option<Presented>,
+        condition: Condition,
+        operation: Operation,
+        once: Option<Once>,
+    ) -> Result<Result<Outcome, WrongResource>, Failure> {
+        let guarded = match self.guards().of_key(&key) {
             Ok(guarded) => guarded,
             Err(error) => return Ok(Err(error.into())),
         };
-        let Delete { key, presented, condition } = delete;
-        self.submit(Command { guarded, presented, action: Action::Delete { key, condition } }).await.map(Ok)
+        let conditions = match condition {
+            Condition::Always => Vec::new(),
+            condition => vec![(key.clone(), condition)],
+        };
+        let operations = vec![Step { key, operation, judged: Some(0) }];
+        let action = Action::Write(Write { conditions, operations, max_bytes: 0 });
+        let judged = vec![Judged { guarded, presented, access: Access::Write }];
+        self.door.submit(Command { judged, once, action }).await.map(|outcome| Ok(outcome.of_one()))
+    }
+
+    /// Does everything or nothing, if every fence admits it.
+    pub async fn transact(&self, transaction: Transaction) -> Result<Result<Outcome, WrongResource>, Failure> {
+        match self.plan(transaction) {
+            Ok(command) => self.door.submit(command).await.map(Ok),
+            Err(wrong) => Ok(Err(wrong)),
+        }
+    }
+
+    /// Finds out which resources a transaction is judged on: those it writes, and those it gives a token for.
+    fn plan(&self, transaction: Transaction) -> Result<Command, WrongResource> {
+        let Transaction { tokens, conditions, operations, max_bytes, once } = transaction;
+        let guards = self.guards();
+        let mut judged = Vec::with_capacity(tokens.len());
+        for (resource, presented) in tokens {
+            let guarded = self.resource(&resource)?;
+            judged.push(Judged { guarded, presented: Some(presented), access: Access::Claim });
+        }
+        let mut named = vec![false; judged.len()];
+        for (key, _) in &conditions {
+            let resource = guards.of_key(key)?.resource;
+            if let Some(at) = judged.iter().position(|judged| judged.guarded.resource == resource) {
+                named[at] = true;
+            }
+        }
+        let mut steps = Vec::with_capacity(operations.len());
+        for (key, operation) in operations {
+            let guarded = guards.of_key(&key)?;
+            let mut at = judged.iter().position(|judged| judged.guarded.resource == guarded.resource);
+            if at.is_none() && operation.writes() {
+                judged.push(Judged { guarded, presented: None, access: Access::Write });
+                named.push(true);
+                at = Some(judged.len() - 1);
+            }
+            if let Some(at) = at {
+                named[at] = true;
+                if operation.writes() {
+                    judged[at].access = Access::Write;
+                }
+            }
+            steps.push(Step { key, operation, judged: at });
+        }
+        if let Some((unused, _)) = judged.iter().zip(&named).find(|(_, named)| !**named) {
+            return Err(WrongResource::Unused(unused.guarded.resource.clone()));
+        }
+        Ok(Command { judged, once, action: Action::Write(Write { conditions, operations: steps, max_bytes }) })
     }
 
     /// Raises the fence and reads, in one durable step.
     pub async fn claim(&self, claim: ClaimKeys) -> Result<Result<Outcome, WrongResource>, Failure> {
-        let guarded = match self.guards.of_resource(&claim.resource) {
-            Ok(Ok(guarded)) => guarded,
-            Ok(Err(resource)) => {
-                return Ok(Err(WrongResource::Belongs { name: claim.resource.to_string(), resource }));
-            }
-            Err(error) => return Ok(Err(error.into())),
+        let ClaimKeys { resource, presented, keys, max_bytes } = claim;
+        let guarded = match self.resource(&resource) {
+            Ok(guarded) => guarded,
+            Err(wrong) => return Ok(Err(wrong)),
         };
-        for key in &claim.keys {
-            match self.guards.of_key(key) {
-                Ok(found) if found.resource == claim.resource => {}
+        let guards = self.guards();
+        for key in &keys {
+            match guards.of_key(key) {
+                Ok(found) if found.resource == resource => {}
                 Ok(found) => {
                     return Ok(Err(WrongResource::Belongs { name: key.to_string(), resource: found.resource }));
                 }
                 Err(error) => return Ok(Err(error.into())),
             }
         }
-        let ClaimKeys { presented, keys, max_bytes, .. } = claim;
-        self.submit(Command { guarded, presented, action: Action::Claim { keys, max_bytes } }).await.map(Ok)
-    }
-
-    async fn submit(&self, command: Command) -> Result<Outcome, Failure> {
-        if let Some(reason) = self.poison.reason() {
-            return Err(Rejected::Poisoned(reason.to_owned()).into());
-        }
-        let (resource, policy) = (&command.guarded.resource, &command.guarded.policy);
-        if let Some(refusal) = self.cache.refuse(resource, command.presented.as_ref(), command.access(), policy) {
-            return Ok(Outcome::Refused(Box::new(refusal)));
-        }
-        let observed = (policy.mode == Mode::Observe).then(|| (resource.clone(), command.presented.clone()));
-        let (reply, answer) = oneshot::channel();
-        self.queue.try_send((command, reply)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Rejected::Overloaded { limit: self.queue.max_capacity() },
-            mpsc::error::TrySendError::Closed(_) => {
-                Rejected::Poisoned(self.poison.reason().unwrap_or("the store is closed").to_owned())
-            }
-        })?;
-        // No answer means the committer died with the command in hand.
-        let outcome =
-            answer.await.unwrap_or_else(|_| Err(Failure::Unknown("the committer stopped before it answered".into())));
-        if let (Some((resource, presented)), Ok(outcome)) = (observed, &outcome) {
-            record_observed(&resource, presented.as_ref(), outcome);
-        }
-        outcome
-    }
-}
-
-/// Observe mode: writes down who would have been refused, so that a roll-out can find them.
-fn record_observed(resource: &Resource, presented: Option<&Presented>, outcome: &Outcome) {
-    let (reason, fence) = match outcome {
-        Outcome::Applied(applied) => (applied.observed, applied.fence),
-        Outcome::Claimed(claimed) => (claimed.observed, claimed.state.token()),
-        Outcome::Refused(_) | Outcome::ConditionFailed { .. } | Outcome::TooLarge { .. } => return,
-    };
-    if let Some(reason) = reason {
-        let shown = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
-        tracing::info!(
-            reason = reason.as_str(),
-            %resource,
-            presented = shown(presented.map(|presented| presented.token.to_string())),
-            holder = shown(presented.and_then(|presented| presented.holder.as_ref()).map(ToString::to_string)),
-            fence = shown(fence.map(|fence| fence.to_string())),
-            "observed: would be refused"
-        );
+        let judged = Judged { guarded, presented, access: Access::Claim };
+        self.door.submit(Command::new(judged, Action::Claim { keys, max_bytes })).await.map(Ok)
     }
 }

@@ -68,6 +68,7 @@ async fn make(dir: &Path) {
         condition: Condition::Always,
         content_type: None,
         body: Bytes::from_static(&[0, 255, 10]),
+        once: None,
     };
     applied(store.put(unfenced).await.map(|named| named.unwrap()));
     store.close().await;
@@ -90,8 +91,9 @@ async fn describe(engine: &dyn Engine, exactly: bool) -> String {
         let (kind, rest) = (name[0], std::str::from_utf8(&name[1..]).unwrap());
         write!(text, "{} {rest}, version {}: ", char::from(kind), record.version.0).unwrap();
         if name == RecordKey::meta().as_bytes() {
-            let Meta { format, store_id, base_generation, mapping_hash, mapping_text } =
+            let Meta { format, store_id, base_generation, highest_generation, mapping_hash, mapping_text } =
                 Meta::decode(&record.bytes).unwrap();
+            assert_eq!(highest_generation, base_generation, "nothing was rotated by itself");
             let id = if exactly { hex(&store_id) } else { "…".to_owned() };
             let (mapping, hash) = (mapping_text.escape_debug(), hex(&mapping_hash));
             writeln!(text, "format {format}, id {id}, base generation {base_generation}, mapping {mapping} {hash}")

@@ -8,6 +8,8 @@
 mod model_parts;
 mod testbed;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -19,8 +21,11 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tempfile::TempDir;
 
-use model_parts::command::{Command, any_history, guards};
-use model_parts::reference::{Model, Versions};
+use model_parts::command::{Command, guards};
+use model_parts::expected::KINDS;
+use model_parts::generate::any_history;
+use model_parts::known::Known;
+use model_parts::reference::Model;
 use testbed::directory::{budget, small};
 use testbed::{Ended, together};
 
@@ -29,42 +34,53 @@ fn options() -> StoreOptions {
     StoreOptions { batch_commands: 5, cached_fences: 2, ..StoreOptions::default() }
 }
 
-async fn play(engine: Arc<dyn Engine>, history: &[Vec<Command>]) -> Result<(), TestCaseError> {
+/// How often each kind of outcome was seen.
+type Kinds = BTreeMap<&'static str, usize>;
+
+async fn play(engine: Arc<dyn Engine>, history: &[Vec<Command>], kinds: &mut Kinds) -> Result<(), TestCaseError> {
     let store = Store::open(engine, guards(), options(), Arc::new(NoObserver)).await.unwrap();
-    let (mut model, mut versions) = (Model::new(guards()), Versions::default());
+    let (mut model, mut known) = (Model::new(guards(), store.issuer()), Known::default());
     for group in history {
+        let group: Vec<Command> = group.iter().map(|command| model.placed(command)).collect();
         let commands = group
             .iter()
-            .map(|command| -> Pin<Box<dyn Future<Output = Ended> + '_>> { Box::pin(command.send(&store, &versions)) });
+            .map(|command| -> Pin<Box<dyn Future<Output = Ended> + '_>> { Box::pin(command.send(&store, &known)) });
         let ended = together(commands.collect()).await;
-        let expected: Vec<_> = group.iter().map(|command| model.apply(command, &versions)).collect();
+        let expected: Vec<_> = group.iter().map(|command| model.apply(command, &known)).collect();
+        let fail = |at: usize, why| TestCaseError::fail(format!("{:?}: {why}", group[at]));
         for (at, (ended, expected)) in ended.iter().zip(&expected).enumerate() {
-            versions.learn(ended, expected).map_err(|why| TestCaseError::fail(format!("{:?}: {why}", group[at])))?;
+            known.learn(ended, expected).map_err(|why| fail(at, why))?;
         }
         for (at, (ended, expected)) in ended.iter().zip(&expected).enumerate() {
-            expected.matches(ended, &versions).map_err(|why| TestCaseError::fail(format!("{:?}: {why}", group[at])))?;
+            expected.matches(ended, &known).map_err(|why| fail(at, why))?;
+            *kinds.entry(expected.kind()).or_default() += 1;
         }
-        model.matches(&store, &mut versions).await.map_err(TestCaseError::fail)?;
+        model.matches(&store, &mut known).await.map_err(TestCaseError::fail)?;
     }
     store.close().await;
     Ok(())
 }
 
-fn run(cases: usize, engine: impl Fn() -> (Arc<dyn Engine>, Option<TempDir>)) {
+fn run(cases: usize, engine: impl Fn() -> (Arc<dyn Engine>, Option<TempDir>)) -> Kinds {
     let config = Config { cases: cases as u32, failure_persistence: None, ..Config::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let kinds = RefCell::new(Kinds::new());
     let result = TestRunner::new(config).run(&any_history(), |history| {
         let (engine, _dir) = engine();
-        runtime.block_on(play(engine, &history))
+        runtime.block_on(play(engine, &history, &mut kinds.borrow_mut()))
     });
     if let Err(failure) = result {
         panic!("{failure}");
     }
+    kinds.into_inner()
 }
+
 
 #[test]
 fn memory_agrees_with_the_model() {
-    run(budget(1_000, 20_000), || (Arc::new(Memory::default()), None));
+    let kinds = run(budget(1_000, 20_000), || (Arc::new(Memory::default()), None));
+    let missing: Vec<_> = KINDS.iter().filter(|kind| !kinds.contains_key(*kind)).collect();
+    assert!(missing.is_empty(), "no history got to {missing:?}, so nothing is said about them: {kinds:?}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ async fn t15_without_a_token_nothing_is_written() {
     let commits = memory.commits().len();
     let missing = |ended| assert_eq!(reason(ended), Reason::MissingToken);
     missing(store.put(put_of("a", None, Condition::Always, "x")).await.map(|named| named.unwrap()));
-    let without = Delete { key: key("a"), presented: None, condition: Condition::Always };
+    let without = Delete { key: key("a"), presented: None, condition: Condition::Always, once: None };
     missing(store.delete(without).await.map(|named| named.unwrap()));
     let without = ClaimKeys { resource: resource("a"), presented: None, keys: vec![], max_bytes: 1 };
     missing(store.claim(without).await.map(|named| named.unwrap()));
@@ -143,14 +143,14 @@ async fn a_failed_condition_raises_the_fence_and_nothing_else() {
     let first = version(put(&store, "a", token("5"), "one").await);
     let ended = put_if(&store, "a", token("6"), Condition::Absent, "two").await;
     match ended {
-        Ok(Outcome::ConditionFailed { current, fence }) => {
+        Ok(Outcome::ConditionFailed { current, fence, .. }) => {
             assert_eq!((current, fence.unwrap().to_string()), (Some(first), "6".to_owned()));
         }
         other => panic!("{other:?}"),
     }
     assert_eq!(text(&store, "a").await.as_deref(), Some("one"));
     assert_eq!(reason(put(&store, "a", token("5"), "the older holder").await), Reason::Stale);
-    let conditional = Delete { key: key("b"), presented: Some(token("3")), condition: Condition::Exists };
+    let conditional = Delete { key: key("b"), presented: Some(token("3")), condition: Condition::Exists, once: None };
     let ended = store.delete(conditional).await.map(|named| named.unwrap());
     assert!(matches!(ended, Ok(Outcome::ConditionFailed { current: None, .. })), "{ended:?}");
     assert_eq!(fence(&store, "b").await.as_deref(), Some("3"));

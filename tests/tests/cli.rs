@@ -135,7 +135,7 @@ fn the_token_may_come_from_the_environment() {
     assert_eq!(put.code, 0, "{put:?}");
     let fence = run(&gateway, "fence show k");
     assert!(fence.text().starts_with("k: fence 34, raised by me#1 at 2"), "{fence:?}");
-    assert!(fence.text().ends_with(", numbered by etcd:7\n"), "{fence:?}");
+    assert!(fence.text().ends_with(", numbered by etcd:7, generation 0\n"), "{fence:?}");
     let flag: Said = command(&gateway, &["claim", "k", "--token", "35"]).envs(environment).output().unwrap().into();
     assert!(flag.text().contains("fence 35"), "a flag wins: {flag:?}");
     // An empty variable is a mistake, not an absent token.

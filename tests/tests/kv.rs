@@ -233,7 +233,17 @@ fn head_is_taken_wherever_get_is() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
     assert_eq!(client.put("k", "1", "v").status, 204);
-    for path in ["/v1/kv/k", "/v1/kv", "/v1/fences/k", "/v1/fences", "/healthz", "/readyz", "/metrics"] {
+    for path in [
+        "/v1/kv/k",
+        "/v1/kv",
+        "/v1/fences/k",
+        "/v1/fences",
+        "/v1/locks",
+        "/v1/outcomes/k",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    ] {
         let (head, get) = (client.request("HEAD", path, &[], b""), client.request("GET", path, &[], b""));
         assert_eq!((head.status, get.status), (200, 200), "{path}");
         assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
@@ -257,7 +267,6 @@ fn what_is_not_safe_to_ignore_is_refused() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
     for header in [
-        ("idempotency-key", "7"),
         ("content-range", "bytes 0-1/5"),
         ("content-encoding", "gzip"),
         ("if-unmodified-since", "Mon, 16 Nov 2026 00:00:00 GMT"),
@@ -268,4 +277,23 @@ fn what_is_not_safe_to_ignore_is_refused() {
         }
     }
     assert_eq!(client.fence("k"), None, "nothing was raised");
+}
+
+#[test]
+fn an_idempotency_key_is_refused_where_no_outcome_is_kept() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    let lease = client.acquire("k", "a#1", 30_000).json()["lease"].as_str().unwrap().to_owned();
+    let release = format!("/v1/locks/k?lease={lease}");
+    let renew = format!("{{\"lease\": \"{lease}\", \"ttl_ms\": 1000}}");
+    for (method, path, body) in
+        [("POST", "/v1/claim/k", ""), ("POST", "/v1/locks/k/renew", renew.as_str()), ("DELETE", release.as_str(), "")]
+    {
+        let headers = [("fencing-token", "34"), ("idempotency-key", "7")];
+        let answer = client.request(method, path, &headers, body.as_bytes());
+        assert_eq!((answer.status, answer.problem().as_str()), (400, "unsupported-header"), "{method} {path}");
+        assert!(answer.json()["detail"].as_str().unwrap().contains("repeat it as it is"), "{}", answer.text());
+    }
+    assert_eq!(client.fence("k").as_deref(), Some("1"), "nothing was raised");
+    assert_eq!(client.request("GET", "/v1/locks/k", &[], b"").json()["ttl_ms"], 30_000, "nothing was renewed");
 }

@@ -2,6 +2,7 @@
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::http::{Answer, Client};
+use serde_json::{Value, json};
 
 fn guarded(policy: &str) -> Fresh {
     Fresh::configured(&format!("[[guard]]\nkeys = 'r/**'\nresource = 'r'\n{policy}\n"), &[])
@@ -144,4 +145,116 @@ fn a_newer_token_replaces_the_holder_even_by_none() {
     let fence = client.request("GET", "/v1/fences/r", &[], b"").json();
     assert!(fence["fence"]["holder"].is_null(), "{fence}");
     assert_eq!(put(&mut client, "r/1", &[("fencing-token", "35"), ("fencing-holder", "b#2")]).status, 204);
+}
+
+/// A transaction that writes `r/1` with this token, and `free`, which has no guard.
+fn txn(client: &mut Client, token: Value) -> Answer {
+    let then = json!([{"put": "r/1", "text": "t"}, {"put": "free", "text": "t"}]);
+    client.post("/v1/txn", &json!({"tokens": {"r": token, "free": "1"}, "then": then}))
+}
+
+#[test]
+fn a_transaction_is_judged_by_the_policy_of_each_guard() {
+    for (policy, before, token, status, kind, fence) in [
+        ("equal = 'reject'", "34", "34", 409, "spent", Some("34")),
+        ("claim = 'required'", "", "34", 428, "unclaimed", None),
+        ("max_jump = 10", "34", "45", 409, "implausible", Some("34")),
+        ("issuer = 'required'", "", "34", 428, "missing-issuer", None),
+        ("", "34", "33", 409, "stale", Some("34")),
+        ("", "34", "1:35", 409, "unknown-generation", Some("34")),
+    ] {
+        let gateway = guarded(policy);
+        let mut client = gateway.client();
+        if !before.is_empty() {
+            assert_eq!(client.put("r/1", before, "v").status, 204, "{policy}");
+        }
+        let refused = txn(&mut client, json!(token));
+        assert_refused(&refused, status, kind, token, fence);
+        assert_eq!(refused.json()["refusals"][0]["resource"], "r", "{policy}");
+        assert_eq!((client.get("free").status, client.fence("free")), (404, None), "{policy}: all or nothing");
+        assert_eq!(client.fence("r").as_deref(), fence, "{policy}");
+    }
+}
+
+#[test]
+fn a_transaction_spends_claims_and_binds_like_a_single_write() {
+    let gateway = guarded("equal = 'reject'");
+    let mut client = gateway.client();
+    let read = json!({"tokens": {"r": "34"}, "then": [{"get": "r/1"}]});
+    assert_eq!(client.post("/v1/txn", &read).status, 200, "a read does not spend");
+    let two = json!({"tokens": {"r": "34"}, "then": [{"put": "r/1", "text": "a"}, {"put": "r/2", "text": "b"}]});
+    assert_eq!(client.post("/v1/txn", &two).status, 200, "two keys of one resource are one write");
+    assert_refused(&client.put("r/3", "34", "w"), 409, "spent", "34", Some("34"));
+
+    let gateway = guarded("claim = 'required'");
+    let mut client = gateway.client();
+    let read = json!({"tokens": {"r": "34"}, "then": [{"get": "r/1"}]});
+    assert_eq!(client.post("/v1/txn", &read).status, 200, "to read with a token is to claim");
+    assert_eq!(txn(&mut client, json!("34")).status, 200);
+
+    let gateway = guarded("issuer = 'required'");
+    let mut client = gateway.client();
+    assert_eq!(txn(&mut client, json!({"token": "34", "issuer": "etcd:1"})).status, 200);
+    let foreign = txn(&mut client, json!({"token": "35", "issuer": "redis:2"}));
+    assert_refused(&foreign, 409, "foreign-issuer", "35", Some("34"));
+    assert_eq!(foreign.json()["issuer"], "etcd:1");
+
+    let gateway = guarded("max_jump = 10");
+    let mut client = gateway.client();
+    assert_eq!(txn(&mut client, json!("5000")).status, 200, "the first may be anything");
+    assert_eq!(txn(&mut client, json!("5010")).status, 200, "exactly the jump");
+}
+
+/// The lock `r`, acquired: its token and issuer.
+fn acquired(client: &mut Client) -> (String, String) {
+    let answer = client.acquire("r", "a#1", 30_000);
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let json = answer.json();
+    (json["token"].as_str().unwrap_or_default().to_owned(), json["issuer"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn the_built_in_lock_works_under_every_policy() {
+    let gateway = guarded("claim = 'required'\nissuer = 'required'\nequal = 'reject'\nmax_jump = 1");
+    let mut client = gateway.client();
+    let (token, issuer) = acquired(&mut client);
+    assert_refused(&client.put("r/1", &token, "v"), 428, "missing-issuer", &token, Some(&token));
+    let write = [("fencing-token", token.as_str()), ("fencing-issuer", &issuer), ("fencing-holder", "a#1")];
+    assert_eq!(put(&mut client, "r/1", &write).status, 204, "a grant counts as a claim");
+    assert_refused(&put(&mut client, "r/1", &write), 409, "spent", &token, Some(&token));
+    let admin = &mut Client::connect_unix(&gateway.data().join("admin.sock"));
+    assert_eq!(admin.post("/v1/admin/locks/r/force-release", &json!({})).json()["fence"], "2");
+    let (token, _) = acquired(&mut client);
+    assert_eq!(token, "3", "each grant is one step, so max_jump never stands in its way");
+}
+
+#[test]
+fn a_resource_bound_to_another_lock_service_refuses_the_built_in_one() {
+    let gateway = guarded("");
+    let mut client = gateway.client();
+    assert_eq!(put(&mut client, "r/1", &[("fencing-token", "34"), ("fencing-issuer", "etcd:1")]).status, 204);
+    let refused = client.acquire("r", "a#1", 30_000);
+    assert_refused(&refused, 409, "foreign-issuer", "35", Some("34"));
+    assert_eq!(refused.json()["issuer"], "etcd:1");
+    assert_eq!(client.request("GET", "/v1/locks/r", &[], b"").status, 404);
+    assert_eq!(client.fence("r").as_deref(), Some("34"));
+}
+
+#[test]
+fn observing_grants_the_lock_but_leaves_a_fence_it_would_have_refused() {
+    let gateway = guarded("mode = 'observe'");
+    let mut client = gateway.client();
+    assert_eq!(put(&mut client, "r/1", &[("fencing-token", "34"), ("fencing-issuer", "etcd:1")]).status, 204);
+    let mut tokens = Vec::new();
+    for holder in ["a#1", "b#2"] {
+        let granted = client.acquire("r", holder, 30_000);
+        assert_eq!((granted.status, granted.header("fencing-observed")), (201, Some("foreign-issuer")));
+        let (token, lease) = (granted.json()["token"].clone(), granted.json()["lease"].clone());
+        let renewed = client.renew("r", lease.as_str().unwrap_or_default(), 30_000);
+        assert_eq!((renewed.status, renewed.header("fencing-observed")), (200, Some("foreign-issuer")));
+        assert_eq!(client.release("r", lease.as_str().unwrap_or_default()).status, 204);
+        tokens.push(token);
+    }
+    assert_eq!(tokens, ["35", "36"], "no number is given twice, whatever the fence says");
+    assert_eq!(client.fence("r").as_deref(), Some("34"));
 }

@@ -9,8 +9,10 @@ use fencepost_conformance::harness::http::Client;
 use fencepost_conformance::harness::process::{GatewayProcess, binary};
 
 fn serve(arguments: &[&str], environment: &[(&str, &str)]) -> Result<GatewayProcess, String> {
+    // The default place of the admin socket is below the current directory, which may go once the gateway listens.
+    let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
-    command.arg("serve").args(arguments).envs(environment.iter().copied());
+    command.arg("serve").args(arguments).envs(environment.iter().copied()).current_dir(dir.path());
     GatewayProcess::spawn(command)
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::fresh::{Fresh, write_config};
 use fencepost_conformance::harness::http::{Answer, Client};
 use fencepost_conformance::harness::process::GatewayProcess;
 use fencepost_conformance::harness::wait;
 use fencepost_core::ProblemKind;
+use serde_json::json;
 
 /// How a kind of problem is known to happen.
 enum Evidence {
@@ -27,13 +28,15 @@ fn evidence(kind: ProblemKind) -> Evidence {
             Here(|| plain(|client| client.request("PUT", "/v1/kv/k", &[TOKEN, ("fencing-holder", "")], b"v")))
         }
         ProblemKind::UnsupportedHeader => {
-            Here(|| plain(|client| client.request("PUT", "/v1/kv/k", &[TOKEN, ("idempotency-key", "7")], b"v")))
+            Here(|| plain(|client| client.request("POST", "/v1/claim/k", &[TOKEN, ("idempotency-key", "7")], b"")))
         }
         ProblemKind::MalformedQuery => Here(|| plain(|client| client.request("GET", "/v1/kv?limit=0", &[], b""))),
         ProblemKind::MalformedBody => Here(|| plain(|client| client.request("POST", "/v1/claim/k", &[TOKEN], b"{"))),
         ProblemKind::NotAResource => Here(|| guarded("", |client| client.claim("r/1", "1"))),
+        ProblemKind::AdminOnly => Here(|| plain(|client| client.post("/v1/admin/reload", &json!({})))),
         ProblemKind::NoSuchRoute => Here(|| plain(|client| client.request("GET", "/v2/kv/k", &[], b""))),
         ProblemKind::Absent => Here(|| plain(|client| client.get("k"))),
+        ProblemKind::NotHeld => Here(|| plain(|client| client.request("GET", "/v1/locks/k", &[], b""))),
         ProblemKind::MethodNotAllowed => Here(|| plain(|client| client.request("PATCH", "/v1/kv/k", &[], b""))),
         ProblemKind::Timeout => Here(slow_body),
         ProblemKind::Stale => Here(|| plain(|client| after_34(client, "33"))),
@@ -56,15 +59,53 @@ fn evidence(kind: ProblemKind) -> Evidence {
                 put(client, "redis:2")
             })
         }),
-        ProblemKind::RetiredGeneration => Elsewhere("traps.rs, t32_changed_guards_…: it needs a remap"),
+        ProblemKind::RetiredGeneration => Here(|| {
+            let gateway = Fresh::memory(&[]);
+            admin(&gateway).post("/v1/admin/fences/k/rotate", &json!({"from": 0, "reason": "a test"}));
+            gateway.client().put("k", "34", "v")
+        }),
         ProblemKind::UnknownGeneration => Here(|| plain(|client| client.put("k", "1:1", "v"))),
         ProblemKind::Implausible => Here(|| guarded("max_jump = 5", |client| after_34(client, "40"))),
+        ProblemKind::Exhausted => Here(|| {
+            plain(|client| {
+                client.put("k", "18446744073709551615", "v");
+                client.acquire("k", "a#1", 30_000)
+            })
+        }),
+        ProblemKind::LeaseLost => Here(|| plain(|client| client.release("k", &"0".repeat(32)))),
         ProblemKind::ConditionFailed => {
             Here(|| plain(|client| client.request("PUT", "/v1/kv/k", &[TOKEN, ("if-match", "*")], b"v")))
         }
         ProblemKind::TooLarge => {
             Here(|| with(&["--max-body", "1KiB"], |client| client.put("k", "1", &"x".repeat(1025))))
         }
+        ProblemKind::KeyReused => Here(|| {
+            plain(|client| {
+                client.request("PUT", "/v1/kv/k", &[TOKEN, ("idempotency-key", "7")], b"v");
+                client.request("PUT", "/v1/kv/k", &[TOKEN, ("idempotency-key", "7")], b"another value")
+            })
+        }),
+        ProblemKind::Abandoned => Here(|| {
+            plain(|client| {
+                client.post("/v1/outcomes/7/abandon", &json!({}));
+                client.request("PUT", "/v1/kv/k", &[TOKEN, ("idempotency-key", "7")], b"v")
+            })
+        }),
+        ProblemKind::AddImpossible => Here(|| {
+            let body = json!({"tokens": {"k": "34"}, "then": [{"add": "k", "by": -1, "min": 0}]});
+            plain(|client| client.post("/v1/txn", &body))
+        }),
+        ProblemKind::ReloadRefused => Here(|| {
+            let gateway = Fresh::configured("", &[]);
+            write_config(gateway.data().parent().unwrap_or_else(|| panic!("a directory")), "listn = 'x'");
+            admin(&gateway).post("/v1/admin/reload", &json!({}))
+        }),
+        ProblemKind::LockHeld => Here(|| {
+            plain(|client| {
+                client.acquire("k", "a#1", 30_000);
+                client.acquire("k", "b#2", 30_000)
+            })
+        }),
         ProblemKind::MissingToken => Here(|| plain(|client| client.request("PUT", "/v1/kv/k", &[], b"v"))),
         ProblemKind::MissingIssuer => Here(|| guarded("issuer = 'required'", |client| client.put("r/1", "1", "v"))),
         ProblemKind::Unclaimed => Here(|| guarded("claim = 'required'", |client| client.put("r/1", "1", "v"))),
@@ -80,6 +121,10 @@ fn evidence(kind: ProblemKind) -> Evidence {
         ProblemKind::ReadFailed => Elsewhere("store tests with an engine whose reads fail"),
         ProblemKind::MappingChanged => Elsewhere("store tests: it needs an engine that two processes share"),
     }
+}
+
+fn admin(gateway: &Fresh) -> Client {
+    Client::connect_unix(&gateway.data().join("admin.sock"))
 }
 
 const TOKEN: (&str, &str) = ("fencing-token", "34");
@@ -163,9 +208,9 @@ fn every_kind_of_problem_is_provoked_or_shown_elsewhere() {
         assert!(json["detail"].as_str().is_some_and(|detail| detail.len() > 10), "{json}");
         assert_eq!(answer.header("request-id"), json["request_id"].as_str(), "{json}");
         let seconds = answer.header("retry-after").map(|seconds| seconds.parse::<u32>().expect("seconds"));
-        assert_eq!(seconds.is_some_and(|seconds| seconds > 0), matches!(kind.status(), 503 | 507), "{answer:?}");
+        assert_eq!(seconds.is_some_and(|seconds| seconds > 0), matches!(kind.status(), 423 | 503 | 507), "{answer:?}");
         match kind.status() {
-            409 | 412 | 428 | 503 | 507 => assert_eq!(json["outcome"], "not-applied", "{json}"),
+            409 | 410 | 412 | 423 | 428 | 503 | 507 => assert_eq!(json["outcome"], "not-applied", "{json}"),
             _ => {}
         }
     }
@@ -181,6 +226,13 @@ fn s405_names_the_methods_that_are_allowed() {
         ("DELETE", "/v1/fences/k", "GET, HEAD"),
         ("PUT", "/v1/kv", "GET, HEAD"),
         ("POST", "/healthz", "GET, HEAD"),
+        ("GET", "/v1/txn", "POST"),
+        ("PUT", "/v1/locks/k", "POST, DELETE, GET, HEAD"),
+        ("DELETE", "/v1/locks/k/renew", "POST"),
+        ("POST", "/v1/locks", "GET, HEAD"),
+        ("GET", "/v1/outcomes/k/abandon", "POST"),
+        ("DELETE", "/v1/outcomes/k", "GET, HEAD"),
+        ("GET", "/v1/admin/reload", "POST"),
     ] {
         let answer = client.request(method, path, &[], b"");
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");

@@ -1,12 +1,14 @@
 //! What every command that talks to a gateway takes.
 
 use std::future::Future;
+use std::io::Read;
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use fencepost_client::{CallError, Credentials, Gateway};
 use fencepost_core::wire::MAX_PAGE;
-use fencepost_core::{Holder, Issuer, Token};
+use fencepost_core::{Holder, IdempotencyKey, Issuer, Token};
 use serde::Serialize;
 
 use super::exit::{self, Failed};
@@ -59,6 +61,34 @@ impl TokenArgs {
     pub(super) fn credentials(self) -> Option<Credentials> {
         let TokenArgs { token, holder, issuer } = self;
         token.map(|token| Credentials { token, holder, issuer })
+    }
+}
+
+/// What makes a retry safe.
+#[derive(Args, Clone)]
+pub(super) struct OnceArgs {
+    /// Names this request over all its retries, so that it is applied at most once
+    #[arg(long, value_name = "KEY", value_parser = IdempotencyKey::new)]
+    idempotency_key: Option<IdempotencyKey>,
+}
+
+impl OnceArgs {
+    pub(super) fn key(self) -> Option<IdempotencyKey> {
+        self.idempotency_key
+    }
+}
+
+/// The bytes of a file, or of standard input.
+pub(super) fn input(file: Option<PathBuf>) -> Result<Vec<u8>, Failed> {
+    match file {
+        Some(path) => {
+            std::fs::read(&path).map_err(|error| Failed::usage(format!("cannot read {}: {error}", path.display())))
+        }
+        None => {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).map_err(Failed::other)?;
+            Ok(bytes)
+        }
     }
 }
 

@@ -12,11 +12,12 @@ Exit codes:
   0  done
   1  failed
   2  the command line or configuration is wrong
-  3  refused by the fence: stop, do not retry with this token
-  4  a condition failed: read again, decide anew
-  5  the key has no value
+  3  refused by the fence, or the lease is lost: stop, do not retry with this token
+  4  a condition failed, or a number cannot be added: read again, decide anew
+  5  the key has no value, or nobody holds the lock
   6  surely not applied: overloaded, unreachable or out of space; try again later
-  7  the outcome is unknown: the write may or may not have been applied";
+  7  the outcome is unknown: the write may or may not have been applied
+  8  somebody else holds the lock: try again later";
 
 /// A command that did not succeed.
 pub(super) struct Failed {
@@ -44,11 +45,12 @@ impl Failed {
 impl From<CallError> for Failed {
     fn from(error: CallError) -> Failed {
         let code = match &error {
-            CallError::Fenced(_) => 3,
+            CallError::Fenced(_) | CallError::Lost(_) => 3,
             CallError::Conflict(_) => 4,
             CallError::Absent(_) => 5,
             CallError::NotApplied(_) | CallError::Unreachable { .. } => 6,
             CallError::Unknown(_) => 7,
+            CallError::Held(_) => 8,
             CallError::Invalid(_) | CallError::Failed(_) => 1,
         };
         Failed { code, message: error.to_string() }

@@ -27,6 +27,8 @@ pub(super) enum Fence {
     Show(Show),
     /// List fences
     List(ListArgs),
+    /// Start a new generation: all tokens handed out so far are refused (administrators only)
+    Rotate(super::admin::Rotate),
 }
 
 #[derive(Args)]
@@ -70,6 +72,7 @@ impl Fence {
         match self {
             Fence::Show(show) => show.run(),
             Fence::List(args) => list(&args),
+            Fence::Rotate(rotate) => rotate.run(),
         }
     }
 }
@@ -81,7 +84,8 @@ fn line(answer: &FenceAnswer) -> String {
             let holder = fence.holder.as_ref().map(|holder| format!(", raised by {holder}")).unwrap_or_default();
             let at = fence.raised_at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
             let issuer = fence.issuer.as_ref().map(|issuer| format!(", numbered by {issuer}")).unwrap_or_default();
-            format!("{}: fence {}{holder}{at}{issuer}", answer.resource, fence.token)
+            let generation = answer.generation;
+            format!("{}: fence {}{holder}{at}{issuer}, generation {generation}", answer.resource, fence.token)
         }
     }
 }

@@ -1,15 +1,14 @@
 //! `fencepost kv`: values.
 
-use std::io::Read;
 use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
-use fencepost_client::{Precondition, Written};
+use fencepost_client::{Precondition, WriteOptions, Written};
 use fencepost_core::Key;
 use serde_json::json;
 
-use super::connect::{Connect, ListArgs, TokenArgs};
+use super::connect::{Connect, ListArgs, OnceArgs, TokenArgs, input};
 use super::exit::{self, Failed};
 
 #[derive(Subcommand)]
@@ -40,6 +39,8 @@ pub(super) struct Put {
     #[command(flatten)]
     condition: ConditionArgs,
     #[command(flatten)]
+    once: OnceArgs,
+    #[command(flatten)]
     token: TokenArgs,
     #[command(flatten)]
     connect: Connect,
@@ -63,6 +64,8 @@ pub(super) struct Delete {
     key: Key,
     #[command(flatten)]
     condition: ConditionArgs,
+    #[command(flatten)]
+    once: OnceArgs,
     #[command(flatten)]
     token: TokenArgs,
     #[command(flatten)]
@@ -105,48 +108,46 @@ impl Kv {
 impl Put {
     fn run(self) -> Result<(), Failed> {
         let body = value(self.value, self.file)?;
-        let (key, credentials, precondition) = (self.key, self.token.credentials(), self.condition.precondition());
-        let content_type = self.content_type;
-        let written = self.connect.call(async |gateway| {
-            gateway.put(&key, body, Some(&content_type), credentials.as_ref(), &precondition).await
-        })?;
+        let (key, content_type) = (self.key, self.content_type);
+        let options = options(self.token, self.condition, self.once);
+        let written =
+            self.connect.call(async |gateway| gateway.put(&key, body, Some(&content_type), &options).await)?;
         report("wrote", &key, &written, self.connect.json)
     }
 }
 
+fn options(token: TokenArgs, condition: ConditionArgs, once: OnceArgs) -> WriteOptions {
+    WriteOptions { credentials: token.credentials(), precondition: condition.precondition(), once: once.key() }
+}
+
 fn value(value: Option<String>, file: Option<PathBuf>) -> Result<Bytes, Failed> {
     match (value.as_deref(), file) {
-        (_, Some(path)) => std::fs::read(&path)
-            .map(Bytes::from)
-            .map_err(|error| Failed::usage(format!("cannot read {}: {error}", path.display()))),
-        (None | Some("-"), None) => {
-            let mut bytes = Vec::new();
-            std::io::stdin().read_to_end(&mut bytes).map_err(Failed::other)?;
-            Ok(bytes.into())
-        }
-        (Some(text), None) => Ok(Bytes::copy_from_slice(text.as_bytes())),
+        (None | Some("-"), file) => input(file).map(Bytes::from),
+        (Some(text), _) => Ok(Bytes::copy_from_slice(text.as_bytes())),
     }
 }
 
 impl Delete {
     fn run(self) -> Result<(), Failed> {
-        let (key, credentials, precondition) = (self.key, self.token.credentials(), self.condition.precondition());
-        let written =
-            self.connect.call(async |gateway| gateway.delete(&key, credentials.as_ref(), &precondition).await)?;
+        let (key, options) = (self.key, options(self.token, self.condition, self.once));
+        let written = self.connect.call(async |gateway| gateway.delete(&key, &options).await)?;
         report("deleted", &key, &written, self.connect.json)
     }
 }
 
 fn report(verb: &str, key: &Key, written: &Written, as_json: bool) -> Result<(), Failed> {
-    let Written { etag, fence, observed } = written;
+    let Written { etag, fence, observed, replayed } = written;
     if as_json {
-        return super::print(&json!({"key": key, "etag": etag, "fence": fence, "observed": observed}).to_string());
+        return super::print(
+            &json!({"key": key, "etag": etag, "fence": fence, "observed": observed, "replayed": replayed}).to_string(),
+        );
     }
     let version = etag.as_ref().map(|etag| format!(", version {etag}")).unwrap_or_default();
     let fence = fence.map(|fence| format!(", fence {fence}")).unwrap_or_default();
     let observed =
         observed.as_ref().map(|reason| format!(" (observe mode: would be refused as {reason})")).unwrap_or_default();
-    super::print(&format!("{verb} {key}{version}{fence}{observed}"))
+    let replayed = if *replayed { " (by an earlier request with this idempotency key)" } else { "" };
+    super::print(&format!("{verb} {key}{version}{fence}{observed}{replayed}"))
 }
 
 impl Get {

@@ -1,11 +1,14 @@
 //! The command line.
 
+mod admin;
 mod connect;
 mod exit;
 mod fence;
 mod kv;
+mod lock;
 mod remap;
 mod serve;
+mod txn;
 
 use std::process::ExitCode;
 
@@ -31,9 +34,19 @@ enum Command {
     Kv(kv::Kv),
     /// Raise a resource's fence and read its values, in one step
     Claim(fence::Claim),
-    /// Show fences
+    /// Do several things to several keys, all or nothing
+    Txn(txn::Txn),
+    /// Ask what became of requests with an idempotency key
+    #[command(subcommand)]
+    Outcome(txn::Outcome),
+    /// Show and rotate fences
     #[command(subcommand)]
     Fence(fence::Fence),
+    /// Use the built-in lock service
+    #[command(subcommand)]
+    Lock(lock::Lock),
+    /// Have a running gateway read the rules of its guards again (administrators only)
+    Reload(admin::Reload),
     /// Change the guard mapping of a stopped store; starts a new generation
     Remap(remap::Remap),
     /// Work with the configuration
@@ -60,7 +73,11 @@ pub fn run() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Kv(kv) => kv.run(),
         Command::Claim(claim) => claim.run(),
+        Command::Txn(txn) => txn.run(),
+        Command::Outcome(outcome) => outcome.run(),
         Command::Fence(fence) => fence.run(),
+        Command::Lock(lock) => lock.run(),
+        Command::Reload(reload) => reload.run(),
         Command::Remap(remap) => remap.run(),
         Command::Config(ConfigCommand::Check(flags)) => check(&flags),
         Command::Version => print(&format!("fencepost {}", env!("CARGO_PKG_VERSION"))),

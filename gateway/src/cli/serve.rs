@@ -10,7 +10,8 @@ use tracing_subscriber::EnvFilter;
 
 use super::exit::{self, Failed};
 use crate::config::{Config, Flags};
-use crate::http::{Gateway, Metrics, ServeError, Server, Stopped};
+use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped};
+use crate::reload::Reload;
 
 #[derive(Args)]
 pub(super) struct Serve {
@@ -37,7 +38,8 @@ impl Serve {
         let config = Config::load(&self.flags).map_err(Failed::usage)?;
         self.start_log()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
-        let result = runtime.block_on(serve(config));
+        let reload = Reload::new(*self.flags, config.clone());
+        let result = runtime.block_on(serve(config, reload));
         // Not waiting for a disk that hangs.
         runtime.shutdown_background();
         result
@@ -55,7 +57,7 @@ impl Serve {
     }
 }
 
-async fn serve(config: Config) -> Result<(), Failed> {
+async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
     // The address first: a second gateway on one port should not touch a store.
     let server = Server::bind(&config.listen, config.insecure_no_auth).await.map_err(|error| match error {
         ServeError::Address(_) | ServeError::BeyondLoopback(_) => Failed::usage(error),
@@ -67,11 +69,18 @@ async fn serve(config: Config) -> Result<(), Failed> {
     let store = Store::open(engine, config.guards.clone(), config.store.clone(), metrics.clone())
         .await
         .map_err(Failed::other)?;
+    // After the engine has the data directory to itself. An engine without one may not have made it.
+    if let Some(directory) = config.admin_socket.parent() {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| Failed::other(format!("cannot make {}: {error}", directory.display())))?;
+    }
+    let admin = AdminDoor::bind(&config.admin_socket).await.map_err(Failed::other)?;
     let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
     let address = server.address();
     exit::write(welcome(&format!("http://{address}"), kind.name, &place).as_bytes())?;
-    tracing::info!(%address, engine = kind.name, "serving");
-    match server.run(Gateway::new(store, config.limits, metrics)).await {
+    tracing::info!(%address, engine = kind.name, admin = %config.admin_socket.display(), "serving");
+    let gateway = Gateway::new(store, config.limits, metrics, reload, AuditLog::new(&config.audit_log));
+    match server.run(gateway, admin).await {
         Stopped::Drained(gateway) => {
             close(gateway, Duration::MAX).await;
             tracing::info!("stopped");

@@ -14,6 +14,7 @@ use super::Body;
 
 const FENCE: HeaderName = HeaderName::from_static(header::FENCE);
 const FENCING_OBSERVED: HeaderName = HeaderName::from_static(header::FENCING_OBSERVED);
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static(header::IDEMPOTENT_REPLAYED);
 const REQUEST_ID: HeaderName = HeaderName::from_static(header::REQUEST_ID);
 
 /// The version of a value as an entity tag.
@@ -40,7 +41,11 @@ impl Answer {
 
     /// A JSON answer that no cache may keep.
     pub(super) fn json_bytes(body: Bytes) -> Answer {
-        Answer::new(200)
+        Answer::json_status(200, body)
+    }
+
+    pub(super) fn json_status(status: u16, body: Bytes) -> Answer {
+        Answer::new(status)
             .header_static(CONTENT_TYPE, "application/json")
             .header_static(CACHE_CONTROL, "no-store")
             .body(body)
@@ -90,11 +95,21 @@ impl Answer {
         }
     }
 
-    pub(super) fn observed(self, reason: Option<Reason>) -> Answer {
-        match reason {
-            Some(reason) => self.header_static(FENCING_OBSERVED, reason.as_str()),
-            None => self,
+    /// Why it would have been refused, by each resource whose guard only observes.
+    pub(super) fn observed(self, reasons: &[Reason]) -> Answer {
+        match reasons {
+            [] => self,
+            [reason] => self.header_static(FENCING_OBSERVED, reason.as_str()),
+            reasons => {
+                let words: Vec<_> = reasons.iter().map(|reason| reason.as_str()).collect();
+                self.header(FENCING_OBSERVED, &words.join(", "))
+            }
         }
+    }
+
+    /// This is what an earlier request with the same key was answered.
+    pub(super) fn replayed(self) -> Answer {
+        self.header_static(IDEMPOTENT_REPLAYED, "true")
     }
 
     pub(super) fn with_request_id(self, id: &str) -> Answer {

@@ -1,16 +1,25 @@
 //! Decoding: from a request to a call, or to the reason why it is none.
 
-use fencepost_core::wire::{ClaimRequest, MAX_CLAIM_KEYS};
-use fencepost_core::{Key, Presented, ProblemKind, Resource};
-use fencepost_store::{ClaimKeys, Delete, Put};
-use hyper::http::request::Parts;
+use std::time::Duration;
 
 use bytes::Bytes;
+use fencepost_core::wire::{
+    AcquireRequest, ClaimRequest, MAX_CLAIM_KEYS, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, RenewRequest, RotateAllRequest,
+    RotatePrefixRequest, RotateRequest,
+};
+use fencepost_core::{IdempotencyKey, Key, Presented, ProblemKind, Resource, percent_decode_name};
+use fencepost_store::record::LeaseId;
+use fencepost_store::{AcquireLock, ClaimKeys, Delete, Once, Put, Transaction};
+use hyper::http::request::Parts;
+use serde::de::DeserializeOwned;
 
+use super::fingerprint::fingerprint;
 use super::headers::{self, Tags};
+use super::permit::Identity;
 use super::problem::Problem;
-use super::query::ListQuery;
+use super::query::{self, ListQuery};
 use super::routes::{Endpoint, Route};
+use super::txn;
 use crate::config::Limits;
 
 /// What is asked for.
@@ -20,11 +29,31 @@ pub(super) enum Call {
     Delete(Delete),
     ListKeys(ListQuery),
     Claim(ClaimKeys),
+    Transact(Box<Transaction>),
     Fence(Resource),
     ListFences(ListQuery),
+    Acquire(AcquireLock),
+    Renew(Resource, LeaseId, Duration),
+    Release(Resource, LeaseId),
+    Lock(Resource),
+    ListLocks(ListQuery),
+    Outcome(&'static str, IdempotencyKey),
+    Abandon(&'static str, IdempotencyKey),
+    Admin(AdminCall),
     Healthz,
     Readyz,
     Metrics,
+    OpenApi,
+}
+
+/// What only an administrator may ask for.
+#[derive(Clone, Debug)]
+pub(super) enum AdminCall {
+    Rotate(Resource, RotateRequest),
+    RotatePrefix(RotatePrefixRequest),
+    RotateAll(RotateAllRequest),
+    ForceRelease(Resource),
+    Reload,
 }
 
 /// A read of a value.
@@ -35,61 +64,183 @@ pub(super) struct Get {
     pub(super) if_none_match: Option<Tags>,
 }
 
-/// Decodes a request whose body has arrived.
-pub(super) fn decode(route: &Route, name: &str, head: &Parts, body: &Bytes, limits: &Limits) -> Result<Call, Problem> {
+/// A request whose body has arrived.
+pub(super) struct Request<'r> {
+    pub(super) route: &'static Route,
+    /// The raw name in its path.
+    pub(super) name: &'r str,
+    pub(super) head: &'r Parts,
+    pub(super) body: &'r Bytes,
+    pub(super) identity: &'r Identity,
+    pub(super) limits: &'r Limits,
+}
+
+/// Decodes a request.
+pub(super) fn decode(request: &Request<'_>) -> Result<Call, Problem> {
+    let Request { route, name, head, body, .. } = *request;
     let query = head.uri.query();
     match route.endpoint {
         Endpoint::ListKeys => return ListQuery::parse(query).map(Call::ListKeys),
         Endpoint::ListFences => return ListQuery::parse(query).map(Call::ListFences),
+        Endpoint::ListLocks => return ListQuery::parse(query).map(Call::ListLocks),
+        Endpoint::ReleaseLock => {
+            headers::no_idempotency_key(&head.headers)?;
+            return Ok(Call::Release(Resource::from_raw_path(name)?, query::lease(query)?));
+        }
         _ => ListQuery::none(query)?,
     }
     Ok(match route.endpoint {
-        Endpoint::PutValue => {
-            headers::none_unsupported(&head.headers)?;
-            Call::Put(Put {
-                key: Key::from_raw_path(name)?,
-                presented: headers::presented(&head.headers)?,
-                condition: headers::write_condition(&head.headers)?,
-                content_type: headers::content_type(&head.headers)?,
-                body: body.clone(),
-            })
-        }
-        Endpoint::DeleteValue => {
-            headers::none_unsupported(&head.headers)?;
-            Call::Delete(Delete {
-                key: Key::from_raw_path(name)?,
-                presented: headers::presented(&head.headers)?,
-                condition: headers::write_condition(&head.headers)?,
-            })
-        }
+        Endpoint::PutValue => Call::Put(put(request)?),
+        Endpoint::DeleteValue => Call::Delete(delete(request)?),
         Endpoint::GetValue => {
             let (if_match, if_none_match) = headers::read_conditions(&head.headers)?;
             let presented = headers::presented_for_read(&head.headers)?;
             Call::Get(Get { key: Key::from_raw_path(name)?, presented, if_match, if_none_match })
         }
-        Endpoint::Claim => Call::Claim(claim(name, head, body, limits)?),
+        Endpoint::Claim => Call::Claim(claim(request)?),
+        Endpoint::Transact => Call::Transact(Box::new(txn::decode(request)?)),
         Endpoint::GetFence => Call::Fence(Resource::from_raw_path(name)?),
+        Endpoint::AcquireLock => Call::Acquire(acquire(request)?),
+        Endpoint::RenewLock => {
+            headers::no_idempotency_key(&head.headers)?;
+            let RenewRequest { lease, ttl_ms } = json(body, r#"{"lease": "…", "ttl_ms": 30000}"#)?;
+            let lease = lease.parse().map_err(|why: &str| Problem::new(ProblemKind::MalformedBody, why))?;
+            Call::Renew(Resource::from_raw_path(name)?, lease, ttl(ttl_ms)?)
+        }
+        Endpoint::GetLock => Call::Lock(Resource::from_raw_path(name)?),
+        Endpoint::GetOutcome => Call::Outcome(request.identity.caller(), outcome_key(name)?),
+        Endpoint::AbandonOutcome => {
+            empty(body)?;
+            Call::Abandon(request.identity.caller(), outcome_key(name)?)
+        }
+        Endpoint::Rotate => {
+            let rotate: RotateRequest = json(body, r#"{"from": 0, "reason": "…"}"#)?;
+            reason(&rotate.reason)?;
+            Call::Admin(AdminCall::Rotate(Resource::from_raw_path(name)?, rotate))
+        }
+        Endpoint::RotatePrefix => {
+            let rotate: RotatePrefixRequest = json(body, r#"{"prefix": "orders/", "from": 0, "reason": "…"}"#)?;
+            reason(&rotate.reason)?;
+            Call::Admin(AdminCall::RotatePrefix(rotate))
+        }
+        Endpoint::RotateAll => {
+            let rotate: RotateAllRequest = json(body, r#"{"from": 0, "reason": "…"}"#)?;
+            reason(&rotate.reason)?;
+            Call::Admin(AdminCall::RotateAll(rotate))
+        }
+        Endpoint::ForceRelease => {
+            empty(body)?;
+            Call::Admin(AdminCall::ForceRelease(Resource::from_raw_path(name)?))
+        }
+        Endpoint::Reload => {
+            empty(body)?;
+            Call::Admin(AdminCall::Reload)
+        }
         Endpoint::Healthz => Call::Healthz,
         Endpoint::Readyz => Call::Readyz,
         Endpoint::Metrics => Call::Metrics,
-        Endpoint::ListKeys | Endpoint::ListFences => unreachable!("returned above"),
+        Endpoint::OpenApi => Call::OpenApi,
+        Endpoint::ListKeys | Endpoint::ListFences | Endpoint::ListLocks | Endpoint::ReleaseLock => {
+            unreachable!("returned above")
+        }
     })
 }
 
-fn claim(name: &str, head: &Parts, body: &Bytes, limits: &Limits) -> Result<ClaimKeys, Problem> {
-    headers::none_unsupported(&head.headers)?;
-    let resource = Resource::from_raw_path(name)?;
-    let presented = headers::presented(&head.headers)?;
-    let request = match body.as_ref() {
+fn put(request: &Request<'_>) -> Result<Put, Problem> {
+    let headers = &request.head.headers;
+    headers::none_unsupported(headers)?;
+    let (key, content_type) = (Key::from_raw_path(request.name)?, headers::content_type(headers)?);
+    let condition = headers::write_condition(headers)?;
+    let once = once(request, || {
+        let conditions = headers::condition_text(headers);
+        let content_type = content_type.as_deref().unwrap_or_default();
+        fingerprint(&[b"PUT", key.as_str().as_bytes(), conditions.as_bytes(), content_type.as_bytes(), request.body])
+    })?;
+    Ok(Put { presented: headers::presented(headers)?, key, condition, content_type, body: request.body.clone(), once })
+}
+
+fn delete(request: &Request<'_>) -> Result<Delete, Problem> {
+    let headers = &request.head.headers;
+    headers::none_unsupported(headers)?;
+    let key = Key::from_raw_path(request.name)?;
+    let once = once(request, || {
+        fingerprint(&[b"DELETE", key.as_str().as_bytes(), headers::condition_text(headers).as_bytes()])
+    })?;
+    let condition = headers::write_condition(headers)?;
+    Ok(Delete { presented: headers::presented(headers)?, key, condition, once })
+}
+
+fn claim(request: &Request<'_>) -> Result<ClaimKeys, Problem> {
+    let headers = &request.head.headers;
+    headers::none_unsupported(headers)?;
+    headers::no_idempotency_key(headers)?;
+    let resource = Resource::from_raw_path(request.name)?;
+    let presented = headers::presented(headers)?;
+    let asked = match request.body.as_ref() {
         [] => ClaimRequest::default(),
-        json => serde_json::from_slice(json).map_err(|error| {
-            Problem::new(ProblemKind::MalformedBody, format!("{error}; a claim takes {{\"keys\": [\"…\"]}} or no body"))
-        })?,
+        _ => json(request.body, r#"{"keys": ["…"]} or no body"#)?,
     };
-    let keys = request.keys.unwrap_or_else(|| vec![resource.as_key()]);
+    let keys = asked.keys.unwrap_or_else(|| vec![resource.as_key()]);
     if keys.len() > MAX_CLAIM_KEYS {
         let detail = format!("a claim reads at most {MAX_CLAIM_KEYS} keys, and {} were asked for", keys.len());
         return Err(Problem::new(ProblemKind::TooLarge, detail));
     }
-    Ok(ClaimKeys { resource, presented, keys, max_bytes: limits.body })
+    Ok(ClaimKeys { resource, presented, keys, max_bytes: request.limits.body })
+}
+
+fn acquire(request: &Request<'_>) -> Result<AcquireLock, Problem> {
+    let AcquireRequest { holder, ttl_ms, wait_ms } =
+        json(request.body, r#"{"holder": "worker-a#9f2c", "ttl_ms": 30000, "wait_ms": 5000}"#)?;
+    let resource = Resource::from_raw_path(request.name)?;
+    if wait_ms > MAX_WAIT_MS {
+        let detail = format!("wait_ms is {wait_ms}, the limit is {MAX_WAIT_MS}; ask again when it is over");
+        return Err(Problem::new(ProblemKind::MalformedBody, detail));
+    }
+    // How long to wait is no part of what is asked for: a retry has less time left.
+    let once = once(request, || {
+        fingerprint(&[b"ACQUIRE", resource.as_str().as_bytes(), holder.as_str().as_bytes(), &ttl_ms.to_le_bytes()])
+    })?;
+    Ok(AcquireLock { resource, holder, ttl: ttl(ttl_ms)?, wait: Duration::from_millis(wait_ms), once })
+}
+
+fn ttl(ttl_ms: u64) -> Result<Duration, Problem> {
+    match ttl_ms {
+        MIN_TTL_MS..=MAX_TTL_MS => Ok(Duration::from_millis(ttl_ms)),
+        _ => {
+            let detail = format!("ttl_ms is {ttl_ms}; a lease lasts from {MIN_TTL_MS} to {MAX_TTL_MS} ms");
+            Err(Problem::new(ProblemKind::MalformedBody, detail))
+        }
+    }
+}
+
+/// The request's idempotency key with its fingerprint, if it has one.
+pub(super) fn once(request: &Request<'_>, fingerprint: impl FnOnce() -> [u8; 32]) -> Result<Option<Once>, Problem> {
+    let key = headers::idempotency_key(&request.head.headers)?;
+    Ok(key.map(|key| Once { caller: request.identity.caller().to_owned(), key, fingerprint: fingerprint() }))
+}
+
+fn outcome_key(raw: &str) -> Result<IdempotencyKey, Problem> {
+    let key = IdempotencyKey::new(&percent_decode_name(raw)?);
+    key.map_err(|error| Problem::new(ProblemKind::MalformedName, format!("the idempotency key: {error}")))
+}
+
+/// A reason is for whoever reads the audit log at three in the morning.
+fn reason(text: &str) -> Result<(), Problem> {
+    match text.trim().len() {
+        1..=1024 => Ok(()),
+        _ => Err(Problem::new(ProblemKind::MalformedBody, "`reason` says why, in 1 to 1024 bytes; it is audited")),
+    }
+}
+
+/// Reads a body, or says what it should be.
+pub(super) fn json<T: DeserializeOwned>(body: &Bytes, example: &str) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::new(ProblemKind::MalformedBody, format!("{error}; this call takes {example}")))
+}
+
+fn empty(body: &Bytes) -> Result<(), Problem> {
+    match body.trim_ascii() {
+        b"" | b"{}" => Ok(()),
+        _ => Err(Problem::new(ProblemKind::MalformedBody, "this call takes no body, or {}")),
+    }
 }

@@ -1,7 +1,7 @@
 //! What a request says in its headers.
 
 use fencepost_core::wire::header;
-use fencepost_core::{Holder, Issuer, Presented};
+use fencepost_core::{Holder, IdempotencyKey, Issuer, Presented};
 use fencepost_store::Condition;
 use fencepost_store::engine::Version;
 use fencepost_store::record::MAX_CONTENT_TYPE_BYTES;
@@ -71,9 +71,31 @@ pub(super) fn presented_for_read(headers: &HeaderMap) -> Result<Option<Presented
     Ok(presented)
 }
 
+/// The name of this request over all its retries. Quotes around it, as an Internet draft asks for, are not part of it.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
+    let Some(text) = single(headers, &IDEMPOTENCY_KEY)? else { return Ok(None) };
+    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let key = IdempotencyKey::new(text);
+    key.map(Some).map_err(|error| Problem::header(header::IDEMPOTENCY_KEY, &error.to_string()))
+}
+
+/// Refuses an idempotency key where no outcome is kept.
+pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key(&IDEMPOTENCY_KEY) {
+        let detail = "header idempotency-key: this call keeps no outcome, and needs none: repeat it as it is";
+        return Err(Problem::new(ProblemKind::UnsupportedHeader, detail));
+    }
+    Ok(())
+}
+
+/// The text of a request's conditions, to tell one request from another.
+pub(super) fn condition_text(headers: &HeaderMap) -> String {
+    let text = |name| headers.get(name).map_or("", |value| value.to_str().unwrap_or_default());
+    format!("{}\n{}", text(IF_MATCH), text(IF_NONE_MATCH))
+}
+
 /// What a write may ask for that this version does not do. Ignoring it would make a promise by silence.
-const UNSUPPORTED: [(HeaderName, &str); 4] = [
-    (IDEMPOTENCY_KEY, "this version does not keep outcomes, so a retry could apply twice; use If-Match instead"),
+const UNSUPPORTED: [(HeaderName, &str); 3] = [
     (CONTENT_RANGE, "a value is written whole, never in part"),
     (
         CONTENT_ENCODING,
@@ -136,6 +158,12 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Problem>
     }
     let tags: Option<Vec<Tag>> = text.split(',').map(|tag| tag_of(tag.trim())).collect();
     tags.map(|tags| Some(Tags::These(tags))).ok_or_else(wrong)
+}
+
+/// The version that a transaction's condition asks for, with or without its quotes. `None` matches nothing.
+pub(super) fn version_of(etag: &str) -> Option<Version> {
+    let tag = tag_of(etag).or_else(|| tag_of(&format!("\"{etag}\"")))?;
+    tag.version.filter(|_| !tag.weak)
 }
 
 fn tag_of(text: &str) -> Option<Tag> {

@@ -32,32 +32,44 @@ struct ProblemLabel {
     problem: &'static str,
 }
 
-/// Counters of one verb, by outcome.
-struct Outcomes {
-    applied: Counter,
-    refused: Counter,
-    condition_failed: Counter,
-    too_large: Counter,
+/// How requests of one kind ended, a word each.
+const WRITES: &[&str] =
+    &["applied", "replayed", "refused", "condition-failed", "impossible", "too-large", "key-reused", "abandoned"];
+const CLAIMS: &[&str] = &["applied", "refused", "too-large"];
+const LOCKS: &[&str] = &["granted", "replayed", "released", "held", "lost", "refused", "key-reused", "abandoned"];
+
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Applied(_) | Outcome::Transacted(_) | Outcome::Claimed(_) => "applied",
+        Outcome::Replayed(_) => "replayed",
+        Outcome::Refused(_) | Outcome::Exhausted { .. } => "refused",
+        Outcome::ConditionFailed { .. } | Outcome::OtherGeneration { .. } => "condition-failed",
+        Outcome::Impossible { .. } => "impossible",
+        Outcome::TooLarge { .. } => "too-large",
+        Outcome::KeyReused => "key-reused",
+        Outcome::Abandoned => "abandoned",
+        Outcome::Granted(_) => "granted",
+        Outcome::Held(_) => "held",
+        Outcome::LeaseLost { .. } | Outcome::NotHeld => "lost",
+        Outcome::Released | Outcome::ForceReleased { .. } => "released",
+        Outcome::Rotated { .. } | Outcome::Forgotten => "applied",
+    }
 }
 
+/// Counters of one kind of request, by outcome.
+struct Outcomes(Vec<(&'static str, Counter)>);
+
 impl Outcomes {
-    fn new(family: &Family<OutcomeLabel, Counter>) -> Outcomes {
+    fn new(family: &Family<OutcomeLabel, Counter>, words: &[&'static str]) -> Outcomes {
         let counter = |outcome| family.get_or_create_owned(&OutcomeLabel { outcome });
-        Outcomes {
-            applied: counter("applied"),
-            refused: counter("refused"),
-            condition_failed: counter("condition-failed"),
-            too_large: counter("too-large"),
-        }
+        Outcomes(words.iter().map(|word| (*word, counter(word))).collect())
     }
 
     fn count(&self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Applied(_) | Outcome::Claimed(_) => self.applied.inc(),
-            Outcome::Refused(_) => self.refused.inc(),
-            Outcome::ConditionFailed { .. } => self.condition_failed.inc(),
-            Outcome::TooLarge { .. } => self.too_large.inc(),
-        };
+        let word = word(outcome);
+        if let Some((_, counter)) = self.0.iter().find(|(counted, _)| *counted == word) {
+            counter.inc();
+        }
     }
 }
 
@@ -82,6 +94,8 @@ pub struct Metrics {
     registry: Registry,
     writes: Outcomes,
     claims: Outcomes,
+    transactions: Outcomes,
+    locks: Outcomes,
     refused: ByReason,
     observed: ByReason,
     problems: Vec<(ProblemKind, Counter)>,
@@ -89,6 +103,7 @@ pub struct Metrics {
     commit: Histogram,
     fsync: Histogram,
     queue: Gauge<i64, std::sync::atomic::AtomicI64>,
+    waiters: Gauge<i64, std::sync::atomic::AtomicI64>,
     ready: Gauge<i64, std::sync::atomic::AtomicI64>,
 }
 
@@ -103,9 +118,12 @@ impl Metrics {
     pub fn new() -> Metrics {
         let mut registry = Registry::with_prefix("fencepost");
         let (writes, claims) = (Family::default(), Family::default());
+        let (transactions, locks) = (Family::default(), Family::default());
         let (refusals, problems) = (Family::default(), Family::<ProblemLabel, Counter>::default());
         registry.register("writes", "Puts and deletes with a known outcome", writes.clone());
         registry.register("claims", "Claims with a known outcome", claims.clone());
+        registry.register("transactions", "Transactions with a known outcome", transactions.clone());
+        registry.register("lock_calls", "Acquires, renewals and releases with a known outcome", locks.clone());
         registry.register(
             "refusals",
             "Requests the judge refused, or would have refused in observe mode",
@@ -122,12 +140,15 @@ impl Metrics {
             Unit::Seconds,
             fsync.clone(),
         );
-        let (queue, ready) = (Gauge::default(), Gauge::default());
+        let (queue, waiters, ready) = (Gauge::default(), Gauge::default(), Gauge::default());
+        registry.register("lock_waiters", "Requests that wait for a lock", waiters.clone());
         registry.register("queue_depth", "Writes that wait for a commit", queue.clone());
         registry.register("ready", "1 while writes are taken, 0 when they have stopped", ready.clone());
         Metrics {
-            writes: Outcomes::new(&writes),
-            claims: Outcomes::new(&claims),
+            writes: Outcomes::new(&writes, WRITES),
+            claims: Outcomes::new(&claims, CLAIMS),
+            transactions: Outcomes::new(&transactions, WRITES),
+            locks: Outcomes::new(&locks, LOCKS),
             refused: ByReason::new(&refusals, "enforce"),
             observed: ByReason::new(&refusals, "observe"),
             problems: ProblemKind::ALL
@@ -139,6 +160,7 @@ impl Metrics {
             commit,
             fsync,
             queue,
+            waiters,
             ready,
         }
     }
@@ -153,12 +175,24 @@ impl Metrics {
         self.judged(outcome);
     }
 
+    pub(super) fn transaction(&self, outcome: &Outcome) {
+        self.transactions.count(outcome);
+        self.judged(outcome);
+    }
+
+    pub(super) fn lock(&self, outcome: &Outcome) {
+        self.locks.count(outcome);
+        self.judged(outcome);
+    }
+
     fn judged(&self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Refused(refusal) => self.refused.count(refusal.reason),
-            Outcome::Applied(applied) => self.read_observed(applied.observed),
-            Outcome::Claimed(claimed) => self.read_observed(claimed.observed),
-            Outcome::ConditionFailed { .. } | Outcome::TooLarge { .. } => {}
+        if let Outcome::Refused(refusals) = outcome {
+            for refusal in refusals {
+                self.refused.count(refusal.reason);
+            }
+        }
+        for reason in outcome.observed() {
+            self.observed.count(reason);
         }
     }
 
@@ -178,8 +212,9 @@ impl Metrics {
         }
     }
 
-    pub(super) fn encode(&self, queue_depth: usize, ready: bool) -> String {
+    pub(super) fn encode(&self, queue_depth: usize, waiters: usize, ready: bool) -> String {
         self.queue.set(i64::try_from(queue_depth).unwrap_or(i64::MAX));
+        self.waiters.set(i64::try_from(waiters).unwrap_or(i64::MAX));
         self.ready.set(i64::from(ready));
         self.text()
     }

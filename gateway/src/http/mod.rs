@@ -1,17 +1,24 @@
 //! The HTTP front. [`Gateway::handle`] is the life of a request, top to bottom.
 
+mod admin;
+mod admin_door;
 mod answer;
+mod audit;
 mod body;
 mod call;
 mod connection;
 mod execute;
+mod fingerprint;
 mod headers;
 mod metrics;
+mod openapi;
 mod permit;
 mod problem;
 mod query;
+mod reading;
 mod routes;
 mod server;
+mod txn;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,12 +32,15 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 
 use crate::config::Limits;
+use crate::reload::Reload;
 use body::ByteBudget;
 use permit::{Identity, permit};
 use problem::Problem;
 
+pub use admin_door::{AdminDoor, AdminDoorError};
+pub use audit::AuditLog;
 pub use metrics::Metrics;
-pub use routes::{Endpoint, ROUTES, Route};
+pub use routes::{Door, Endpoint, ROUTES, Route};
 pub use server::{ServeError, Server, Stopped};
 
 /// The body of every answer.
@@ -41,6 +51,8 @@ pub struct Gateway {
     store: Store,
     limits: Limits,
     metrics: Arc<Metrics>,
+    reload: Reload,
+    audit: AuditLog,
     bodies: Arc<ByteBudget>,
     answers: Arc<ByteBudget>,
     draining: AtomicBool,
@@ -50,7 +62,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway over an open store. `metrics` should be the store's observer too.
-    pub fn new(store: Store, limits: Limits, metrics: Arc<Metrics>) -> Gateway {
+    pub fn new(store: Store, limits: Limits, metrics: Arc<Metrics>, reload: Reload, audit: AuditLog) -> Gateway {
         let mut run = [0; 4];
         // Ids tell requests of one run apart by their count; the run's part only has to differ mostly.
         let _ = getrandom::fill(&mut run);
@@ -60,6 +72,8 @@ impl Gateway {
             answers: ByteBudget::new(limits.bodies),
             limits,
             metrics,
+            reload,
+            audit,
             draining: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             run: format!("{:08x}", u32::from_le_bytes(run)),
@@ -67,10 +81,10 @@ impl Gateway {
     }
 
     /// The life of a request.
-    pub async fn handle(&self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    async fn handle(&self, request: Request<Incoming>, identity: &Identity) -> Result<Response<Body>, Infallible> {
         let id = self.next_id();
         let head_only = request.method() == Method::HEAD;
-        let answer = match self.pipeline(request).await {
+        let answer = match self.pipeline(request, identity, &id).await {
             Ok(answer) => answer,
             Err(problem) => {
                 problem.log(&id);
@@ -83,16 +97,21 @@ impl Gateway {
     }
 
     /// accept → **limits → identity → decode → permit → store → reply**
-    async fn pipeline(&self, request: Request<Incoming>) -> Result<answer::Answer, Problem> {
+    async fn pipeline(
+        &self,
+        request: Request<Incoming>,
+        identity: &Identity,
+        id: &str,
+    ) -> Result<answer::Answer, Problem> {
         let (head, body) = request.into_parts();
         headers::within(&head.headers, self.limits.headers)?;
         headers::one_host(&head)?;
-        let identity = Identity::of(&head);
         let (route, name) = routes::find(&head.method, head.uri.path())?;
         let body = body::receive(body, &head.headers, route, &self.limits, &self.bodies).await?;
-        let call = call::decode(route, name, &head, &body, &self.limits)?;
-        let permitted = permit(&identity, call)?;
-        self.execute(permitted).await
+        let limits = &self.limits;
+        let call = call::decode(&call::Request { route, name, head: &head, body: &body, identity, limits })?;
+        let permitted = permit(identity, call)?;
+        self.execute(permitted, identity, id).await
     }
 
     fn next_id(&self) -> String {
@@ -106,9 +125,10 @@ impl Gateway {
         ProblemDocument { request_id: Some(self.next_id()), outcome, ..ProblemDocument::new(kind, detail) }
     }
 
-    /// From now on the gateway says that it is not ready.
+    /// From now on the gateway says that it is not ready, and nobody waits for locks.
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        self.store.stop_waiting();
     }
 
     /// Finishes what is queued and closes the store.

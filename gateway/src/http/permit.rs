@@ -1,17 +1,31 @@
 //! Who asks, and whether they may. The store is reached only with a [`Permitted`] call.
 
-use hyper::http::request::Parts;
-
+use super::call::Call;
 use super::problem::Problem;
 
-/// Who asks. Until identities exist, nobody in particular; that is why the gateway listens on loopback only.
+/// Who asks. Until identities exist, everybody at the public door is nobody in particular; that is why it listens on
+/// loopback only. Whoever may open the Unix socket is an administrator.
+#[derive(Clone, Debug)]
 pub(super) enum Identity {
     Anonymous,
+    Administrator(Peer),
+    /// SIGHUP: whoever may signal the process.
+    Signal,
+}
+
+/// Which process is at the other end of the Unix socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) uid: u32,
+    pub(super) pid: Option<i32>,
 }
 
 impl Identity {
-    pub(super) fn of(_head: &Parts) -> Identity {
-        Identity::Anonymous
+    /// The scope of idempotency keys.
+    pub(super) fn caller(&self) -> &'static str {
+        match self {
+            Identity::Anonymous | Identity::Administrator(_) | Identity::Signal => "anonymous",
+        }
     }
 }
 
@@ -25,8 +39,9 @@ impl<T> Permitted<T> {
 }
 
 /// Decides whether an identity may make a call.
-pub(super) fn permit<T>(identity: &Identity, call: T) -> Result<Permitted<T>, Problem> {
-    match identity {
-        Identity::Anonymous => Ok(Permitted(call)),
+pub(super) fn permit(identity: &Identity, call: Call) -> Result<Permitted<Call>, Problem> {
+    match (identity, &call) {
+        (Identity::Anonymous, Call::Admin(_)) => Err(Problem::admin_only()),
+        (Identity::Anonymous | Identity::Administrator(_) | Identity::Signal, _) => Ok(Permitted(call)),
     }
 }

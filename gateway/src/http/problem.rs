@@ -1,9 +1,12 @@
 //! What went wrong, for the caller and for the log. Becomes HTTP once, at the end.
 
 use fencepost_core::wire::PROBLEM_JSON;
-use fencepost_core::{NameError, ProblemDocument, ProblemKind, Refusal, Timestamp, TokenError};
+use fencepost_core::{
+    Holder, Key, NameError, ProblemDocument, ProblemKind, Refusal, RefusedResource, Resource, Timestamp, Token,
+    TokenError,
+};
 use fencepost_store::engine::Version;
-use fencepost_store::{Failure, ReadError, Rejected, WrongResource};
+use fencepost_store::{Failure, Held, Holding, Impossible, ReadError, Rejected, WrongResource};
 use hyper::Method;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 
@@ -17,6 +20,7 @@ pub(super) struct Problem {
     retry_after: Option<u32>,
     allow: Option<String>,
     close: bool,
+    replayed: bool,
 }
 
 /// Seconds after which a rejected request may be tried again.
@@ -27,11 +31,15 @@ const LATER: u32 = 30;
 impl Problem {
     pub(super) fn new(kind: ProblemKind, detail: impl Into<String>) -> Problem {
         let document = Box::new(ProblemDocument::new(kind, detail));
-        Problem { kind, document, retry_after: None, allow: None, close: false }
+        Problem { kind, document, retry_after: None, allow: None, close: false, replayed: false }
     }
 
     pub(super) fn kind(&self) -> ProblemKind {
         self.kind
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.document.detail
     }
 
     fn advice(mut self, advice: &str) -> Problem {
@@ -104,6 +112,167 @@ impl Problem {
             .closing()
     }
 
+    /// What the recorded answer of an earlier request was.
+    pub(super) fn replayed(mut self) -> Problem {
+        self.replayed = true;
+        self
+    }
+
+    pub(super) fn admin_only() -> Problem {
+        Problem::new(ProblemKind::AdminOnly, "this call is served on the administrator's Unix socket only")
+            .advice("Use `fencepost` on the gateway's machine, or curl --unix-socket <data>/admin.sock.")
+    }
+
+    /// Every resource that refused a transaction. The facts at the top are those of the one to look at first.
+    pub(super) fn all_refused(refusals: &[Refusal]) -> Problem {
+        let fenced = refusals.iter().find(|refusal| refusal.reason.problem().status() == 409);
+        let Some(first) = fenced.or(refusals.first()) else {
+            return Problem::new(ProblemKind::OutcomeUnknown, "the store refused without saying why");
+        };
+        let mut problem = Problem::refused(first);
+        let now = Timestamp::now();
+        problem.document.refusals = refusals
+            .iter()
+            .map(|refusal| RefusedResource {
+                resource: refusal.resource.clone(),
+                reason: refusal.reason.as_str().to_owned(),
+                detail: refusal.detail(now),
+                presented: refusal.presented_token(),
+                fence: refusal.found.token(),
+                generation: refusal.found.generation,
+                holder: refusal.found.holder.clone(),
+            })
+            .collect();
+        if refusals.len() > 1 {
+            let others = format!(" ({} resources refused; nothing was done to any of them)", refusals.len());
+            problem.document.detail.push_str(&others);
+        }
+        problem
+    }
+
+    /// A condition in a transaction's `if` did not hold.
+    pub(super) fn txn_condition_failed(at: usize, key: Key, current: Option<Version>) -> Problem {
+        let mut problem = Problem::condition_failed(current);
+        problem.document.detail = match current {
+            Some(version) => {
+                format!("condition {at} of `if` does not hold: `{key}` has version {} now", etag(version))
+            }
+            None => format!("condition {at} of `if` does not hold: `{key}` has no value"),
+        };
+        problem.document.advice =
+            Some("Nothing was done. Read again, decide anew, and retry; your tokens are still good.".into());
+        problem.document.condition = Some(at);
+        problem.document.key = Some(key);
+        problem
+    }
+
+    pub(super) fn add_impossible(at: usize, key: Key, why: &Impossible) -> Problem {
+        let detail = match why {
+            Impossible::NotANumber => format!("operation {at} adds to `{key}`, whose value is no whole number"),
+            Impossible::OutOfBounds { value, by, min, max } => {
+                let bounds = match (*min > i64::MIN, *max < i64::MAX) {
+                    (true, true) => format!("from {min} to {max}"),
+                    (true, false) => format!("at least {min}"),
+                    (false, true) => format!("at most {max}"),
+                    (false, false) => "a 64-bit number".to_owned(),
+                };
+                format!("operation {at} adds {by} to `{key}`, which is {value}; the sum must be {bounds}")
+            }
+        };
+        let mut problem = Problem::new(ProblemKind::AddImpossible, detail)
+            .advice("Nothing was done. Read again and decide anew; your tokens are still good.");
+        problem.document.operation = Some(at);
+        problem.document.key = Some(key);
+        problem.document.outcome = Some("not-applied".into());
+        problem
+    }
+
+    pub(super) fn lock_held(resource: Resource, holding: Holding) -> Problem {
+        let Holding { by, remaining_ms, waiting } = holding;
+        let others = match waiting {
+            0 => String::new(),
+            1 => "; one other waits for it".to_owned(),
+            waiting => format!("; {waiting} others wait for it"),
+        };
+        let detail = match &by {
+            Some(Held { holder, token, .. }) => format!(
+                "`{resource}` is held by `{holder}` with token {token}, for {} more at the most unless it is renewed{others}",
+                seconds(remaining_ms)
+            ),
+            None => format!("`{resource}` is free, but promised to those who wait for it{others}"),
+        };
+        let mut problem = Problem::new(ProblemKind::LockHeld, detail)
+            .advice("Try again later, or wait for it in turn: give wait_ms.")
+            .not_applied(u32::try_from(remaining_ms.div_ceil(1000)).unwrap_or(LATER).clamp(SOON, LATER));
+        problem.document.resource = Some(resource);
+        problem.document.holder = by.map(|by| by.holder);
+        problem.document.remaining_ms = Some(remaining_ms);
+        problem.document.waiting = Some(waiting);
+        problem
+    }
+
+    pub(super) fn lease_lost(resource: Resource, holder: Option<Holder>, fence: Option<Token>) -> Problem {
+        let detail = match &holder {
+            Some(holder) => format!("the lease on `{resource}` is not current any more: `{holder}` has the lock"),
+            None => format!("the lease on `{resource}` is not current any more"),
+        };
+        let mut problem = Problem::new(ProblemKind::LeaseLost, detail)
+            .advice("Nothing was changed. Stop what the lock protects, and acquire it again.");
+        problem.document.resource = Some(resource);
+        problem.document.holder = holder;
+        problem.document.fence = fence;
+        problem.document.outcome = Some("not-applied".into());
+        problem
+    }
+
+    pub(super) fn not_held(resource: Resource) -> Problem {
+        let mut problem = Problem::new(ProblemKind::NotHeld, format!("nobody holds the lock `{resource}`"));
+        problem.document.resource = Some(resource);
+        problem
+    }
+
+    pub(super) fn exhausted(fence: Option<Token>, generation: u32) -> Problem {
+        let detail = match fence {
+            Some(fence) => format!("there is no number above the fence, {fence}"),
+            None => format!("there is no generation above {generation}"),
+        };
+        let mut problem = Problem::new(ProblemKind::Exhausted, detail).advice(
+            "Somebody presented the highest number there is. Have an administrator rotate the resource: `fencepost fence rotate`.",
+        );
+        problem.document.fence = fence;
+        problem.document.generation = Some(generation);
+        problem.document.outcome = Some("not-applied".into());
+        problem
+    }
+
+    pub(super) fn other_generation(found: u32) -> Problem {
+        let mut problem =
+            Problem::new(ProblemKind::ConditionFailed, format!("the generation is {found} now, not `from`")).advice(
+                "Nothing was changed. If an answer was lost, the rotation may have been done by your first request.",
+            );
+        problem.document.generation = Some(found);
+        problem.document.outcome = Some("not-applied".into());
+        problem
+    }
+
+    pub(super) fn key_reused() -> Problem {
+        let mut problem = Problem::new(
+            ProblemKind::KeyReused,
+            "the idempotency key was used before, for a request with another path, body, condition or content type",
+        )
+        .advice("Nothing was done by this request. Use a new key for a new request, and the old one for retries only.");
+        problem.document.outcome = Some("not-applied".into());
+        problem
+    }
+
+    pub(super) fn abandoned() -> Problem {
+        let mut problem =
+            Problem::new(ProblemKind::Abandoned, "the idempotency key was abandoned: nothing sent under it is applied")
+                .advice("Use a new key if you want it after all.");
+        problem.document.outcome = Some("not-applied".into());
+        problem
+    }
+
     pub(super) fn refused(refusal: &Refusal) -> Problem {
         let reason = refusal.reason;
         let mut problem = Problem::new(reason.problem(), refusal.detail(Timestamp::now())).advice(reason.advice());
@@ -131,7 +300,7 @@ impl Problem {
         problem
     }
 
-    pub(super) fn with_fence(mut self, fence: Option<fencepost_core::Token>) -> Problem {
+    pub(super) fn with_fence(mut self, fence: Option<Token>) -> Problem {
         self.document.fence = fence;
         self
     }
@@ -157,11 +326,19 @@ impl Problem {
         if let Some(allow) = &self.allow {
             answer = answer.header(ALLOW, allow);
         }
+        if self.replayed {
+            answer = answer.replayed();
+        }
         if self.close {
             answer = answer.header_static(CONNECTION, "close");
         }
         answer.fence(self.document.fence)
     }
+}
+
+/// A time in words.
+fn seconds(millis: u64) -> String {
+    format!("{:.1} s", millis as f64 / 1000.0)
 }
 
 impl From<TokenError> for Problem {
@@ -181,6 +358,13 @@ impl From<WrongResource> for Problem {
     fn from(error: WrongResource) -> Problem {
         match error {
             WrongResource::Name(error) => error.into(),
+            WrongResource::Unused(resource) => {
+                let detail = format!("there is a token for `{resource}`, but no key of the transaction belongs to it");
+                let mut problem =
+                    Problem::new(ProblemKind::MalformedBody, detail).advice("Leave the token out, or check the keys.");
+                problem.document.resource = Some(resource);
+                problem
+            }
             WrongResource::Belongs { name, resource } => {
                 let mut problem = Problem::new(
                     ProblemKind::NotAResource,
@@ -203,7 +387,9 @@ impl From<Failure> for Problem {
                     ProblemKind::OutcomeUnknown,
                     format!("the write may or may not have been applied: {why}"),
                 )
-                .advice("Read the key to learn what happened. Do not assume either outcome.");
+                .advice(
+                    "Read the key, or ask /v1/outcomes/{key} if you sent an idempotency key. Do not assume either outcome.",
+                );
                 problem.document.outcome = Some("unknown".into());
                 problem
             }
@@ -215,9 +401,14 @@ impl From<Rejected> for Problem {
     fn from(rejected: Rejected) -> Problem {
         let detail = rejected.to_string();
         match rejected {
-            Rejected::Overloaded { .. } | Rejected::Contended { .. } => Problem::new(ProblemKind::Overloaded, detail)
-                .advice("The write was not applied. Try again shortly.")
-                .not_applied(SOON),
+            Rejected::Closing => {
+                Problem::new(ProblemKind::Draining, detail).advice("Try again shortly.").not_applied(SOON)
+            }
+            Rejected::Overloaded { .. } | Rejected::TooManyWaiters { .. } | Rejected::Contended { .. } => {
+                Problem::new(ProblemKind::Overloaded, detail)
+                    .advice("The write was not applied. Try again shortly.")
+                    .not_applied(SOON)
+            }
             Rejected::Unavailable(_) => Problem::new(ProblemKind::Unavailable, detail)
                 .advice("The write was not applied. If this goes on, look at the gateway's log.")
                 .not_applied(SOON),

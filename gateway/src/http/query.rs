@@ -1,9 +1,10 @@
-//! The query of the lists: `prefix`, `after`, `limit`.
+//! Queries: `prefix`, `after`, `limit` of the lists, and the lease to release.
 
 use std::borrow::Cow;
 
 use fencepost_core::wire::MAX_PAGE;
 use fencepost_core::{ProblemKind, percent_decode_name};
+use fencepost_store::record::LeaseId;
 
 use super::problem::Problem;
 
@@ -15,7 +16,7 @@ pub(super) struct ListQuery {
     pub(super) limit: usize,
 }
 
-const DEFAULT_LIMIT: usize = 100;
+pub(super) const DEFAULT_LIMIT: usize = 100;
 
 impl ListQuery {
     pub(super) fn parse(query: Option<&str>) -> Result<ListQuery, Problem> {
@@ -51,6 +52,13 @@ impl ListQuery {
             Some(_) => Err(wrong("this call takes no query parameters; write a literal `?` in a name as `%3F`".into())),
         }
     }
+}
+
+/// `lease=…`, and nothing else.
+pub(super) fn lease(query: Option<&str>) -> Result<LeaseId, Problem> {
+    let missing = || wrong("a release names its lease: ?lease=…, as it was granted".into());
+    let value = query.and_then(|query| query.strip_prefix("lease=")).ok_or_else(missing)?;
+    text(value)?.parse().map_err(|why: &str| wrong(why.to_owned()))
 }
 
 /// As in forms: `+` is a space, `%XX` a byte.

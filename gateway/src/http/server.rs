@@ -1,4 +1,4 @@
-//! Listening, and stopping: the first SIGTERM or SIGINT drains, a second one stops.
+//! Listening, and stopping: the first SIGTERM or SIGINT drains, a second one stops. SIGHUP reads the rules again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,11 +11,13 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::Gateway;
+use super::admin_door::AdminDoor;
 use super::connection::Connection;
+use super::permit::Identity;
 use fencepost_core::ProblemKind;
 
 /// Requests that one HTTP/2 connection may have under way.
@@ -53,6 +55,7 @@ pub struct Server {
     address: SocketAddr,
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Server {
@@ -67,7 +70,8 @@ impl Server {
         let address = listener.local_addr().map_err(|error| ServeError::Bind(wanted, error))?;
         let terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
         let interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
-        Ok(Server { listener, address, terminate, interrupt })
+        let hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+        Ok(Server { listener, address, terminate, interrupt, hangup })
     }
 
     /// Where it listens; the real port if 0 was asked for.
@@ -76,7 +80,7 @@ impl Server {
     }
 
     /// Serves until told to stop.
-    pub async fn run(mut self, gateway: Gateway) -> Stopped {
+    pub async fn run(mut self, gateway: Gateway, admin: AdminDoor) -> Stopped {
         let limits = gateway.limits.clone();
         let gateway = Arc::new(gateway);
         let mut http = Builder::new(TokioExecutor::new());
@@ -91,6 +95,8 @@ impl Server {
             .keep_alive_interval(Duration::from_secs(20));
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
+        let close_admin = Arc::new(Notify::new());
+        let mut admin = tokio::spawn(admin.run(http.clone(), gateway.clone(), close_admin.clone()));
         let places = Arc::new(Semaphore::new(limits.connections));
         let goodbyes = Arc::new(Semaphore::new(MAX_GOODBYES));
         loop {
@@ -104,6 +110,10 @@ impl Server {
                         continue;
                     }
                 },
+                _ = self.hangup.recv() => {
+                    gateway.reload_by_signal().await;
+                    continue;
+                }
                 () = stopped(&mut self.terminate, &mut self.interrupt) => break,
             };
             while connections.try_join_next().is_some() {}
@@ -122,12 +132,14 @@ impl Server {
         }
         tracing::info!("draining: no new connections; a second signal stops at once");
         drop(self.listener);
+        close_admin.notify_one();
         gateway.drain();
         tokio::select! {
-            () = graceful.shutdown() => return Stopped::Drained(sole_owner(gateway).await),
+            () = async { drop(tokio::join!(graceful.shutdown(), &mut admin)) } => return Stopped::Drained(sole_owner(gateway).await),
             () = tokio::time::sleep(limits.drain_timeout) => tracing::warn!("requests outlived the drain timeout"),
             () = stopped(&mut self.terminate, &mut self.interrupt) => tracing::warn!("stopped by a second signal"),
         }
+        admin.abort();
         connections.shutdown().await;
         Stopped::Forced(sole_owner(gateway).await)
     }
@@ -171,7 +183,7 @@ fn serve(
     let (gateway, owner) = (gateway.clone(), gateway.clone());
     let service = service_fn(move |request| {
         let gateway = gateway.clone();
-        async move { gateway.handle(request).await }
+        async move { gateway.handle(request, &Identity::Anonymous).await }
     });
     let serving = http.serve_connection(TokioIo::new(connection), service).into_owned();
     let serving = graceful.watch(serving);

@@ -1,4 +1,4 @@
-//! Who presents a token, and which lock service numbered it.
+//! Short texts that callers choose: who presents a token, which lock service numbered it, which request this is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 const MAX_LABEL_BYTES: usize = 256;
 
-/// Why a text is not a holder or issuer.
+/// Why a text is not a holder, issuer or idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
     /// Nothing was given.
@@ -86,6 +86,11 @@ label! {
 label! {
     /// Which lock service numbered the token: `kind:incarnation`.
     Issuer
+}
+
+label! {
+    /// Names one request over all its retries: `Idempotency-Key`.
+    IdempotencyKey
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Holder, Issuer, Resource, Token};
+use crate::{Holder, Issuer, Key, Resource, Token};
 
 macro_rules! problems {
     ($($(#[$doc:meta])* $kind:ident $slug:literal $status:literal $title:literal,)*) => {
@@ -54,10 +54,14 @@ problems! {
     MalformedBody "malformed-body" 400 "The body cannot be read",
     /// The name is a key of another resource.
     NotAResource "not-a-resource" 400 "The name is not a resource",
+    /// The door is not for this caller.
+    AdminOnly "admin-only" 403 "Only on the administrator's door",
     /// No such route.
     NoSuchRoute "no-such-route" 404 "There is nothing at this path",
     /// The key has no value.
     Absent "absent" 404 "The key has no value",
+    /// Nobody holds the lock.
+    NotHeld "not-held" 404 "The lock is not held",
     /// The route exists, but not for this method.
     MethodNotAllowed "method-not-allowed" 405 "The method is not allowed here",
     /// The request did not arrive in time.
@@ -76,10 +80,24 @@ problems! {
     UnknownGeneration "unknown-generation" 409 "Refused: the token's generation has not begun",
     /// Too far above the fence.
     Implausible "implausible" 409 "Refused: the token is implausibly high",
-    /// `If-Match` or `If-None-Match` did not hold.
+    /// There is no number above the fence.
+    Exhausted "exhausted" 409 "Refused: there is no number left",
+    /// The lease is not current any more.
+    LeaseLost "lease-lost" 410 "The lease is lost",
+    /// A condition of the request did not hold.
     ConditionFailed "condition-failed" 412 "A condition did not hold",
     /// The body is over the limit.
     TooLarge "too-large" 413 "The body is too large",
+    /// The idempotency key belongs to another request.
+    KeyReused "key-reused" 422 "The idempotency key was used for another request",
+    /// The idempotency key was abandoned.
+    Abandoned "abandoned" 422 "The idempotency key was abandoned",
+    /// An `add` cannot be done.
+    AddImpossible "add-impossible" 422 "The addition is impossible",
+    /// The configuration cannot be used; the old rules stay.
+    ReloadRefused "reload-refused" 422 "The configuration cannot be used",
+    /// Somebody else holds the lock.
+    LockHeld "lock-held" 423 "The lock is held",
     /// No token was sent.
     MissingToken "missing-token" 428 "A fencing token is required",
     /// No issuer was sent.
@@ -108,6 +126,7 @@ problems! {
 
 /// An `application/problem+json` document (RFC 9457).
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProblemDocument {
     /// The stable type.
     #[serde(rename = "type")]
@@ -145,12 +164,53 @@ pub struct ProblemDocument {
     /// The current version, when a condition failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
+    /// Which condition failed, counted from 0: its place in `if`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<usize>,
+    /// Which operation failed, counted from 0: its place in `then`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<usize>,
+    /// The key that the failed condition or operation is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
+    /// Every resource that refused a transaction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<RefusedResource>,
+    /// How long the lock's lease still lasts at the most, unless it is renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining_ms: Option<u64>,
+    /// How many wait for the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<usize>,
     /// `unknown` when the write may or may not have been applied, else `not-applied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// The request's id, as in the `Request-Id` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+}
+
+/// One resource's refusal of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RefusedResource {
+    /// The resource.
+    pub resource: Resource,
+    /// The word of the refusal: `stale`, `missing-token`, …
+    pub reason: String,
+    /// What happened, this time.
+    pub detail: String,
+    /// The token that was presented.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
+    pub presented: Option<Token>,
+    /// The resource's fence.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
+    pub fence: Option<Token>,
+    /// The resource's generation.
+    pub generation: u32,
+    /// Who raised the fence.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
+    pub holder: Option<Holder>,
 }
 
 impl ProblemDocument {
@@ -170,6 +230,12 @@ impl ProblemDocument {
             issuer: None,
             raised_at: None,
             etag: None,
+            condition: None,
+            operation: None,
+            key: None,
+            refusals: Vec::new(),
+            remaining_ms: None,
+            waiting: None,
             outcome: None,
             request_id: None,
         }

@@ -1,30 +1,101 @@
-//! Random commands on a few keys under different guards.
+//! Commands on a few keys under different guards, and how they are sent to the store.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::{Claim, Equal, GuardSpec, Guards, Holder, Issuer, Key, Mode, Policy, Presented, Resource, Token};
-use fencepost_store::{ClaimKeys, Condition, Delete, Put, Store};
-use proptest::prelude::*;
+use fencepost_core::{
+    Claim, Equal, GuardSpec, Guards, Holder, IdempotencyKey, Issuer, Key, Mode, Policy, Presented, Resource,
+};
+use fencepost_store::{AcquireLock, ClaimKeys, Condition, Delete, Once, Operation, Put, Store, Transaction};
 
-use super::reference::{Versions, WriteId};
-use crate::testbed::Ended;
+use super::known::Known;
+use crate::testbed::{Ended, ended};
 
-/// The most bytes a claim may read; some bodies are longer.
-pub(crate) const MAX_CLAIM_BYTES: usize = 40;
+/// The most bytes a claim or a transaction may read; some bodies are longer.
+pub(crate) const MAX_READ_BYTES: usize = 40;
+
+/// Keys that share a resource, strict keys, observed keys and plain ones.
+pub(crate) const KEYS: [&str; 6] = ["a/1", "a/2", "strict", "required", "observed", "plain"];
+pub(crate) const RESOURCES: [&str; 5] = ["a", "strict", "required", "observed", "plain"];
+
+/// Names what a command wrote; the store names it by a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct WriteId(pub(crate) u64);
+
+/// Names a grant; the store names it by a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GrantId(pub(crate) u64);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Command {
-    pub(crate) key: &'static str,
-    pub(crate) presented: Option<Presented>,
-    pub(crate) verb: Verb,
+pub(crate) enum Command {
+    Write(Write),
+    Claim { resource: &'static str, presented: Option<Presented> },
+    Lock { resource: &'static str, verb: LockVerb },
+    Rotate { resource: &'static str, from: u32, issuer: Option<Issuer> },
+    RotateAll { from: u32 },
+    Abandon { key: u8 },
+}
+
+/// A put, a delete or a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) shape: Shape,
+    pub(crate) tokens: Vec<(&'static str, Presented)>,
+    pub(crate) conditions: Vec<(&'static str, When)>,
+    pub(crate) steps: Vec<(&'static str, Step)>,
+    pub(crate) retry: Option<Retry>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Single,
+    Transaction,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Verb {
-    Put { id: WriteId, when: When, bytes: usize },
-    Delete { when: When },
-    Claim,
+pub(crate) enum Step {
+    Put { id: WriteId, bytes: usize },
+    Delete,
+    Add { id: WriteId, by: i64, min: i64, max: i64 },
+    Get,
+}
+
+impl Step {
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self, Step::Get)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum LockVerb {
+    Acquire { id: GrantId, holder: &'static str, retry: Option<Retry> },
+    Renew(GrantId),
+    Release(GrantId),
+    ForceRelease,
+}
+
+/// An idempotency key, and whether it is the same request as others with that key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    pub(crate) key: u8,
+    pub(crate) request: u8,
+}
+
+impl Retry {
+    /// Requests of different kinds are never the same.
+    fn once(self, kind: u8) -> Once {
+        let key = self.idempotency_key();
+        Once { caller: "anonymous".into(), key, fingerprint: [self.fingerprint(kind); 32] }
+    }
+
+    fn idempotency_key(self) -> IdempotencyKey {
+        IdempotencyKey::new(&format!("k{}", self.key)).unwrap()
+    }
+
+    pub(crate) fn fingerprint(self, kind: u8) -> u8 {
+        kind * 16 + self.request
+    }
 }
 
 /// A condition in the words of the model.
@@ -37,10 +108,11 @@ pub(crate) enum When {
     Unchanged,
     /// It is a value that may have been replaced since.
     Once(WriteId),
+    /// It is the text of this number.
+    Is(i64),
+    AtLeast(i64),
+    AtMost(i64),
 }
-
-/// Keys that share a resource, strict keys, observed keys and plain ones.
-const KEYS: [&str; 6] = ["a/1", "a/2", "strict", "required", "observed", "plain"];
 
 pub(crate) fn guards() -> Guards {
     let spec = |keys: &str, resource: Option<&str>, policy| GuardSpec {
@@ -57,90 +129,117 @@ pub(crate) fn guards() -> Guards {
     .unwrap()
 }
 
-fn any_presented() -> impl Strategy<Value = Option<Presented>> {
-    let generation = prop_oneof![12 => Just(0u32), 1 => Just(1u32)];
-    let holder = prop_oneof![3 => Just(None), 2 => Just(Some("A#1")), 1 => Just(Some("B#2"))];
-    let issuer = prop_oneof![6 => Just(None), 2 => Just(Some("etcd:1")), 1 => Just(Some("redis:1"))];
-    let presented = (generation, 1u64..9, holder, issuer).prop_map(|(generation, number, holder, issuer)| Presented {
-        token: Token::new(generation, number).unwrap(),
-        holder: holder.map(|holder| Holder::new(holder).unwrap()),
-        issuer: issuer.map(|issuer| Issuer::new(issuer).unwrap()),
-    });
-    prop_oneof![1 => Just(None), 20 => presented.prop_map(Some)]
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
 }
 
-fn any_when() -> impl Strategy<Value = When> {
-    prop_oneof![
-        6 => Just(When::Always),
-        1 => Just(When::Absent),
-        1 => Just(When::Exists),
-        2 => Just(When::Unchanged),
-        1 => (0u64..60).prop_map(|id| When::Once(WriteId(id))),
-    ]
+pub(crate) fn resource(name: &str) -> Resource {
+    Resource::new(name).unwrap()
 }
 
-fn any_command() -> impl Strategy<Value = Command> {
-    let verb = prop_oneof![
-        6 => (any_when(), 0usize..60).prop_map(|(when, bytes)| Verb::Put { id: WriteId(0), when, bytes }),
-        2 => any_when().prop_map(|when| Verb::Delete { when }),
-        3 => Just(Verb::Claim),
-    ];
-    (prop::sample::select(&KEYS[..]), any_presented(), verb).prop_map(|(key, presented, verb)| Command {
-        key,
-        presented,
-        verb,
-    })
+pub(crate) fn resource_of(name: &str) -> Resource {
+    guards().of_key(&key(name)).unwrap().resource
 }
 
-/// Groups of commands; each put has an id of its own.
-pub(crate) fn any_history() -> impl Strategy<Value = Vec<Vec<Command>>> {
-    prop::collection::vec(prop::collection::vec(any_command(), 1..12), 1..8).prop_map(|mut history| {
-        let puts = history.iter_mut().flatten().filter_map(|command| match &mut command.verb {
-            Verb::Put { id, .. } => Some(id),
-            Verb::Delete { .. } | Verb::Claim => None,
-        });
-        for (next, id) in (0..).zip(puts) {
-            *id = WriteId(next);
-        }
-        history
-    })
+/// A claim asks for all keys of its resource.
+pub(crate) fn keys_of(name: &str) -> Vec<Key> {
+    KEYS.iter().filter(|key| resource_of(key).as_str() == name).map(|name| key(name)).collect()
 }
 
-/// The body of a put, which tells which put it was.
+/// The body of a put, which tells which put it was; a short one is a number.
 pub(crate) fn body_of(id: WriteId, bytes: usize) -> Bytes {
-    format!("{}:{}", id.0, "v".repeat(bytes)).into()
+    match bytes {
+        0 => id.0.to_string().into(),
+        bytes => format!("{}:{}", id.0, "v".repeat(bytes)).into(),
+    }
+}
+
+impl Write {
+    pub(crate) fn kind(&self) -> u8 {
+        match self.shape {
+            Shape::Single => 1,
+            Shape::Transaction => 2,
+        }
+    }
+
+    async fn send(&self, store: &Store, known: &Known) -> Ended {
+        let once = self.retry.map(|retry| retry.once(self.kind()));
+        let condition = |(name, when): &(&'static str, When)| (key(name), known.condition(name, *when));
+        let presented = self.tokens.first().map(|(_, presented)| presented.clone());
+        match (self.shape, &self.steps[..]) {
+            (Shape::Single, [(name, Step::Put { id, bytes })]) => {
+                let condition = self.conditions.first().map(condition).map_or(Condition::Always, |(_, when)| when);
+                let (key, body) = (key(name), body_of(*id, *bytes));
+                ended(store.put(Put { key, presented, condition, content_type: None, body, once }).await)
+            }
+            (Shape::Single, [(name, Step::Delete)]) => {
+                let condition = self.conditions.first().map(condition).map_or(Condition::Always, |(_, when)| when);
+                ended(store.delete(Delete { key: key(name), presented, condition, once }).await)
+            }
+            (Shape::Single, other) => unreachable!("a single {other:?}"),
+            (Shape::Transaction, steps) => {
+                let operation = |step: &Step| match step {
+                    Step::Put { id, bytes } => Operation::Put { content_type: None, body: body_of(*id, *bytes) },
+                    Step::Delete => Operation::Delete,
+                    Step::Add { by, min, max, .. } => Operation::Add { by: *by, min: *min, max: *max },
+                    Step::Get => Operation::Get,
+                };
+                let transaction = Transaction {
+                    tokens: self.tokens.iter().map(|(name, given)| (resource(name), given.clone())).collect(),
+                    conditions: self.conditions.iter().map(condition).collect(),
+                    operations: steps.iter().map(|(name, step)| (key(name), operation(step))).collect(),
+                    max_bytes: MAX_READ_BYTES,
+                    once,
+                };
+                ended(store.transact(transaction).await)
+            }
+        }
+    }
 }
 
 impl Command {
     /// Sends it to the store.
-    pub(crate) async fn send(&self, store: &Store, versions: &Versions) -> Ended {
-        let (key, presented) = (Key::new(self.key).unwrap(), self.presented.clone());
-        let condition = |when: &When| match *when {
-            When::Always => Condition::Always,
-            When::Absent => Condition::Absent,
-            When::Exists => Condition::Exists,
-            When::Unchanged => Condition::AnyOf(versions.before(self.key).into_iter().collect()),
-            When::Once(id) => Condition::AnyOf(versions.of(id).into_iter().collect()),
-        };
-        let result = match &self.verb {
-            Verb::Put { id, when, bytes } => {
-                let (condition, body) = (condition(when), body_of(*id, *bytes));
-                store.put(Put { key, presented, condition, content_type: None, body }).await
+    pub(crate) async fn send(&self, store: &Store, known: &Known) -> Ended {
+        match self {
+            Command::Write(write) => write.send(store, known).await,
+            Command::Claim { resource: name, presented } => {
+                let (resource, presented, keys) = (resource(name), presented.clone(), keys_of(name));
+                ended(store.claim(ClaimKeys { resource, presented, keys, max_bytes: MAX_READ_BYTES }).await)
             }
-            Verb::Delete { when } => store.delete(Delete { key, presented, condition: condition(when) }).await,
-            Verb::Claim => {
-                let resource = guards().of_key(&key).unwrap().resource;
-                let keys = self.claimed_keys();
-                store.claim(ClaimKeys { resource, presented, keys, max_bytes: MAX_CLAIM_BYTES }).await
+            Command::Lock { resource: name, verb } => verb.send(&resource(name), store, known).await,
+            Command::Rotate { resource: name, from, issuer } => {
+                ended(store.rotate(&resource(name), *from, issuer.clone()).await)
             }
-        };
-        result.map(|named| named.unwrap())
+            Command::RotateAll { from } => store.rotate_all(*from).await,
+            Command::Abandon { key } => {
+                let retry = Retry { key: *key, request: 0 };
+                store.abandon("anonymous", &retry.idempotency_key()).await
+            }
+        }
     }
 
-    /// A claim of `a` asks for both of its keys.
-    pub(crate) fn claimed_keys(&self) -> Vec<Key> {
-        let resource: Resource = guards().of_key(&Key::new(self.key).unwrap()).unwrap().resource;
-        let of_it = |key: &Key| guards().of_key(key).unwrap().resource == resource;
-        KEYS.iter().map(|name| Key::new(name).unwrap()).filter(of_it).collect()
+    /// A lock is asked for by a task of its own, so its place in the order is known only if nothing is beside it.
+    pub(crate) fn stands_alone(&self) -> bool {
+        matches!(self, Command::Lock { verb: LockVerb::Acquire { .. }, .. })
+    }
+}
+
+/// Leases outlast every history: nothing here depends on time.
+const TTL: Duration = Duration::from_secs(3600);
+
+impl LockVerb {
+    pub(crate) const KIND: u8 = 3;
+
+    async fn send(&self, resource: &Resource, store: &Store, known: &Known) -> Ended {
+        match self {
+            LockVerb::Acquire { holder, retry, .. } => {
+                let once = retry.map(|retry| retry.once(LockVerb::KIND));
+                let (resource, holder) = (resource.clone(), Holder::new(holder).unwrap());
+                ended(store.acquire(AcquireLock { resource, holder, ttl: TTL, wait: Duration::ZERO, once }).await)
+            }
+            LockVerb::Renew(id) => ended(store.renew(resource, known.lease(*id), TTL).await),
+            LockVerb::Release(id) => ended(store.release(resource, known.lease(*id)).await),
+            LockVerb::ForceRelease => ended(store.force_release(resource).await),
+        }
     }
 }

@@ -1,211 +1,332 @@
 //! The model: one command after the other, with the judge of the core and nothing of the store.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
-use bytes::Bytes;
-use fencepost_core::{Access, FenceState, Guards, Key, Presented, Reason, Resource, Step, Token, Verdict, decide};
+use fencepost_core::{Access, FenceState, Guards, Issuer, Key, Presented, Reason, Resource, Step as Move, Verdict, decide};
 use fencepost_store::engine::Version;
-use fencepost_store::{Outcome, Store};
+use fencepost_store::{Impossible, Store};
 
-use super::command::{Command, MAX_CLAIM_BYTES, Verb, When, body_of};
-use crate::testbed::Ended;
-
-/// Names a put; the store names it by a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct WriteId(pub(crate) u64);
-
-/// What the client has learned of versions so far.
-#[derive(Default)]
-pub(crate) struct Versions {
-    of: HashMap<WriteId, Version>,
-    seen: HashSet<Version>,
-    current: HashMap<String, Version>,
-}
-
-impl Versions {
-    pub(crate) fn of(&self, id: WriteId) -> Option<Version> {
-        self.of.get(&id).copied()
-    }
-
-    /// What the key had before the group that is being sent.
-    pub(crate) fn before(&self, key: &str) -> Option<Version> {
-        self.current.get(key).copied()
-    }
-
-    /// Takes the version of an applied put, which nobody may have had before (E3).
-    pub(crate) fn learn(&mut self, ended: &Ended, expected: &Expected) -> Result<(), String> {
-        if let (Ok(Outcome::Applied(applied)), Expected::Applied { put: Some(id), .. }) = (ended, expected) {
-            let version = applied.version.ok_or("a put without a version")?;
-            if !self.seen.insert(version) {
-                return Err(format!("{version:?} was used before"));
-            }
-            self.of.insert(*id, version);
-        }
-        Ok(())
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
-    id: WriteId,
-    token: Option<Token>,
-    body: Bytes,
-}
-
-/// An outcome in the words of the model.
-#[derive(Clone, Debug)]
-pub(crate) enum Expected {
-    Applied { put: Option<WriteId>, fence: Option<Token>, observed: Option<Reason> },
-    Claimed { state: FenceState, values: Vec<(Key, Option<Stored>)>, observed: Option<Reason> },
-    Refused { reason: Reason, found: FenceState, presented: Option<Presented> },
-    ConditionFailed { current: Option<WriteId>, fence: Option<Token> },
-    TooLarge { bytes: usize },
-}
-
-/// When a fence was raised is for people, and not compared.
-fn timeless(state: &FenceState) -> FenceState {
-    FenceState { raised_at: None, ..state.clone() }
-}
-
-impl Expected {
-    pub(crate) fn matches(&self, ended: &Ended, versions: &Versions) -> Result<(), String> {
-        let same = match (self, ended) {
-            (Expected::Applied { put, fence, observed }, Ok(Outcome::Applied(found))) => {
-                found.fence == *fence
-                    && found.observed == *observed
-                    && found.version == put.and_then(|id| versions.of(id))
-            }
-            (Expected::Claimed { state, values, observed }, Ok(Outcome::Claimed(found))) => {
-                let expected = values.iter().map(|(key, stored)| {
-                    let stored = stored.as_ref();
-                    (key, stored.map(|stored| (versions.of(stored.id), stored.token, stored.body.clone())))
-                });
-                let found_values = found.values.iter().map(|(key, slot)| {
-                    (key, slot.as_ref().map(|(version, value)| (Some(*version), value.token, value.body.clone())))
-                });
-                timeless(&found.state) == *state && found.observed == *observed && expected.eq(found_values)
-            }
-            (Expected::Refused { reason, found, presented }, Ok(Outcome::Refused(refusal))) => {
-                let exact = refusal.reason == *reason && timeless(&refusal.found) == *found;
-                // From the cache: decided by an earlier state, but below what was durable then and is so still.
-                let cached = matches!(refusal.reason, Reason::Stale | Reason::RetiredGeneration)
-                    && presented.as_ref().map(|presented| presented.token) < found.token()
-                    && refusal.found.token() <= found.token();
-                exact || cached
-            }
-            (
-                Expected::ConditionFailed { current, fence },
-                Ok(Outcome::ConditionFailed { current: now, fence: at }),
-            ) => *now == current.and_then(|id| versions.of(id)) && fence == at,
-            (Expected::TooLarge { bytes }, Ok(Outcome::TooLarge { bytes: found, .. })) => bytes == found,
-            _ => false,
-        };
-        if same { Ok(()) } else { Err(format!("the model says {self:?}, the store {ended:?}")) }
-    }
-}
+use super::command::{Command, MAX_READ_BYTES, Retry, Shape, Step, When, Write, body_of, key, keys_of, resource, resource_of};
+use super::expected::{Expected, Left, Refused, Stored, timeless};
+use super::known::Known;
+use super::locks::Lock;
 
 pub(crate) struct Model {
     guards: Guards,
+    pub(super) issuer: Issuer,
+    base: u32,
+    highest: u32,
     fences: BTreeMap<Resource, FenceState>,
     values: BTreeMap<Key, Stored>,
+    pub(super) locks: BTreeMap<Resource, Lock>,
+    recorded: HashMap<u8, (u8, Expected)>,
+}
+
+/// A resource, what is presented to it, and what for.
+pub(super) type Asked<'c> = (Resource, Option<&'c Presented>, Access);
+
+/// What the judge admitted: fences as they will be, and what was merely observed.
+pub(super) struct Admitted {
+    pub(super) states: Vec<(Resource, FenceState, Option<Reason>)>,
+    raised: bool,
+}
+
+impl Admitted {
+    fn observed(&self) -> Vec<(Resource, Reason)> {
+        self.states.iter().filter_map(|(resource, _, observed)| Some((resource.clone(), (*observed)?))).collect()
+    }
 }
 
 impl Model {
-    pub(crate) fn new(guards: Guards) -> Model {
-        Model { guards, fences: BTreeMap::new(), values: BTreeMap::new() }
+    pub(crate) fn new(guards: Guards, issuer: Issuer) -> Model {
+        Model {
+            guards,
+            issuer,
+            base: 0,
+            highest: 0,
+            fences: BTreeMap::new(),
+            values: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            recorded: HashMap::new(),
+        }
     }
 
-    pub(crate) fn apply(&mut self, command: &Command, versions: &Versions) -> Expected {
-        let key = Key::new(command.key).unwrap();
-        let guarded = self.guards.of_key(&key).unwrap();
-        let before = self.fences.get(&guarded.resource).cloned().unwrap_or_default();
-        let access = if matches!(command.verb, Verb::Claim) { Access::Claim } else { Access::Write };
-        let presented = command.presented.as_ref();
-        let (mut state, observed) = match decide(&before, presented, access, &guarded.policy) {
-            Verdict::Refuse(reason) => {
-                return Expected::Refused { reason, found: before, presented: presented.cloned() };
+    pub(super) fn fence(&self, resource: &Resource) -> FenceState {
+        let stored = self.fences.get(resource).filter(|state| state.generation >= self.base);
+        stored.cloned().unwrap_or_else(|| FenceState::unseen(self.base))
+    }
+
+    /// The command with the generations and leases that are current now.
+    pub(crate) fn placed(&self, command: &Command) -> Command {
+        let generation = |name: &str| self.fence(&resource(name)).generation;
+        command.placed(generation, self.base, |name| self.lease_id(&resource(name)))
+    }
+
+    pub(crate) fn apply(&mut self, command: &Command, known: &Known) -> Expected {
+        match command {
+            Command::Write(write) => {
+                let expected = self.once(write.retry, write.kind(), None, |model| model.write(write, known));
+                if write.shape == Shape::Single { expected.of_one() } else { expected }
             }
-            Verdict::Observe(reason) => (before.clone(), Some(reason)),
-            Verdict::Admit(step) => (raised(&before, step, presented.unwrap()), None),
-        };
-        let asked = command.claimed_keys();
-        if access == Access::Claim {
-            let bytes = asked.iter().filter_map(|key| self.values.get(key)).map(|stored| stored.body.len()).sum();
-            if bytes > MAX_CLAIM_BYTES {
-                return Expected::TooLarge { bytes };
+            Command::Claim { resource: name, presented } => self.claim(name, presented.as_ref()),
+            Command::Lock { resource: name, verb } => self.lock(&resource(name), verb),
+            Command::Rotate { resource: name, from, issuer } => self.rotate(&resource(name), *from, issuer.clone()),
+            Command::RotateAll { from } if *from != self.base => Expected::OtherGeneration { found: self.base },
+            Command::RotateAll { .. } => {
+                self.highest += 1;
+                self.base = self.highest;
+                Expected::Rotated { generation: self.base }
             }
-        }
-        let current = self.values.get(&key).map(|stored| stored.id);
-        let expected = match &command.verb {
-            Verb::Claim => Expected::Claimed {
-                state: state.clone(),
-                values: asked.into_iter().map(|key| (key.clone(), self.values.get(&key).cloned())).collect(),
-                observed,
+            Command::Abandon { key } => match self.recorded.get(key) {
+                Some((_, Expected::Transacted { results, fence, observed, .. })) => Expected::Transacted {
+                    results: results.clone(),
+                    fence: *fence,
+                    observed: observed.clone(),
+                    fresh: false,
+                },
+                Some((_, expected)) => expected.clone(),
+                None => {
+                    self.recorded.insert(*key, (0, Expected::Abandoned));
+                    Expected::Abandoned
+                }
             },
-            Verb::Put { when, .. } | Verb::Delete { when } if !holds(*when, command.key, current, versions) => {
-                Expected::ConditionFailed { current, fence: state.token() }
-            }
-            Verb::Put { id, bytes, .. } => {
-                let token = presented.map(|presented| presented.token);
-                self.values.insert(key, Stored { id: *id, token, body: body_of(*id, *bytes) });
-                state.spent |= observed.is_none();
-                Expected::Applied { put: Some(*id), fence: state.token(), observed }
-            }
-            Verb::Delete { .. } => {
-                self.values.remove(&key);
-                state.spent |= observed.is_none();
-                Expected::Applied { put: None, fence: state.token(), observed }
-            }
-        };
-        if state != FenceState::default() {
-            self.fences.insert(guarded.resource, state);
         }
-        expected
+    }
+
+    /// Does it, unless it was done before under the same key; what commits is remembered.
+    pub(super) fn once(
+        &mut self,
+        retry: Option<Retry>,
+        kind: u8,
+        lock: Option<&Resource>,
+        work: impl FnOnce(&mut Model) -> (Expected, bool),
+    ) -> Expected {
+        let Some(retry) = retry else { return work(self).0 };
+        let fingerprint = retry.fingerprint(kind);
+        match self.recorded.get(&retry.key) {
+            None => {
+                let (expected, commits) = work(self);
+                if commits {
+                    self.recorded.insert(retry.key, (fingerprint, expected.clone()));
+                }
+                expected
+            }
+            Some((_, Expected::Abandoned)) => Expected::Abandoned,
+            Some((recorded, _)) if *recorded != fingerprint => Expected::KeyReused,
+            Some((_, Expected::Granted { id, .. })) if !lock.is_some_and(|lock| self.holds_lease(lock, *id)) => {
+                Expected::Replayed(Box::new(self.lease_lost(lock.unwrap())))
+            }
+            Some((_, expected)) => Expected::Replayed(Box::new(expected.clone())),
+        }
+    }
+
+    /// Asks the judge about each; if one refuses, all is refused.
+    pub(super) fn judge(&self, asked: &[Asked<'_>]) -> Result<Admitted, Expected> {
+        let (mut states, mut refused, mut raised) = (Vec::new(), Vec::new(), false);
+        for (resource, presented, access) in asked {
+            let policy = self.guards.of_resource(resource).unwrap().unwrap().policy;
+            let found = self.fence(resource);
+            match (decide(&found, *presented, *access, &policy), presented) {
+                (Verdict::Refuse(reason), _) => {
+                    let presented = presented.cloned();
+                    refused.push(Refused { resource: resource.clone(), reason, found, presented });
+                }
+                (Verdict::Observe(reason), _) => states.push((resource.clone(), found, Some(reason))),
+                (Verdict::Admit(step), presented) => {
+                    raised |= step != Move::Keep;
+                    states.push((resource.clone(), moved(&found, step, presented.unwrap()), None));
+                }
+            }
+        }
+        if refused.is_empty() { Ok(Admitted { states, raised }) } else { Err(Expected::Refused(refused)) }
+    }
+
+    pub(super) fn raise(&mut self, admitted: &Admitted) {
+        for (resource, state, observed) in &admitted.states {
+            if observed.is_none() {
+                self.fences.insert(resource.clone(), state.clone());
+            }
+        }
+    }
+
+    /// What comes of it, and whether that is remembered.
+    fn write(&mut self, write: &Write, known: &Known) -> (Expected, bool) {
+        let written = |resource: &Resource| {
+            write.steps.iter().any(|(name, step)| step.writes() && resource_of(name) == *resource)
+        };
+        let mut asked: Vec<Asked<'_>> = Vec::new();
+        for (name, presented) in &write.tokens {
+            let resource = resource(name);
+            let access = if written(&resource) { Access::Write } else { Access::Claim };
+            asked.push((resource, Some(presented), access));
+        }
+        for (name, _) in write.steps.iter().filter(|(_, step)| step.writes()) {
+            let resource = resource_of(name);
+            if asked.iter().all(|(asked, _, _)| *asked != resource) {
+                asked.push((resource, None, Access::Write));
+            }
+        }
+        let admitted = match self.judge(&asked) {
+            Ok(admitted) => admitted,
+            Err(refused) => return (refused, false),
+        };
+        let gets = write.steps.iter().filter(|(_, step)| !step.writes());
+        let bytes = gets.filter_map(|(name, _)| self.values.get(&key(name))).map(|stored| stored.body.len()).sum();
+        if bytes > MAX_READ_BYTES {
+            return (Expected::TooLarge { bytes }, false);
+        }
+        self.raise(&admitted);
+        let only = match &asked[..] {
+            [(resource, _, _)] => self.fence(resource).token(),
+            _ => None,
+        };
+        for (at, (name, when)) in write.conditions.iter().filter(|(_, when)| kept(write, *when)).enumerate() {
+            if !self.holds(name, *when, known) {
+                let current = self.values.get(&key(name)).map(|stored| stored.id);
+                return (Expected::ConditionFailed { at, key: key(name), current, fence: only }, admitted.raised);
+            }
+        }
+        let mut sums = HashMap::new();
+        for (at, (name, step)) in write.steps.iter().enumerate() {
+            if let Step::Add { by, min, max, .. } = *step {
+                let why = match self.number(name) {
+                    None => Impossible::NotANumber,
+                    Some(value) => match i128::from(value) + i128::from(by) {
+                        sum if i128::from(min) <= sum && sum <= i128::from(max) => {
+                            sums.insert(*name, i64::try_from(sum).unwrap());
+                            continue;
+                        }
+                        _ => Impossible::OutOfBounds { value, by, min, max },
+                    },
+                };
+                return (Expected::Impossible { at, key: key(name), why }, admitted.raised);
+            }
+        }
+        let mut results = Vec::new();
+        for (name, step) in &write.steps {
+            let given = write.tokens.iter().find(|(resource, _)| *resource == resource_of(name).as_str());
+            let token = given.map(|(_, presented)| presented.token);
+            let left = match *step {
+                Step::Put { id, bytes } => {
+                    self.values.insert(key(name), Stored { id, token, body: body_of(id, bytes) });
+                    Left::Put(id)
+                }
+                Step::Add { id, .. } => {
+                    self.values.insert(key(name), Stored { id, token, body: sums[name].to_string().into() });
+                    Left::Sum(id, sums[name])
+                }
+                Step::Delete => {
+                    self.values.remove(&key(name));
+                    Left::Absent
+                }
+                Step::Get => self.values.get(&key(name)).cloned().map_or(Left::Absent, Left::Read),
+            };
+            results.push((key(name), left));
+        }
+        for ((resource, _, observed), (_, _, access)) in admitted.states.iter().zip(&asked) {
+            if observed.is_none() && *access == Access::Write {
+                self.fences.insert(resource.clone(), FenceState { spent: true, ..self.fence(resource) });
+            }
+        }
+        let fence = asked.first().and_then(|(resource, _, _)| self.fence(resource).token());
+        (Expected::Transacted { results, fence, observed: admitted.observed(), fresh: true }, true)
+    }
+
+    fn claim(&mut self, name: &str, presented: Option<&Presented>) -> Expected {
+        let admitted = match self.judge(&[(resource(name), presented, Access::Claim)]) {
+            Ok(admitted) => admitted,
+            Err(refused) => return refused,
+        };
+        let keys = keys_of(name);
+        let bytes = keys.iter().filter_map(|key| self.values.get(key)).map(|stored| stored.body.len()).sum();
+        if bytes > MAX_READ_BYTES {
+            return Expected::TooLarge { bytes };
+        }
+        self.raise(&admitted);
+        Expected::Claimed {
+            state: self.fence(&resource(name)),
+            values: keys.into_iter().map(|key| (key.clone(), self.values.get(&key).cloned())).collect(),
+            observed: admitted.observed().first().map(|(_, reason)| *reason),
+        }
+    }
+
+    fn rotate(&mut self, resource: &Resource, from: u32, issuer: Option<Issuer>) -> Expected {
+        let found = self.fence(resource).generation;
+        if found != from {
+            return Expected::OtherGeneration { found };
+        }
+        self.fences.insert(resource.clone(), FenceState { issuer, ..FenceState::unseen(from + 1) });
+        self.highest = self.highest.max(from + 1);
+        Expected::Rotated { generation: from + 1 }
+    }
+
+    fn number(&self, name: &str) -> Option<i64> {
+        match self.values.get(&key(name)) {
+            None => Some(0),
+            Some(stored) => std::str::from_utf8(&stored.body).ok()?.parse().ok(),
+        }
+    }
+
+    fn holds(&self, name: &str, when: When, known: &Known) -> bool {
+        let current = self.values.get(&key(name));
+        let is = |version: Option<Version>| version == current.and_then(|stored| known.version(stored.id)) && version.is_some();
+        match when {
+            When::Always => true,
+            When::Absent => current.is_none(),
+            When::Exists => current.is_some(),
+            When::Unchanged => is(known.before(name)),
+            When::Once(id) => is(known.version(id)),
+            When::Is(number) => current.is_some_and(|stored| stored.body == number.to_string()),
+            When::AtLeast(least) => self.number(name).is_some_and(|number| number >= least),
+            When::AtMost(most) => self.number(name).is_some_and(|number| number <= most),
+        }
     }
 
     /// Compares everything that the store holds, and notes which versions are current.
-    pub(crate) async fn matches(&self, store: &Store, versions: &mut Versions) -> Result<(), String> {
+    pub(crate) async fn matches(&self, store: &Store, known: &mut Known) -> Result<(), String> {
+        // A record of a fence that says nothing is as good as none.
+        let telling = |state: &FenceState| *state != FenceState::unseen(self.base);
         let listed = store.fences("", None, usize::MAX).await.map_err(|error| error.to_string())?.entries;
-        let found: BTreeMap<_, _> = listed.into_iter().map(|(resource, state)| (resource, timeless(&state))).collect();
-        if found != self.fences {
-            return Err(format!("fences are {found:?}, the model has {:?}", self.fences));
+        let found = listed.into_iter().map(|(resource, state)| (resource, timeless(&state)));
+        let found: BTreeMap<_, _> = found.filter(|(_, state)| telling(state)).collect();
+        let expected = self.fences.keys().map(|resource| (resource.clone(), self.fence(resource)));
+        let expected: BTreeMap<_, _> = expected.filter(|(_, state)| telling(state)).collect();
+        if found != expected {
+            return Err(format!("fences are {found:?}, the model has {expected:?}"));
         }
         let listed = store.keys("", None, usize::MAX).await.map_err(|error| error.to_string())?.entries;
-        let mut bodies = Vec::new();
+        let mut found = Vec::new();
         for entry in &listed {
             let read = store.read(&entry.key, None).await.map_err(|error| error.to_string())?;
-            bodies.push(
-                read.ok()
-                    .and_then(Result::ok)
-                    .and_then(|read| read.value)
-                    .map(|(_, value)| value.body)
-                    .unwrap_or_default(),
-            );
+            let value = read.ok().and_then(Result::ok).and_then(|read| read.value);
+            found.push((&entry.key, Some(entry.version), entry.token, value.map(|(_, value)| value.body)));
         }
-        let found: Vec<_> = listed
-            .iter()
-            .zip(&bodies)
-            .map(|(entry, body)| (&entry.key, Some(entry.version), entry.token, body))
-            .collect();
-        let expected: Vec<_> =
-            self.values.iter().map(|(key, stored)| (key, versions.of(stored.id), stored.token, &stored.body)).collect();
+        let stored = |stored: &Stored| (known.version(stored.id), stored.token, Some(stored.body.clone()));
+        let expected = self.values.iter().map(|(key, value)| (key, stored(value)));
+        let expected: Vec<_> = expected.map(|(key, (version, token, body))| (key, version, token, body)).collect();
         if found != expected {
             return Err(format!("values are {found:?}, the model has {expected:?}"));
         }
-        versions.current = listed.iter().map(|entry| (entry.key.to_string(), entry.version)).collect();
+        self.matches_locks(store).await?;
+        known.current = listed.iter().map(|entry| (entry.key.to_string(), entry.version)).collect();
         Ok(())
     }
 }
 
-fn raised(before: &FenceState, step: Step, presented: &Presented) -> FenceState {
+/// A single write without a condition has none, so that places are counted without it.
+fn kept(write: &Write, when: When) -> bool {
+    write.shape == Shape::Transaction || !matches!(when, When::Always)
+}
+
+fn moved(before: &FenceState, step: Move, presented: &Presented) -> FenceState {
     let issuer = before.issuer.clone().or_else(|| presented.issuer.clone());
     match step {
-        Step::Keep => before.clone(),
-        Step::Fill => {
+        Move::Keep => before.clone(),
+        Move::Fill => {
             let holder = before.holder.clone().or_else(|| presented.holder.clone());
             FenceState { holder, issuer, ..before.clone() }
         }
-        Step::Raise => FenceState {
+        Move::Raise => FenceState {
             generation: before.generation,
             high: Some(presented.token.number()),
             spent: false,
@@ -213,16 +334,5 @@ fn raised(before: &FenceState, step: Step, presented: &Presented) -> FenceState 
             issuer,
             raised_at: None,
         },
-    }
-}
-
-fn holds(when: When, key: &str, current: Option<WriteId>, versions: &Versions) -> bool {
-    let is = |version: Option<Version>| version.is_some() && version == current.and_then(|id| versions.of(id));
-    match when {
-        When::Always => true,
-        When::Absent => current.is_none(),
-        When::Exists => current.is_some(),
-        When::Unchanged => is(versions.before(key)),
-        When::Once(id) => is(versions.of(id)),
     }
 }

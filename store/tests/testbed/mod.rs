@@ -6,6 +6,7 @@
 pub(crate) mod directory;
 pub(crate) mod history;
 pub(crate) mod log_format;
+pub(crate) mod requests;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -80,13 +81,14 @@ pub(crate) fn put_of(name: &str, presented: Option<Presented>, condition: Condit
         condition,
         content_type: Some("text/plain".into()),
         body: Bytes::copy_from_slice(body.as_bytes()),
+        once: None,
     }
 }
 
 /// How a command ended; a wrong resource is not expected.
 pub(crate) type Ended = Result<Outcome, Failure>;
 
-fn ended(result: Result<Result<Outcome, WrongResource>, Failure>) -> Ended {
+pub(crate) fn ended(result: Result<Result<Outcome, WrongResource>, Failure>) -> Ended {
     result.map(|named| named.unwrap())
 }
 
@@ -99,7 +101,7 @@ pub(crate) async fn put_if(store: &Store, name: &str, presented: Presented, cond
 }
 
 pub(crate) async fn delete(store: &Store, name: &str, presented: Presented) -> Ended {
-    let delete = Delete { key: key(name), presented: Some(presented), condition: Condition::Always };
+    let delete = Delete { key: key(name), presented: Some(presented), condition: Condition::Always, once: None };
     ended(store.delete(delete).await)
 }
 
@@ -157,7 +159,7 @@ pub(crate) fn claimed(ended: Ended) -> Claimed {
 #[track_caller]
 pub(crate) fn refused(ended: Ended) -> Refusal {
     match ended {
-        Ok(Outcome::Refused(refusal)) => *refusal,
+        Ok(Outcome::Refused(mut refusals)) if refusals.len() == 1 => refusals.remove(0),
         other => panic!("expected it to be refused: {other:?}"),
     }
 }

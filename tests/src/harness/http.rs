@@ -2,6 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// An answer.
@@ -56,6 +59,17 @@ impl Client {
     pub fn try_connect(address: &str) -> std::io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
+        Client::over(stream)
+    }
+
+    /// Connects to a Unix socket, or panics.
+    pub fn connect_unix(path: &Path) -> Client {
+        let stream = UnixStream::connect(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // Once it is connected, a stream is a stream.
+        Client::over(TcpStream::from(OwnedFd::from(stream))).expect("a connected socket can be used")
+    }
+
+    fn over(stream: TcpStream) -> std::io::Result<Client> {
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         Ok(Client { reader: BufReader::new(stream.try_clone()?), stream })
     }
@@ -187,5 +201,27 @@ impl Client {
     /// POST /v1/claim with a token.
     pub fn claim(&mut self, resource: &str, token: &str) -> Answer {
         self.request("POST", &format!("/v1/claim/{resource}"), &[("fencing-token", token)], b"")
+    }
+
+    /// POST with a JSON body.
+    pub fn post(&mut self, path: &str, body: &serde_json::Value) -> Answer {
+        self.request("POST", path, &[], body.to_string().as_bytes())
+    }
+
+    /// POST /v1/locks: acquire, without waiting.
+    pub fn acquire(&mut self, lock: &str, holder: &str, ttl_ms: u64) -> Answer {
+        let body = serde_json::json!({"holder": holder, "ttl_ms": ttl_ms});
+        self.post(&format!("/v1/locks/{lock}"), &body)
+    }
+
+    /// POST /v1/locks/…/renew.
+    pub fn renew(&mut self, lock: &str, lease: &str, ttl_ms: u64) -> Answer {
+        let body = serde_json::json!({"lease": lease, "ttl_ms": ttl_ms});
+        self.post(&format!("/v1/locks/{lock}/renew"), &body)
+    }
+
+    /// DELETE /v1/locks: release.
+    pub fn release(&mut self, lock: &str, lease: &str) -> Answer {
+        self.request("DELETE", &format!("/v1/locks/{lock}?lease={lease}"), &[], b"")
     }
 }

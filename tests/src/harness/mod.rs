@@ -12,4 +12,5 @@ pub mod process;
 pub mod record;
 pub mod seed;
 pub mod strace;
+pub mod transfers;
 pub mod wait;

@@ -1,5 +1,25 @@
 //! What travels: header names and JSON bodies of `/v1`.
 
+mod admin;
+mod lock;
+mod outcome;
+#[cfg(feature = "openapi")]
+mod schema;
+mod txn;
+
+pub use admin::{
+    ReloadAnswer, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest, RotatedAnswer,
+};
+pub use lock::{
+    AcquireRequest, ForceReleasedAnswer, LeaseAnswer, LockPage, LockView, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS,
+    RenewRequest,
+};
+pub use outcome::{OutcomeAnswer, OutcomeState};
+pub use txn::{
+    ConditionSpec, Expected, Integer, MAX_TXN_PARTS, OperationSpec, TokenSpec, TxnAnswer, TxnRequest, TxnResult,
+    TxnValue, ValueSpec,
+};
+
 use serde::{Deserialize, Serialize};
 
 use crate::{FenceState, Holder, Issuer, Key, Resource, Token};
@@ -18,8 +38,10 @@ pub mod header {
     pub const FENCING_UNCLAIMED: &str = "fencing-unclaimed";
     /// Answer in observe mode: the reason for which this would have been refused.
     pub const FENCING_OBSERVED: &str = "fencing-observed";
-    /// Request: makes a retry safe. Not honoured yet, and refused rather than ignored.
+    /// Request: makes a retry safe.
     pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+    /// Answer: this is the recorded answer of an earlier request with the same key.
+    pub const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
     /// Answer: the request's id, also in the log.
     pub const REQUEST_ID: &str = "request-id";
 }
@@ -35,23 +57,29 @@ pub const MAX_PAGE: usize = 1000;
 
 /// Body of `POST /v1/claim/{resource}`; may be left out.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
     /// The keys to read in the same instant; the key named like the resource if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(schema_with = schema::claim_keys))]
     pub keys: Option<Vec<Key>>,
 }
 
 /// A fence as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FenceView {
     /// The highest token seen.
     pub token: Token,
     /// Who presented it.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub holder: Option<Holder>,
     /// Which lock service numbers this resource.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub issuer: Option<Issuer>,
     /// When it was first seen, RFC 3339.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub raised_at: Option<String>,
 }
 
@@ -69,10 +97,12 @@ impl FenceView {
 
 /// Answer of `POST /v1/claim/{resource}`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClaimAnswer {
     /// The resource claimed.
     pub resource: Resource,
     /// Its fence. Absent only in observe mode.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub fence: Option<FenceView>,
     /// The values asked for, in that order.
     pub values: Vec<ClaimedValue>,
@@ -117,17 +147,21 @@ pub enum TextOrBase64 {
 
 /// Answer of `GET /v1/fences/{resource}`, and an entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FenceAnswer {
     /// The resource.
     pub resource: Resource,
     /// The generation to present.
+    #[cfg_attr(feature = "openapi", schema(schema_with = schema::generation))]
     pub generation: u32,
     /// Its fence; `null` if no token has been seen in this generation.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub fence: Option<FenceView>,
 }
 
 /// Answer of `GET /v1/fences`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FencePage {
     /// In order of name.
     pub fences: Vec<FenceAnswer>,
@@ -138,14 +172,17 @@ pub struct FencePage {
 
 /// An entry of `GET /v1/kv`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KeyEntry {
     /// The key.
     pub key: Key,
     /// Its version.
     pub etag: String,
     /// The token of the write that made it.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub token: Option<Token>,
     /// Its media type.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
     pub content_type: Option<String>,
     /// Bytes.
     pub size: u64,
@@ -153,6 +190,7 @@ pub struct KeyEntry {
 
 /// Answer of `GET /v1/kv`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct KeyPage {
     /// In order of name.
     pub keys: Vec<KeyEntry>,

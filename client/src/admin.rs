@@ -1,0 +1,60 @@
+//! The administrator's door, from the client's side.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fencepost_core::wire::{
+    ForceReleasedAnswer, ReloadAnswer, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest,
+    RotatedAnswer,
+};
+use fencepost_core::{Resource, percent_encode_name};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::CallError;
+use crate::transport::{Outgoing, Transport};
+
+/// A gateway's Unix socket.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    transport: Transport,
+    timeout: Duration,
+}
+
+impl Admin {
+    /// The socket at this path.
+    pub fn new(socket: &Path, timeout: Duration) -> Admin {
+        Admin { transport: Transport::Unix(socket.to_owned()), timeout }
+    }
+
+    /// Ends a resource's generation.
+    pub async fn rotate(&self, resource: &Resource, rotation: &RotateRequest) -> Result<RotatedAnswer, CallError> {
+        let path = format!("/v1/admin/fences/{}/rotate", percent_encode_name(resource.as_str()));
+        self.post(path, rotation).await
+    }
+
+    /// Ends the generation of existing resources with a prefix, one page of them.
+    pub async fn rotate_prefix(&self, rotation: &RotatePrefixRequest) -> Result<RotatePrefixAnswer, CallError> {
+        self.post("/v1/admin/rotate-prefix".to_owned(), rotation).await
+    }
+
+    /// Ends the generation of every resource.
+    pub async fn rotate_all(&self, rotation: &RotateAllRequest) -> Result<RotatedAnswer, CallError> {
+        self.post("/v1/admin/rotate-all".to_owned(), rotation).await
+    }
+
+    /// Takes a lock from its holder.
+    pub async fn force_release(&self, name: &Resource) -> Result<ForceReleasedAnswer, CallError> {
+        let path = format!("/v1/admin/locks/{}/force-release", percent_encode_name(name.as_str()));
+        self.post(path, &serde_json::Map::new()).await
+    }
+
+    /// Has the rules of the guards read again.
+    pub async fn reload(&self) -> Result<ReloadAnswer, CallError> {
+        self.post("/v1/admin/reload".to_owned(), &serde_json::Map::new()).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: String, body: &impl Serialize) -> Result<T, CallError> {
+        self.transport.call(Outgoing::post(path, body), self.timeout).await?.json()
+    }
+}

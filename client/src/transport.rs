@@ -1,0 +1,181 @@
+//! How requests travel: over TCP with pooled connections, or over a Unix socket.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fencepost_core::ProblemDocument;
+use fencepost_core::wire::PROBLEM_JSON;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
+use hyper::{Method, Request, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use crate::error::CallError;
+
+/// The largest answer that is read.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// Where requests go.
+#[derive(Clone, Debug)]
+pub(crate) enum Transport {
+    /// `http://host:port`, without a slash at the end.
+    Tcp { base: String, http: Client<HttpConnector, Full<Bytes>> },
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+/// Does the call change something? Then a lost answer is an unknown outcome.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Read,
+    Write,
+}
+
+/// A request on its way.
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Bytes,
+    pub(crate) effect: Effect,
+}
+
+impl Outgoing {
+    pub(crate) fn get(path: String) -> Outgoing {
+        Outgoing { method: Method::GET, path, headers: Vec::new(), body: Bytes::new(), effect: Effect::Read }
+    }
+
+    pub(crate) fn write(method: Method, path: String, headers: Vec<(&'static str, String)>, body: Bytes) -> Outgoing {
+        Outgoing { method, path, headers, body, effect: Effect::Write }
+    }
+
+    pub(crate) fn post(path: String, body: &impl Serialize) -> Outgoing {
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        Outgoing::write(Method::POST, path, Vec::new(), body.into())
+    }
+
+    pub(crate) fn with_headers(self, headers: Vec<(&'static str, String)>) -> Outgoing {
+        Outgoing { headers, ..self }
+    }
+}
+
+/// A successful answer.
+pub(crate) struct Answer {
+    headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn text(&self, name: impl hyper::header::AsHeaderName) -> Option<String> {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    }
+
+    pub(crate) fn token(&self, name: &str) -> Option<fencepost_core::Token> {
+        self.text(name)?.parse().ok()
+    }
+
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| CallError::Failed(format!("the gateway's answer cannot be read: {error}")))
+    }
+}
+
+impl Transport {
+    pub(crate) fn tcp(url: &str, timeout: Duration) -> Transport {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(timeout));
+        connector.set_nodelay(true);
+        let http = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
+        Transport::Tcp { base: url.trim_end_matches('/').to_owned(), http }
+    }
+
+    /// Where it leads, for messages.
+    fn place(&self) -> String {
+        match self {
+            Transport::Tcp { base, .. } => base.clone(),
+            Transport::Unix(path) => path.display().to_string(),
+        }
+    }
+
+    /// Makes one call. Every end is an answer, a typed error, or an outcome that is not known.
+    pub(crate) async fn call(&self, outgoing: Outgoing, timeout: Duration) -> Result<Answer, CallError> {
+        let effect = outgoing.effect;
+        let lost = |why: String| match effect {
+            Effect::Write => CallError::Unknown(why),
+            Effect::Read => CallError::Failed(why),
+        };
+        let exchange = async {
+            let (head, body) = self.send(outgoing).await?.into_parts();
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(|error| lost(error.to_string()))?;
+            Ok((head, body.to_bytes()))
+        };
+        let (head, body) = tokio::time::timeout(timeout, exchange)
+            .await
+            .unwrap_or_else(|_| Err(lost(format!("no answer within {} s", timeout.as_secs_f64()))))?;
+        if head.status.is_success() {
+            return Ok(Answer { headers: head.headers, body });
+        }
+        let is_problem = head.headers.get(CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
+        match serde_json::from_slice::<ProblemDocument>(&body) {
+            Ok(problem) if is_problem => Err(CallError::from_problem(problem)),
+            _ if head.status.is_server_error() => Err(lost(format!("the gateway answered {}", head.status))),
+            _ => {
+                let place = self.place();
+                Err(CallError::Failed(format!("{place} answered {}; is it a Fencepost gateway?", head.status)))
+            }
+        }
+    }
+
+    async fn send(&self, outgoing: Outgoing) -> Result<Response<Incoming>, CallError> {
+        let Outgoing { method, path, headers, body, effect } = outgoing;
+        let lost = |why: String| match effect {
+            Effect::Write => CallError::Unknown(why),
+            Effect::Read => CallError::Failed(why),
+        };
+        let unreachable = |why: String| CallError::Unreachable { url: self.place(), why };
+        let uri = match self {
+            Transport::Tcp { base, .. } => format!("{base}{path}"),
+            Transport::Unix(_) => path,
+        };
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(name, value.as_bytes());
+        }
+        if let Transport::Unix(_) = self {
+            request = request.header(HOST, "localhost");
+        }
+        let request = request.body(Full::new(body)).map_err(|error| CallError::Failed(error.to_string()))?;
+        match self {
+            Transport::Tcp { http, .. } => http.request(request).await.map_err(|error| match error.is_connect() {
+                true => unreachable(causes(&error)),
+                false => lost(causes(&error)),
+            }),
+            Transport::Unix(path) => {
+                let stream = UnixStream::connect(path).await.map_err(|error| unreachable(error.to_string()))?;
+                let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+                    .await
+                    .map_err(|error| unreachable(causes(&error)))?;
+                tokio::spawn(connection);
+                sender.send_request(request).await.map_err(|error| lost(causes(&error)))
+            }
+        }
+    }
+}
+
+/// An error with its causes, outermost first.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

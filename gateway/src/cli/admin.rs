@@ -1,0 +1,134 @@
+//! What commands of administrators take, `fencepost fence rotate` and `fencepost reload`.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use clap::Args;
+use fencepost_client::{Admin, CallError};
+use fencepost_core::wire::{RotateAllRequest, RotatePrefixRequest, RotateRequest, RotatedAnswer};
+use fencepost_core::{Issuer, Resource};
+
+use super::exit::Failed;
+use crate::quantity::Span;
+
+/// Where the administrator's door is.
+#[derive(Args, Clone)]
+pub(super) struct AdminArgs {
+    /// The gateway's Unix socket for administrators
+    #[arg(long, value_name = "PATH", env = "FENCEPOST_ADMIN_SOCKET", default_value = "./fencepost-data/admin.sock")]
+    admin_socket: PathBuf,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    timeout: Span,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl AdminArgs {
+    /// Makes calls and waits for them.
+    pub(super) fn call<T, F: Future<Output = Result<T, CallError>>>(
+        &self,
+        call: impl FnOnce(Admin) -> F,
+    ) -> Result<T, Failed> {
+        if self.timeout.0.is_zero() {
+            return Err(Failed::usage("--timeout must be longer than 0"));
+        }
+        let admin = Admin::new(&self.admin_socket, self.timeout.0);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
+        Ok(runtime.block_on(call(admin))?)
+    }
+}
+
+#[derive(Args)]
+pub(super) struct Rotate {
+    /// Resource whose generation ends
+    #[arg(value_parser = Resource::new, required_unless_present_any = ["prefix", "all"], conflicts_with_all = ["prefix", "all"])]
+    resource: Option<Resource>,
+    /// Every resource that has a fence and whose name starts with this; one first seen later is not covered
+    #[arg(long, value_name = "PREFIX", conflicts_with = "all")]
+    prefix: Option<String>,
+    /// Every resource, also those never seen
+    #[arg(long)]
+    all: bool,
+    /// Generation that ends, as `fence show` prints it; if it is not the current one nothing happens
+    #[arg(long, value_name = "GENERATION")]
+    from: u32,
+    /// Why; written to the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Lock service that numbers the resource from now on [default: whichever comes first]
+    #[arg(long, value_name = "KIND:INCARNATION", value_parser = Issuer::new, conflicts_with = "all")]
+    issuer: Option<Issuer>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+impl Rotate {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        let Rotate { resource, prefix, from, reason, issuer, admin, .. } = self;
+        let rotated = match (resource, prefix) {
+            (_, Some(prefix)) => {
+                return rotate_prefix(&admin, RotatePrefixRequest { prefix, from, reason, issuer, after: None });
+            }
+            (Some(resource), None) => {
+                admin.call(async |admin| admin.rotate(&resource, &RotateRequest { from, reason, issuer }).await)?
+            }
+            (None, None) => admin.call(async |admin| admin.rotate_all(&RotateAllRequest { from, reason }).await)?,
+        };
+        if admin.json {
+            return super::print(&serde_json::to_string(&rotated).map_err(Failed::other)?);
+        }
+        let RotatedAnswer { resource, generation } = rotated;
+        let what = resource.map_or_else(|| "every resource".to_owned(), |resource| resource.to_string());
+        super::print(&format!("{what}: generation {generation} from now on; older tokens are refused"))
+    }
+}
+
+/// Page by page, with progress on standard error.
+fn rotate_prefix(admin: &AdminArgs, mut request: RotatePrefixRequest) -> Result<(), Failed> {
+    let (mut rotated, mut left) = (0, 0);
+    loop {
+        let page = admin.call(async |admin| admin.rotate_prefix(&request).await)?;
+        rotated += page.rotated;
+        left += page.left;
+        match page.next {
+            Some(next) => {
+                eprintln!("fencepost: {rotated} rotated so far, up to {next}");
+                request.after = Some(next);
+            }
+            None => break,
+        }
+    }
+    if admin.json {
+        return super::print(&serde_json::json!({"rotated": rotated, "left": left}).to_string());
+    }
+    let left = match left {
+        0 => String::new(),
+        left => format!(", {left} in another generation left as they are"),
+    };
+    let rotated = if rotated == 1 { "1 resource".to_owned() } else { format!("{rotated} resources") };
+    super::print(&format!("{rotated} rotated{left}; resources first seen later are not covered"))
+}
+
+#[derive(Args)]
+pub(super) struct Reload {
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+impl Reload {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        let answer = self.admin.call(async |admin| admin.reload().await)?;
+        if self.admin.json {
+            return super::print(&serde_json::to_string(&answer).map_err(Failed::other)?);
+        }
+        for setting in &answer.needs_restart {
+            eprintln!("fencepost: takes effect at the next start only: {setting}");
+        }
+        match answer.changed.as_slice() {
+            [] => super::print("no rule has changed"),
+            changed => super::print(&changed.join("\n")),
+        }
+    }
+}

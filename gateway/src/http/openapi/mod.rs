@@ -1,0 +1,99 @@
+//! The API document (OpenAPI 3.1): paths from the table of routes, schemas from the types on the wire.
+
+mod details;
+mod operation;
+mod parts;
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use fencepost_core::wire::{
+    AcquireRequest, ClaimAnswer, ClaimRequest, ClaimedValue, ConditionSpec, FenceAnswer, FencePage, FenceView,
+    ForceReleasedAnswer, Integer, KeyEntry, KeyPage, LeaseAnswer, LockPage, LockView, OperationSpec, OutcomeAnswer,
+    OutcomeState, ReloadAnswer, RenewRequest, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest,
+    RotatedAnswer, TextOrBase64, TokenSpec, TxnAnswer, TxnRequest, TxnResult, ValueSpec,
+};
+use fencepost_core::{
+    Holder, IdempotencyKey, Issuer, Key, ProblemDocument, ProblemKind, RefusedResource, Resource, Token,
+};
+use hyper::Method;
+use serde_json::{Map, Value, json};
+use utoipa::openapi::schema::{Components, ComponentsBuilder};
+
+use super::answer;
+use super::routes::ROUTES;
+
+/// The document, as it is served.
+pub(super) fn document() -> Bytes {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| answer::json(&build()));
+    DOCUMENT.clone()
+}
+
+const ABOUT: &str = "A fencing-aware storage gateway: a write passes only with a token that is not older than the \
+    newest one seen for its resource. Errors are `application/problem+json` (RFC 9457); test their `type`.\n\n\
+    Names may contain `/`, raw or as `%2F`: they are percent-decoded exactly once. A name whose last segment is an \
+    action of the path (`renew`, `abandon`, `rotate`, `force-release`) writes that `/` as `%2F`. A path that is none of \
+    these is answered 404 `no-such-route`, another method 405 with `Allow`.";
+
+const TAGS: [(&str, &str); 7] = [
+    ("values", "Values and their versions, written under a fencing token."),
+    ("transactions", "Several keys in one commit."),
+    ("fences", "The highest token seen for a resource."),
+    ("locks", "The built-in lock service."),
+    ("outcomes", "What became of a request with an idempotency key."),
+    ("admin", "On the administrator's Unix socket only; 403 elsewhere."),
+    ("operations", "For those who run the gateway."),
+];
+
+/// Problems of requests that no operation is about.
+const OUTSIDE: [(&str, ProblemKind); 2] =
+    [("NoSuchRoute", ProblemKind::NoSuchRoute), ("MethodNotAllowed", ProblemKind::MethodNotAllowed)];
+
+fn build() -> Value {
+    let tags = TAGS.map(|(name, description)| json!({"name": name, "description": description}));
+    let outside = OUTSIDE.map(|(name, kind)| (name.to_owned(), operation::problem(kind.status(), &[kind])));
+    let mut components = json!(schemas());
+    components["responses"] = Value::Object(Map::from_iter(outside));
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Fencepost",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": tags,
+        "paths": paths(),
+        "components": components,
+    })
+}
+
+/// Every route, and HEAD wherever GET is.
+fn paths() -> Map<String, Value> {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let item = paths.entry(route.template()).or_insert_with(|| json!({}));
+        item[route.method.as_str().to_ascii_lowercase()] = operation::of(route);
+        if route.method == Method::GET {
+            item["head"] = operation::head(route);
+        }
+    }
+    paths
+}
+
+/// Everything that a path or another schema refers to by name.
+fn schemas() -> Components {
+    macro_rules! all {
+        ($($name:ty),* $(,)?) => { ComponentsBuilder::new()$(.schema_from::<$name>())*.build() };
+    }
+    all![
+        AcquireRequest, ClaimAnswer, ClaimRequest, ClaimedValue, ConditionSpec, FenceAnswer, FencePage, FenceView,
+        ForceReleasedAnswer, Holder, IdempotencyKey, Integer, Issuer, Key, KeyEntry, KeyPage, LeaseAnswer, LockPage,
+        LockView, OperationSpec, OutcomeAnswer, OutcomeState, ProblemDocument, RefusedResource, ReloadAnswer,
+        RenewRequest, Resource, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest,
+        RotatedAnswer, TextOrBase64, Token, TokenSpec, TxnAnswer, TxnRequest, TxnResult, ValueSpec,
+    ]
+}
+
+#[cfg(test)]
+mod tests;

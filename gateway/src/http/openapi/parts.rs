@@ -1,0 +1,141 @@
+//! The pieces that operations are made of: parameters, headers, bodies.
+//!
+//! They are plain JSON: utoipa's own types for them cannot say that an answer always has a header.
+
+use fencepost_core::wire::{MAX_PAGE, header};
+use fencepost_core::{Holder, IdempotencyKey, Issuer, Token};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::super::query::DEFAULT_LIMIT;
+
+/// Entity tags in quotes, or `*`.
+const TAGS: &str = r#"^(\*|(W/)?"[^",]*"( *, *(W/)?"[^",]*")*)$"#;
+
+/// A reference to a type's schema.
+pub(super) fn schema<T: ToSchema>() -> Value {
+    json!({"$ref": format!("#/components/schemas/{}", T::name())})
+}
+
+pub(super) fn content(media_type: &str, schema: Value) -> Value {
+    json!({media_type: {"schema": schema}})
+}
+
+pub(super) fn etag() -> Value {
+    json!({"type": "string", "pattern": "^\"[0-9]+\"$"})
+}
+
+/// The headers of an answer.
+pub(super) struct Headers(Map<String, Value>);
+
+impl Headers {
+    /// The one that every answer has.
+    pub(super) fn new() -> Headers {
+        let id = json!({"type": "string", "minLength": 1});
+        Headers(Map::new()).required(header::REQUEST_ID, "The request's id, also in the log.", id)
+    }
+
+    pub(super) fn required(mut self, name: &str, description: &str, schema: Value) -> Headers {
+        let header = json!({"description": description, "required": true, "schema": schema});
+        self.0.insert(name.to_owned(), header);
+        self
+    }
+
+    pub(super) fn optional(mut self, name: &str, description: &str, schema: Value) -> Headers {
+        self.0.insert(name.to_owned(), json!({"description": description, "schema": schema}));
+        self
+    }
+
+    pub(super) fn optional_replayed(self) -> Headers {
+        let description = "This is the recorded answer of an earlier request with the same key.";
+        self.optional(header::IDEMPOTENT_REPLAYED, description, json!({"type": "string", "enum": ["true"]}))
+    }
+}
+
+pub(super) fn answer(description: &str, headers: Headers, content: Value) -> Value {
+    match &content {
+        Value::Object(types) if types.is_empty() => json!({"description": description, "headers": headers.0}),
+        _ => json!({"description": description, "headers": headers.0, "content": content}),
+    }
+}
+
+/// A body that must be sent.
+pub(super) fn body<T: ToSchema>(example: Value) -> Value {
+    json!({"required": true, "content": {"application/json": {"schema": schema::<T>(), "example": example}}})
+}
+
+/// A body that may be left out.
+pub(super) fn optional_body<T: ToSchema>(example: Value) -> Value {
+    json!({"required": false, "content": {"application/json": {"schema": schema::<T>(), "example": example}}})
+}
+
+/// No body, or an empty object from clients that cannot leave it out.
+pub(super) fn empty_body() -> Value {
+    let nothing = json!({"type": "object", "additionalProperties": false});
+    json!({"required": false, "content": {"application/json": {"schema": nothing, "example": {}}}})
+}
+
+/// The bytes of a value.
+pub(super) fn value_body() -> Value {
+    let bytes = json!({"type": "string", "format": "binary"});
+    json!({
+        "description": "The value. Any `Content-Type` is kept and given back; one value is at most `--max-body` bytes.",
+        "required": true,
+        "content": {"application/octet-stream": {"schema": bytes, "example": "paid"}},
+    })
+}
+
+fn header(name: &str, description: &str, schema: Value) -> Value {
+    json!({"in": "header", "name": name, "description": description, "required": false, "schema": schema})
+}
+
+fn query(name: &str, description: &str, schema: Value) -> Value {
+    json!({"in": "query", "name": name, "description": description, "required": false, "schema": schema})
+}
+
+/// The token, and who presents it.
+pub(super) fn presented() -> [Value; 3] {
+    [
+        header(header::FENCING_TOKEN, "The token your lock service handed out.", schema::<Token>()),
+        header(header::FENCING_HOLDER, "Who presents it.", schema::<Holder>()),
+        header(header::FENCING_ISSUER, "Which lock service numbered it.", schema::<Issuer>()),
+    ]
+}
+
+pub(super) fn idempotency_key() -> Value {
+    let description = "Makes a retry safe: the outcome is recorded with the write, and answered again.";
+    header(header::IDEMPOTENCY_KEY, description, schema::<IdempotencyKey>())
+}
+
+pub(super) fn write_conditions() -> [Value; 2] {
+    [
+        header("If-Match", "One of these versions, or `*`: any. Not together with If-None-Match.", tags()),
+        header("If-None-Match", "`*`: the key has no value.", json!({"type": "string", "enum": ["*"]})),
+    ]
+}
+
+pub(super) fn read_conditions() -> [Value; 2] {
+    [
+        header("If-Match", "One of these versions, or `*`: any; else 412.", tags()),
+        header("If-None-Match", "None of these versions, or `*`: any; else 304.", tags()),
+    ]
+}
+
+fn tags() -> Value {
+    json!({"type": "string", "pattern": TAGS})
+}
+
+/// Lists come in pages.
+pub(super) fn page() -> [Value; 3] {
+    let limit = json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": DEFAULT_LIMIT});
+    [
+        query("prefix", "Only names that start with this.", json!({"type": "string"})),
+        query("after", "Only names after this one: `next` of the page before.", json!({"type": "string"})),
+        query("limit", "The most entries of the page.", limit),
+    ]
+}
+
+pub(super) fn lease() -> Value {
+    let schema = json!({"type": "string", "pattern": "^[0-9a-f]{32}$"});
+    json!({"in": "query", "name": "lease", "description": "The lease, as it was granted.", "required": true, "schema": schema})
+}

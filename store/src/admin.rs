@@ -1,0 +1,87 @@
+//! What only an administrator may do: new generations.
+
+use fencepost_core::{Access, Issuer, Resource};
+
+use crate::command::{Action, Command, Judged};
+use crate::outcome::{Failure, Outcome, Rejected};
+use crate::store::{Store, WrongResource};
+
+/// How many fences one call of [`Store::rotate_prefix`] looks at.
+const PAGE: usize = 1_000;
+
+/// A page of fences to rotate.
+#[derive(Clone, Debug)]
+pub struct RotatePrefix {
+    /// Resources whose names start with this, and that have a fence.
+    pub prefix: String,
+    /// Only those in this generation.
+    pub from: u32,
+    /// The lock service that numbers them from now on.
+    pub issuer: Option<Issuer>,
+    /// Go on after this name.
+    pub after: Option<String>,
+}
+
+/// What became of a page of fences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixRotated {
+    /// How many were rotated.
+    pub rotated: usize,
+    /// How many were left, because they are in another generation.
+    pub left: usize,
+    /// Where to go on.
+    pub next: Option<String>,
+}
+
+impl Store {
+    /// Ends a resource's generation, if it is `from`.
+    pub async fn rotate(
+        &self,
+        resource: &Resource,
+        from: u32,
+        issuer: Option<Issuer>,
+    ) -> Result<Result<Outcome, WrongResource>, Failure> {
+        let guarded = match self.resource(resource) {
+            Ok(guarded) => guarded,
+            Err(wrong) => return Ok(Err(wrong)),
+        };
+        let judged = Judged { guarded, presented: None, access: Access::Claim };
+        self.door.submit(Command::new(judged, Action::Rotate { from, issuer })).await.map(Ok)
+    }
+
+    /// Ends the generation of every resource, if the store's base generation is `from`.
+    pub async fn rotate_all(&self, from: u32) -> Result<Outcome, Failure> {
+        self.door.submit(Command::of_store(Action::RotateAll { from })).await
+    }
+
+    /// Rotates a page of existing fences. A resource never seen is not covered.
+    pub async fn rotate_prefix(&self, asked: RotatePrefix) -> Result<PrefixRotated, Failure> {
+        let RotatePrefix { prefix, from, issuer, after } = asked;
+        let page = self.fences(&prefix, after.as_deref(), PAGE).await;
+        let page = page.map_err(|error| Rejected::Unavailable(error.to_string()))?;
+        let mut done = PrefixRotated { rotated: 0, left: 0, next: page.next };
+        // So many at a time that they share commits, and so few that writers go on beside them.
+        for resources in page.entries.chunks(64) {
+            let mut running = tokio::task::JoinSet::new();
+            for (resource, state) in resources {
+                match self.resource(resource) {
+                    Ok(guarded) if state.generation == from => {
+                        let judged = Judged { guarded, presented: None, access: Access::Claim };
+                        let command = Command::new(judged, Action::Rotate { from, issuer: issuer.clone() });
+                        let door = self.door.clone();
+                        running.spawn(async move { door.submit(command).await });
+                    }
+                    // A fence left behind by an older mapping protects nothing.
+                    _ => done.left += 1,
+                }
+            }
+            while let Some(ended) = running.join_next().await {
+                match ended.map_err(|error| Failure::Unknown(error.to_string()))?? {
+                    Outcome::Rotated { .. } => done.rotated += 1,
+                    _ => done.left += 1,
+                }
+            }
+        }
+        Ok(done)
+    }
+}

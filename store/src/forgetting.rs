@@ -1,0 +1,137 @@
+//! Forgetting outcomes that were kept long enough.
+//!
+//! Each commit that records outcomes lists them in an index record named after the time. So the oldest are found
+//! without a search, and removed through the sequencer like any other change, a few at a time.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use fencepost_core::{IdempotencyKey, Timestamp};
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::command::{Action, Command};
+use crate::door::Door;
+use crate::engine::{Engine, Scan};
+use crate::fence_cache::FenceCache;
+use crate::locks::millis;
+use crate::outcome::{Failure, Outcome};
+use crate::poison::Poison;
+use crate::record::{self, OutcomeKey, RecordKey};
+use crate::sequencer::Queued;
+use crate::store::Store;
+
+/// How many indexes are looked at and removed at a time: at most so many share a commit with the writes.
+const AT_ONCE: usize = 8;
+
+/// Holds nothing that would keep a closed store open.
+struct Forgetting {
+    engine: Weak<dyn Engine>,
+    queue: mpsc::WeakSender<Queued>,
+    cache: Arc<FenceCache>,
+    poison: Poison,
+    retention: Duration,
+    /// Everything before this was looked at.
+    from: Vec<u8>,
+}
+
+/// Forgetting, as it goes on beside everything else. Dropped, it ends by itself.
+pub(crate) struct Forgetter {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Forgetter {
+    /// Ends it, and waits until it has let go of the engine.
+    pub(crate) async fn stop(self) {
+        drop(self.stop);
+        let _ = self.task.await;
+    }
+}
+
+/// Starts forgetting.
+pub(crate) fn start(engine: &Arc<dyn Engine>, door: &Door, retention: Duration) -> Forgetter {
+    let mut forgetting = Forgetting {
+        engine: Arc::downgrade(engine),
+        queue: door.queue.downgrade(),
+        cache: door.cache.clone(),
+        poison: door.poison.clone(),
+        retention,
+        from: record::index_prefix(),
+    };
+    let pause = (retention / 100).clamp(Duration::from_millis(50), Duration::from_secs(60));
+    let (stop, mut stopped) = oneshot::channel();
+    let task = tokio::spawn(async move {
+        // Never cancelled in the middle: a read that goes on without its reader would keep the engine open.
+        while let (Some(forgotten), Err(TryRecvError::Empty)) = (forgetting.oldest().await, stopped.try_recv()) {
+            if forgotten == 0 {
+                // From the start next time: something may have been left, or a clock set back.
+                forgetting.from = record::index_prefix();
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = &mut stopped => return,
+                }
+            }
+        }
+    });
+    Forgetter { stop, task }
+}
+
+impl Forgetting {
+    /// Forgets the oldest outcomes. How many commits' worth; `None` if the store is closed.
+    async fn oldest(&mut self) -> Option<usize> {
+        let before = Timestamp(Timestamp::now().0.saturating_sub(millis(self.retention)));
+        let scan = Scan {
+            from: self.from.clone(),
+            inclusive: true,
+            prefix: record::index_prefix(),
+            limit: AT_ONCE,
+            max_bytes: 1 << 20,
+        };
+        let scanned = match self.engine.upgrade()?.scan(scan).await {
+            Ok(scanned) => scanned.records,
+            Err(error) => {
+                tracing::warn!(%error, "cannot look for outcomes to forget");
+                return Some(0);
+            }
+        };
+        let end = record::index_at(before);
+        let mut removing = JoinSet::new();
+        let mut last = None;
+        for (key, found) in scanned.into_iter().take_while(|(key, _)| *key < end) {
+            let outcomes = match record::decode_index(&found.bytes) {
+                Ok(outcomes) => outcomes,
+                Err(error) => {
+                    tracing::error!(%error, "an index of outcomes cannot be read; what it lists stays");
+                    self.from = [key.as_slice(), &[0]].concat();
+                    continue;
+                }
+            };
+            last = Some(key.clone());
+            let command = Command::of_store(Action::Forget { index: RecordKey::scanned(key), outcomes });
+            let queue = self.queue.upgrade()?;
+            let door = Door { queue, cache: self.cache.clone(), poison: self.poison.clone() };
+            removing.spawn(async move { door.submit(command).await });
+        }
+        let mut removed = 0;
+        while let Some(ended) = removing.join_next().await {
+            match ended {
+                Ok(Ok(Outcome::Forgotten)) => removed += 1,
+                Ok(Err(Failure::Rejected(error))) => tracing::debug!(%error, "outcomes are forgotten later"),
+                other => tracing::debug!(?other, "outcomes are forgotten later"),
+            }
+        }
+        if let Some(last) = last {
+            self.from = last;
+        }
+        Some(removed)
+    }
+}
+
+impl Store {
+    /// Makes sure that a request with this key is never applied, unless it has been: then that outcome.
+    pub async fn abandon(&self, caller: &str, key: &IdempotencyKey) -> Result<Outcome, Failure> {
+        self.door.submit(Command::of_store(Action::Abandon(OutcomeKey::new(caller, key)))).await
+    }
+}

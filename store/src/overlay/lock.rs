@@ -1,0 +1,171 @@
+//! The built-in lock service: leases are records like any other, and a grant raises the fence in the same commit.
+//!
+//! No clock is asked here. Whoever finds that a lease has run out says which version of its record it watched.
+
+use std::num::NonZeroU64;
+
+use fencepost_core::{Access, FenceState, Presented, Reason, Resource, Token};
+
+use super::{Draft, LockSlot, Overlay};
+use crate::command::{Acquire, Command, Judged, Take};
+use crate::engine::Change;
+use crate::outcome::{Grant, Held, Holding, Outcome};
+use crate::record::{Lease, LeaseId, LockRecord, Pending, RecordKey};
+
+impl Overlay {
+    pub(super) fn acquire(&mut self, command: &Command, acquire: &Acquire) -> Draft {
+        let resource = resource(command);
+        if let Some(held) = self.in_the_way(resource, acquire.take) {
+            return held;
+        }
+        let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
+        let observed = match self.raise(command, token, Some(acquire)) {
+            Ok(observed) => observed,
+            Err(refused) => return refused,
+        };
+        let lease = Lease { id: acquire.lease, holder: acquire.holder.clone(), token, ttl_ms: acquire.ttl_ms };
+        let version = self.put_lock(resource, LockRecord { last: token, lease: Some(lease.clone()) });
+        self.granted(lease, observed, version)
+    }
+
+    pub(super) fn renew(&mut self, command: &Command, lease: LeaseId, ttl_ms: u64) -> Draft {
+        let resource = resource(command);
+        let Some((last, held)) = self.current(resource, lease) else { return Draft::Pending(self.lost(command)) };
+        // A lease whose token the fence refuses is worth nothing; its holder had better know.
+        let presented = Presented { token: held.token, holder: Some(held.holder.clone()), issuer: Some(self.issuer()) };
+        let judged = [self.judged(command, presented)];
+        let passed = match self.pass(&judged) {
+            Ok(passed) => passed,
+            Err(Draft::Settled(_)) => return Draft::Settled(super::settle(self.lost(command), None)),
+            Err(Draft::Pending(_)) => return Draft::Pending(self.lost(command)),
+        };
+        let observed = self.admit(&judged, &passed).into_iter().next().map(|(_, reason)| reason);
+        let lease = Lease { ttl_ms, ..held };
+        let version = self.put_lock(resource, LockRecord { last, lease: Some(lease.clone()) });
+        self.granted(lease, observed, version)
+    }
+
+    pub(super) fn release(&mut self, command: &Command, lease: LeaseId) -> Draft {
+        let resource = resource(command);
+        let Some((last, _)) = self.current(resource, lease) else { return Draft::Pending(self.lost(command)) };
+        self.free_lock(resource, last);
+        Draft::Pending(Outcome::Released)
+    }
+
+    /// Takes the lock from its holder, and raises the fence above its token.
+    pub(super) fn force_release(&mut self, command: &Command) -> Draft {
+        let resource = resource(command);
+        let Some(held) = self.lock(resource).as_ref().and_then(|(_, lock)| lock.lease.clone()) else {
+            return Draft::Pending(Outcome::NotHeld);
+        };
+        let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
+        if let Err(refused) = self.raise(command, token, None) {
+            return refused;
+        }
+        self.free_lock(resource, token);
+        let fence = self.fence(resource).state.token();
+        Draft::Pending(Outcome::ForceReleased { holder: held.holder, token: held.token, fence })
+    }
+
+    /// Whoever has the lock, unless it may be taken.
+    fn in_the_way(&self, resource: &Resource, take: Take) -> Option<Draft> {
+        let held = self.lock(resource).as_ref().and_then(|(version, lock)| Some((*version, lock.lease.as_ref()?)));
+        let by = match (held, take) {
+            (None, Take::Free | Take::Expired(_)) => return None,
+            (Some((Pending::Stored(version), _)), Take::Expired(watched)) if version == watched => return None,
+            (None, Take::Never) => None,
+            (Some((version, lease)), _) => {
+                Some(Held { holder: lease.holder.clone(), token: lease.token, ttl_ms: lease.ttl_ms, version })
+            }
+        };
+        Some(Draft::Pending(Outcome::Held(Box::new(Holding { by, remaining_ms: 0, waiting: 0 }))))
+    }
+
+    /// One above whatever was given or seen in the resource's generation; `None` when there is nothing above.
+    fn next_token(&self, resource: &Resource) -> Option<Token> {
+        let FenceState { generation, high, .. } = &self.fence(resource).state;
+        let last = self.lock(resource).as_ref().map(|(_, lock)| lock.last);
+        let given = last.filter(|last| last.generation() == *generation).map(Token::number);
+        let highest = given.max(*high).map_or(0, NonZeroU64::get);
+        highest.checked_add(1).and_then(|number| Token::new(*generation, number))
+    }
+
+    /// Raises the fence to a token of our own, through the judge like everything else.
+    fn raise(&mut self, command: &Command, token: Token, acquire: Option<&Acquire>) -> Result<Option<Reason>, Draft> {
+        let holder = acquire.map(|acquire| acquire.holder.clone());
+        let judged = [self.judged(command, Presented { token, holder, issuer: Some(self.issuer()) })];
+        let passed = self.pass(&judged)?;
+        Ok(self.admit(&judged, &passed).into_iter().next().map(|(_, reason)| reason))
+    }
+
+    fn judged(&self, command: &Command, presented: Presented) -> Judged {
+        let Some(judged) = command.judged.first() else { unreachable!("a lock is a resource") };
+        Judged { guarded: judged.guarded.clone(), presented: Some(presented), access: Access::Claim }
+    }
+
+    fn issuer(&self) -> fencepost_core::Issuer {
+        self.meta.issuer()
+    }
+
+    fn granted(&self, lease: Lease, observed: Option<Reason>, version: Pending) -> Draft {
+        let Lease { id, holder, token, ttl_ms } = lease;
+        let issuer = self.issuer();
+        Draft::Pending(Outcome::Granted(Box::new(Grant {
+            lease: id,
+            token,
+            holder,
+            issuer,
+            ttl_ms,
+            observed,
+            version,
+        })))
+    }
+
+    fn exhausted(&self, resource: &Resource) -> Outcome<Pending> {
+        let state = &self.fence(resource).state;
+        Outcome::Exhausted { fence: state.token(), generation: state.generation }
+    }
+
+    pub(super) fn lost(&self, command: &Command) -> Outcome<Pending> {
+        let resource = resource(command);
+        let held = self.lock(resource).as_ref().and_then(|(_, lock)| lock.lease.as_ref());
+        Outcome::LeaseLost { holder: held.map(|lease| lease.holder.clone()), fence: self.fence(resource).state.token() }
+    }
+
+    pub(super) fn is_current(&self, command: &Command, lease: LeaseId) -> bool {
+        self.current(resource(command), lease).is_some()
+    }
+
+    fn current(&self, resource: &Resource, lease: LeaseId) -> Option<(Token, Lease)> {
+        let (_, lock) = self.lock(resource).as_ref()?;
+        lock.lease.as_ref().filter(|held| held.id == lease).map(|held| (lock.last, held.clone()))
+    }
+
+    fn lock(&self, resource: &Resource) -> &LockSlot {
+        self.locks.get(resource).unwrap_or_else(|| unreachable!("the plan names every lock"))
+    }
+
+    fn put_lock(&mut self, resource: &Resource, lock: LockRecord) -> Pending {
+        let version = Pending::Change(self.change(RecordKey::lock(resource), Change::Put(lock.encode())));
+        self.locks.insert(resource.clone(), Some((version, lock)));
+        version
+    }
+
+    /// Nobody has it any more. What it counted is kept only if the fence does not know it.
+    fn free_lock(&mut self, resource: &Resource, last: Token) {
+        let FenceState { generation, .. } = self.fence(resource).state;
+        if generation > last.generation() || self.fence(resource).state.token() >= Some(last) {
+            self.change(RecordKey::lock(resource), Change::Delete);
+            self.locks.insert(resource.clone(), None);
+        } else {
+            self.put_lock(resource, LockRecord { last, lease: None });
+        }
+    }
+}
+
+fn resource(command: &Command) -> &Resource {
+    match command.judged.first() {
+        Some(judged) => &judged.guarded.resource,
+        None => unreachable!("a lock is a resource"),
+    }
+}

@@ -1,0 +1,241 @@
+//! One batch: commands judged in order against the records loaded for them and each other's effects.
+
+mod lock;
+mod once;
+mod plan;
+mod rotate;
+mod write;
+
+use std::collections::{HashMap, HashSet};
+
+use fencepost_core::{FenceState, Key, Reason, Refusal, Resource, Timestamp, Token, Verdict, decide};
+
+use crate::command::{Action, Command, Judged};
+use crate::engine::{Change, Loaded, Record, Version};
+use crate::outcome::{Claimed, Outcome};
+use crate::record::{self, LockRecord, Meta, OutcomeKey, Pending, RecordKey, Recorded, Undecodable, Value};
+
+pub(crate) use plan::Plan;
+
+struct FenceSlot {
+    state: FenceState,
+    /// Differs from what is stored: whatever depends on it must wait for the commit.
+    dirty: bool,
+}
+
+type ValueSlot = Option<(Pending, Value)>;
+type LockSlot = Option<(Pending, LockRecord)>;
+
+/// An outcome that may still need the versions of its commit.
+pub(crate) enum Draft {
+    /// Justified by durable records alone: may be answered before the commit.
+    Settled(Outcome),
+    /// Depends on the commit.
+    Pending(Outcome<Pending>),
+}
+
+/// The outcome, once the commit gave its first change this version.
+pub(crate) fn settle(outcome: Outcome<Pending>, first: Option<Version>) -> Outcome {
+    outcome.map(&|version: Pending| version.settle(first))
+}
+
+/// The records of a batch, as the commands so far leave them.
+pub(crate) struct Overlay {
+    meta: Meta,
+    /// The store's own record differs from what is stored.
+    meta_changed: bool,
+    fences: HashMap<Resource, FenceSlot>,
+    values: HashMap<Key, ValueSlot>,
+    locks: HashMap<Resource, LockSlot>,
+    outcomes: HashMap<OutcomeKey, Option<Recorded>>,
+    /// Recorded by this batch.
+    recorded: Vec<OutcomeKey>,
+    /// Indexes that are still stored.
+    indexes: HashSet<RecordKey>,
+    changes: Vec<(RecordKey, Change)>,
+    /// The command at hand has changed a fence.
+    raised: bool,
+    now: Timestamp,
+}
+
+/// What the judge let pass, and how.
+struct Passed {
+    verdicts: Vec<Verdict>,
+}
+
+impl Overlay {
+    pub(crate) fn new(plan: &Plan, loaded: &Loaded, meta: Meta, now: Timestamp) -> Result<Overlay, Undecodable> {
+        let record = |at: &usize| -> Option<&Record> { loaded.records.get(*at).and_then(Option::as_ref) };
+        let mut fences = HashMap::with_capacity(plan.fences.len());
+        for (resource, at) in &plan.fences {
+            let stored = record(at).map(|record| record::decode_fence(&record.bytes)).transpose()?;
+            let state = FenceState::under(stored.as_ref(), meta.base_generation).into_owned();
+            fences.insert(resource.clone(), FenceSlot { state, dirty: false });
+        }
+        let mut values = HashMap::with_capacity(plan.values.len());
+        for (key, at) in &plan.values {
+            let value = record(at).map(|found| Value::decode(&found.bytes).map(|value| (stored(found), value)));
+            values.insert(key.clone(), value.transpose()?);
+        }
+        let mut locks = HashMap::with_capacity(plan.locks.len());
+        for (resource, at) in &plan.locks {
+            let lock = record(at).map(|found| LockRecord::decode(&found.bytes).map(|lock| (stored(found), lock)));
+            locks.insert(resource.clone(), lock.transpose()?);
+        }
+        let mut outcomes = HashMap::with_capacity(plan.outcomes.len());
+        for (key, at) in &plan.outcomes {
+            let recorded = record(at).map(|found| Recorded::decode(&found.bytes, found.version));
+            outcomes.insert(key.clone(), recorded.transpose()?);
+        }
+        let indexes = plan.indexes.iter().filter(|(_, at)| record(at).is_some()).map(|(key, _)| key.clone()).collect();
+        let changes = Vec::with_capacity(2 * plan.fences.len());
+        let (meta_changed, raised, recorded) = (false, false, Vec::new());
+        Ok(Overlay { meta, meta_changed, fences, values, locks, outcomes, recorded, indexes, changes, raised, now })
+    }
+
+    /// Judges one command and applies it. A recorded outcome is found before the judge is asked.
+    pub(crate) fn apply(&mut self, command: &Command) -> Draft {
+        if let Some(replayed) = self.replay(command) {
+            return replayed;
+        }
+        self.raised = false;
+        let draft = match &command.action {
+            Action::Write(write) => self.write(command, write),
+            Action::Claim { keys, max_bytes } => self.claim(command, keys, *max_bytes),
+            Action::Acquire(acquire) => self.acquire(command, acquire),
+            Action::Renew { lease, ttl_ms } => self.renew(command, *lease, *ttl_ms),
+            Action::Release { lease } => self.release(command, *lease),
+            Action::ForceRelease => self.force_release(command),
+            Action::Rotate { from, issuer } => self.rotate(command, *from, issuer.as_ref()),
+            Action::RotateAll { from } => self.rotate_all(*from),
+            Action::Abandon(key) => self.abandon(key),
+            Action::Forget { index, outcomes } => self.forget(index, outcomes),
+        };
+        if let (Some(once), Draft::Pending(outcome)) = (&command.once, &draft) {
+            self.record(once, outcome);
+        }
+        draft
+    }
+
+    /// Asks the judge about every resource. If one refuses, all is refused, and nothing is raised.
+    fn pass(&self, judged: &[Judged]) -> Result<Passed, Draft> {
+        let (mut verdicts, mut refusals, mut durable) = (Vec::with_capacity(judged.len()), Vec::new(), true);
+        for Judged { guarded, presented, access } in judged {
+            let slot = self.fence(&guarded.resource);
+            let verdict = decide(&slot.state, presented.as_ref(), *access, &guarded.policy);
+            if let Verdict::Refuse(reason) = verdict {
+                durable &= !slot.dirty;
+                refusals.push(Refusal {
+                    reason,
+                    resource: guarded.resource.clone(),
+                    presented: presented.clone(),
+                    found: slot.state.clone(),
+                });
+            }
+            verdicts.push(verdict);
+        }
+        match refusals.is_empty() {
+            true => Ok(Passed { verdicts }),
+            // A refusal justified by this batch stands or falls with it (G4).
+            false if durable => Err(Draft::Settled(Outcome::Refused(refusals))),
+            false => Err(Draft::Pending(Outcome::Refused(refusals))),
+        }
+    }
+
+    /// Raises the fences of whatever was admitted. What was merely observed.
+    fn admit(&mut self, judged: &[Judged], passed: &Passed) -> Vec<(Resource, Reason)> {
+        let mut observed = Vec::new();
+        for (Judged { guarded, presented, .. }, verdict) in judged.iter().zip(&passed.verdicts) {
+            match (verdict, presented) {
+                (Verdict::Admit(step), Some(presented)) => {
+                    let now = self.now;
+                    let slot = self.fence_mut(&guarded.resource);
+                    if let Some(next) = slot.state.after(*step, presented, now) {
+                        (slot.state, slot.dirty) = (next, true);
+                        self.raised = true;
+                    }
+                }
+                (Verdict::Observe(reason) | Verdict::Refuse(reason), _) => {
+                    observed.push((guarded.resource.clone(), *reason));
+                }
+                (Verdict::Admit(_), None) => unreachable!("nothing is admitted without a token"),
+            }
+        }
+        observed
+    }
+
+    fn claim(&mut self, command: &Command, keys: &[Key], max_bytes: usize) -> Draft {
+        let passed = match self.pass(&command.judged) {
+            Ok(passed) => passed,
+            Err(refused) => return refused,
+        };
+        if let Some(too_large) = self.too_large(keys.iter(), max_bytes) {
+            return too_large;
+        }
+        let observed = self.admit(&command.judged, &passed).into_iter().next().map(|(_, reason)| reason);
+        let state = self.first_fence(command).cloned().unwrap_or_default();
+        let values = keys.iter().map(|key| (key.clone(), self.values.get(key).cloned().flatten())).collect();
+        Draft::Pending(Outcome::Claimed(Box::new(Claimed { state, values, observed })))
+    }
+
+    /// An answer that would be too large is given up before anything changes.
+    fn too_large<'k>(&self, keys: impl Iterator<Item = &'k Key>, limit: usize) -> Option<Draft> {
+        let bytes = keys.filter_map(|key| self.values.get(key)?.as_ref()).map(|(_, value)| value.body.len()).sum();
+        (bytes > limit).then_some(Draft::Pending(Outcome::TooLarge { bytes, limit }))
+    }
+
+    fn fence(&self, resource: &Resource) -> &FenceSlot {
+        self.fences.get(resource).unwrap_or_else(|| unreachable!("the plan names every fence"))
+    }
+
+    fn fence_mut(&mut self, resource: &Resource) -> &mut FenceSlot {
+        self.fences.get_mut(resource).unwrap_or_else(|| unreachable!("the plan names every fence"))
+    }
+
+    fn first_fence(&self, command: &Command) -> Option<&FenceState> {
+        command.judged.first().map(|judged| &self.fence(&judged.guarded.resource).state)
+    }
+
+    /// The fence of the only resource, or none if there are several.
+    fn only_token(&self, command: &Command) -> Option<Token> {
+        match command.judged.len() {
+            1 => self.first_fence(command).and_then(FenceState::token),
+            _ => None,
+        }
+    }
+
+    fn change(&mut self, key: RecordKey, change: Change) -> usize {
+        self.changes.push((key, change));
+        self.changes.len() - 1
+    }
+
+    /// What to commit: the data, then each fence that changed, once. A delete leaves the fence (G1).
+    pub(crate) fn changes(&mut self, index_id: u64) -> Vec<(RecordKey, Change)> {
+        let mut changes = std::mem::take(&mut self.changes);
+        for (resource, slot) in self.fences.iter().filter(|(_, slot)| slot.dirty) {
+            changes.push((RecordKey::fence(resource), Change::Put(record::encode_fence(&slot.state))));
+        }
+        if self.meta_changed {
+            changes.push((RecordKey::meta(), Change::Put(self.meta.encode())));
+        }
+        if !self.recorded.is_empty() {
+            let index = record::encode_index(&self.recorded);
+            changes.push((RecordKey::index(self.now, index_id), Change::Put(index)));
+        }
+        changes
+    }
+
+    /// Every fence as it is now.
+    pub(crate) fn fences(&self) -> impl Iterator<Item = (&Resource, &FenceState)> {
+        self.fences.iter().map(|(resource, slot)| (resource, &slot.state))
+    }
+
+    /// Did the base generation change, so that fences known from before may be outdated?
+    pub(crate) fn base_changed(&self) -> bool {
+        self.meta_changed
+    }
+}
+
+fn stored(record: &Record) -> Pending {
+    Pending::Stored(record.version)
+}

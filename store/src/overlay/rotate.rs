@@ -1,0 +1,46 @@
+//! New generations: an administrator says that numbers are no longer comparable.
+
+use fencepost_core::{FenceState, Issuer};
+
+use super::{Draft, Overlay};
+use crate::command::Command;
+use crate::outcome::Outcome;
+use crate::record::Pending;
+
+impl Overlay {
+    /// Ends one resource's generation. Compares it first, so that a retry does not rotate twice.
+    pub(super) fn rotate(&mut self, command: &Command, from: u32, issuer: Option<&Issuer>) -> Draft {
+        let Some(judged) = command.judged.first() else { unreachable!("a rotation names its resource") };
+        let slot = self.fence_mut(&judged.guarded.resource);
+        if slot.state.generation != from {
+            return Draft::Pending(Outcome::OtherGeneration { found: slot.state.generation });
+        }
+        let Some(generation) = from.checked_add(1) else {
+            return Draft::Pending(Outcome::Exhausted { fence: slot.state.token(), generation: from });
+        };
+        slot.state = FenceState { issuer: issuer.cloned(), ..FenceState::unseen(generation) };
+        slot.dirty = true;
+        if generation > self.meta.highest_generation {
+            (self.meta.highest_generation, self.meta_changed) = (generation, true);
+        }
+        Draft::Pending(Outcome::<Pending>::Rotated { generation })
+    }
+
+    /// Ends the generation of every resource, seen or not: the base goes above every generation there ever was.
+    pub(super) fn rotate_all(&mut self, from: u32) -> Draft {
+        if self.meta.base_generation != from {
+            return Draft::Pending(Outcome::OtherGeneration { found: self.meta.base_generation });
+        }
+        let Some(generation) = self.meta.highest_generation.max(from).checked_add(1) else {
+            return Draft::Pending(Outcome::Exhausted { fence: None, generation: from });
+        };
+        self.meta.base_generation = generation;
+        self.meta.highest_generation = generation;
+        self.meta_changed = true;
+        for slot in self.fences.values_mut() {
+            slot.state = FenceState::unseen(generation);
+            slot.dirty = true;
+        }
+        Draft::Pending(Outcome::Rotated { generation })
+    }
+}

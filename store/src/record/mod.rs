@@ -1,0 +1,212 @@
+//! Bytes of the records: keys, fences, values, locks, outcomes and the store's own record. Documented in
+//! `docs/bytes-on-disk.md`.
+//!
+//! Every record starts with a format byte, so that a later version can tell what it reads.
+
+mod fence;
+mod lock;
+mod meta;
+mod outcome;
+mod value;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use fencepost_core::{IdempotencyKey, Key, Resource, Timestamp};
+
+pub use fence::{decode_fence, encode_fence};
+pub use lock::{Lease, LeaseId, LockRecord};
+pub use meta::Meta;
+pub(crate) use outcome::{Pending, Recorded, decode_index, encode_index};
+pub use value::{MAX_CONTENT_TYPE_BYTES, Value};
+
+/// The format that this version writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+
+const RECORD_FORMAT: u8 = 1;
+
+const META: u8 = b'm';
+const FENCE: u8 = b'f';
+const VALUE: u8 = b'k';
+const LOCK: u8 = b'l';
+const OUTCOME: u8 = b'o';
+const INDEX: u8 = b'x';
+
+/// A record's key: one byte for the kind, then the name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordKey(Box<[u8]>);
+
+impl RecordKey {
+    /// The store's own record.
+    pub fn meta() -> RecordKey {
+        RecordKey::named(META, "store")
+    }
+
+    /// A resource's fence.
+    pub fn fence(resource: &Resource) -> RecordKey {
+        RecordKey::named(FENCE, resource.as_str())
+    }
+
+    /// A key's value.
+    pub fn value(key: &Key) -> RecordKey {
+        RecordKey::named(VALUE, key.as_str())
+    }
+
+    /// A lock.
+    pub fn lock(resource: &Resource) -> RecordKey {
+        RecordKey::named(LOCK, resource.as_str())
+    }
+
+    /// A recorded outcome.
+    pub fn outcome(key: &OutcomeKey) -> RecordKey {
+        RecordKey::named(OUTCOME, &key.0)
+    }
+
+    /// The outcomes that were recorded together at this time; `id` tells apart what shares a millisecond.
+    pub(crate) fn index(at: Timestamp, id: u64) -> RecordKey {
+        let mut bytes = index_at(at);
+        bytes.extend_from_slice(&id.to_be_bytes());
+        RecordKey(bytes.into())
+    }
+
+    /// Bytes that a scan gave.
+    pub(crate) fn scanned(bytes: Vec<u8>) -> RecordKey {
+        RecordKey(bytes.into())
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn named(kind: u8, name: &str) -> RecordKey {
+        let mut bytes = Vec::with_capacity(1 + name.len());
+        bytes.push(kind);
+        bytes.extend_from_slice(name.as_bytes());
+        RecordKey(bytes.into())
+    }
+}
+
+/// The bytes under which all fences, or all values, whose names start with `prefix` are found.
+pub(crate) fn fence_prefix(prefix: &str) -> Vec<u8> {
+    RecordKey::named(FENCE, prefix).0.into_vec()
+}
+
+pub(crate) fn value_prefix(prefix: &str) -> Vec<u8> {
+    RecordKey::named(VALUE, prefix).0.into_vec()
+}
+
+pub(crate) fn lock_prefix(prefix: &str) -> Vec<u8> {
+    RecordKey::named(LOCK, prefix).0.into_vec()
+}
+
+/// Where the indexes of a time begin; they are in order of time.
+pub(crate) fn index_at(at: Timestamp) -> Vec<u8> {
+    let mut bytes = vec![INDEX];
+    bytes.extend_from_slice(&at.0.to_be_bytes());
+    bytes
+}
+
+/// All indexes.
+pub(crate) fn index_prefix() -> Vec<u8> {
+    vec![INDEX]
+}
+
+/// Names a recorded outcome: the caller, and the key it chose.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OutcomeKey(Box<str>);
+
+impl OutcomeKey {
+    /// Neither part contains the control character between them.
+    pub fn new(caller: &str, key: &IdempotencyKey) -> OutcomeKey {
+        OutcomeKey(format!("{caller}\0{key}").into())
+    }
+}
+
+/// The name in a record's key.
+pub(crate) fn name_of(key: &[u8]) -> Result<&str, Undecodable> {
+    let name = key.get(1..).ok_or(Undecodable("a record key is empty"))?;
+    std::str::from_utf8(name).map_err(|_| Undecodable("a record key is not UTF-8"))
+}
+
+/// A record that this version cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a stored record cannot be read: {0}")]
+pub struct Undecodable(&'static str);
+
+/// A text of at most 65,535 bytes with its length before it.
+fn put_short(out: &mut BytesMut, text: &str) {
+    out.put_u16_le(u16::try_from(text.len()).unwrap_or(0));
+    out.put_slice(text.as_bytes());
+}
+
+/// Bytes with their length before them.
+fn put_long(out: &mut BytesMut, bytes: &[u8]) {
+    out.put_u32_le(u32::try_from(bytes.len()).unwrap_or(0));
+    out.put_slice(bytes);
+}
+
+/// Reads what was written, and never past the end.
+struct Reader(Bytes);
+
+impl Reader {
+    fn new(bytes: &Bytes) -> Result<Reader, Undecodable> {
+        let mut input = Reader(bytes.clone());
+        match input.u8()? {
+            RECORD_FORMAT => Ok(input),
+            _ => Err(Undecodable("its format is newer than this version of fencepost")),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is left.
+    fn rest(self) -> Bytes {
+        self.0
+    }
+
+    fn need(&self, bytes: usize) -> Result<(), Undecodable> {
+        if self.0.len() < bytes { Err(Undecodable("it is too short")) } else { Ok(()) }
+    }
+
+    fn u8(&mut self) -> Result<u8, Undecodable> {
+        self.need(1).map(|()| self.0.get_u8())
+    }
+
+    fn u32(&mut self) -> Result<u32, Undecodable> {
+        self.need(4).map(|()| self.0.get_u32_le())
+    }
+
+    fn u64(&mut self) -> Result<u64, Undecodable> {
+        self.need(8).map(|()| self.0.get_u64_le())
+    }
+
+    fn i64(&mut self) -> Result<i64, Undecodable> {
+        self.need(8).map(|()| self.0.get_i64_le())
+    }
+
+    fn bytes(&mut self) -> Result<Bytes, Undecodable> {
+        let length = self.u32()? as usize;
+        self.need(length).map(|()| self.0.split_to(length))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Undecodable> {
+        let mut array = [0; N];
+        self.need(N).map(|()| self.0.copy_to_slice(&mut array))?;
+        Ok(array)
+    }
+
+    fn short(&mut self) -> Result<String, Undecodable> {
+        self.need(2)?;
+        let length = usize::from(self.0.get_u16_le());
+        self.text(length)
+    }
+
+    fn text(&mut self, length: usize) -> Result<String, Undecodable> {
+        self.need(length)?;
+        String::from_utf8(self.0.split_to(length).to_vec()).map_err(|_| Undecodable("a text is not UTF-8"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Short ways to ask for transactions, retries and locks.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fencepost_core::{Guards, Holder, IdempotencyKey, Presented};
+use fencepost_store::engines::memory::Memory;
+use fencepost_store::{
+    AcquireLock, BatchReport, Condition, Done, Grant, Held, Observer, Once, Operation, Outcome, Store, StoreOptions,
+    Transacted, Transaction,
+};
+
+use super::{Ended, ended, key, resource};
+
+/// The request `fingerprint` of nobody in particular, under this idempotency key.
+pub(crate) fn once(name: &str, fingerprint: u8) -> Once {
+    once_by("anonymous", name, fingerprint)
+}
+
+pub(crate) fn once_by(caller: &str, name: &str, fingerprint: u8) -> Once {
+    Once { caller: caller.into(), key: IdempotencyKey::new(name).unwrap(), fingerprint: [fingerprint; 32] }
+}
+
+pub(crate) fn idempotency_key(name: &str) -> IdempotencyKey {
+    IdempotencyKey::new(name).unwrap()
+}
+
+/// A transaction, said in order.
+#[derive(Clone)]
+pub(crate) struct Txn(pub(crate) Transaction);
+
+pub(crate) fn txn() -> Txn {
+    Txn(Transaction {
+        tokens: Vec::new(),
+        conditions: Vec::new(),
+        operations: Vec::new(),
+        max_bytes: 1 << 20,
+        once: None,
+    })
+}
+
+impl Txn {
+    pub(crate) fn token(mut self, name: &str, presented: Presented) -> Txn {
+        self.0.tokens.push((resource(name), presented));
+        self
+    }
+
+    pub(crate) fn when(mut self, name: &str, condition: Condition) -> Txn {
+        self.0.conditions.push((key(name), condition));
+        self
+    }
+
+    fn step(mut self, name: &str, operation: Operation) -> Txn {
+        self.0.operations.push((key(name), operation));
+        self
+    }
+
+    pub(crate) fn put(self, name: &str, body: &str) -> Txn {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        self.step(name, Operation::Put { content_type: Some("text/x-note".into()), body })
+    }
+
+    pub(crate) fn delete(self, name: &str) -> Txn {
+        self.step(name, Operation::Delete)
+    }
+
+    pub(crate) fn add(self, name: &str, by: i64) -> Txn {
+        self.add_within(name, by, i64::MIN, i64::MAX)
+    }
+
+    pub(crate) fn add_within(self, name: &str, by: i64, min: i64, max: i64) -> Txn {
+        self.step(name, Operation::Add { by, min, max })
+    }
+
+    pub(crate) fn get(self, name: &str) -> Txn {
+        self.step(name, Operation::Get)
+    }
+
+    pub(crate) fn once(mut self, once: Once) -> Txn {
+        self.0.once = Some(once);
+        self
+    }
+
+    pub(crate) fn max_bytes(mut self, max_bytes: usize) -> Txn {
+        self.0.max_bytes = max_bytes;
+        self
+    }
+
+    pub(crate) async fn send(self, store: &Store) -> Ended {
+        ended(store.transact(self.0).await)
+    }
+}
+
+#[track_caller]
+pub(crate) fn transacted(ended: Ended) -> Transacted {
+    match ended {
+        Ok(Outcome::Transacted(transacted)) => *transacted,
+        other => panic!("expected it to be done: {other:?}"),
+    }
+}
+
+/// What the operations of a transaction left behind.
+#[track_caller]
+pub(crate) fn done(ended: Ended) -> Vec<Done> {
+    transacted(ended).results.into_iter().map(|(_, done)| done).collect()
+}
+
+/// The outcome that was recorded earlier.
+#[track_caller]
+pub(crate) fn replayed(ended: Ended) -> Outcome {
+    match ended {
+        Ok(Outcome::Replayed(outcome)) => *outcome,
+        other => panic!("expected a replay: {other:?}"),
+    }
+}
+
+/// A lock that is wanted now, or not at all.
+pub(crate) fn wanted(name: &str, holder: &str, ttl_ms: u64) -> AcquireLock {
+    AcquireLock {
+        resource: resource(name),
+        holder: Holder::new(holder).unwrap(),
+        ttl: Duration::from_millis(ttl_ms),
+        wait: Duration::ZERO,
+        once: None,
+    }
+}
+
+/// A lock that is worth waiting for.
+pub(crate) fn awaited(name: &str, holder: &str, ttl_ms: u64) -> AcquireLock {
+    AcquireLock { wait: Duration::from_secs(30), ..wanted(name, holder, ttl_ms) }
+}
+
+pub(crate) async fn acquire(store: &Store, wanted: AcquireLock) -> Ended {
+    ended(store.acquire(wanted).await)
+}
+
+#[track_caller]
+pub(crate) fn granted(ended: Ended) -> Grant {
+    match ended {
+        Ok(Outcome::Granted(grant)) => *grant,
+        other => panic!("expected it to be granted: {other:?}"),
+    }
+}
+
+/// Who is in the way, and for how many milliseconds at the most.
+#[track_caller]
+pub(crate) fn in_the_way(ended: Ended) -> (Held, u64) {
+    match ended {
+        Ok(Outcome::Held(holding)) => (holding.by.unwrap(), holding.remaining_ms),
+        other => panic!("expected it to be held: {other:?}"),
+    }
+}
+
+pub(crate) async fn renew(store: &Store, name: &str, grant: &Grant, ttl_ms: u64) -> Ended {
+    ended(store.renew(&resource(name), grant.lease, Duration::from_millis(ttl_ms)).await)
+}
+
+pub(crate) async fn release(store: &Store, name: &str, grant: &Grant) -> Ended {
+    ended(store.release(&resource(name), grant.lease).await)
+}
+
+pub(crate) async fn force_release(store: &Store, name: &str) -> Ended {
+    ended(store.force_release(&resource(name)).await)
+}
+
+/// Every batch that was answered.
+#[derive(Default)]
+pub(crate) struct Reports(pub(crate) Mutex<Vec<BatchReport>>);
+
+impl Observer for Reports {
+    fn batch(&self, report: BatchReport) {
+        self.0.lock().unwrap().push(report);
+    }
+}
+
+impl Reports {
+    pub(crate) fn commands(&self) -> usize {
+        self.0.lock().unwrap().iter().map(|report| report.commands).sum()
+    }
+}
+
+/// A store in memory that is watched.
+pub(crate) async fn reported(guards: Guards, options: StoreOptions) -> (Store, Memory, Arc<Reports>) {
+    let (memory, reports) = (Memory::default(), Arc::new(Reports::default()));
+    let store = Store::open(Arc::new(memory.clone()), guards, options, reports.clone()).await.unwrap();
+    (store, memory, reports)
+}
