@@ -26,6 +26,7 @@ fn transaction(number: usize) -> Transaction {
         conditions: Vec::new(),
         operations: operations.map(|(part, operation)| (Key::new(&name(part)).unwrap(), operation)).into(),
         max_bytes: 1 << 10,
+        body: Bytes::new(),
         once: None,
     }
 }

@@ -26,7 +26,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub(crate) enum Transport {
     /// `http://host:port`, without a slash at the end.
-    Tcp { base: String, http: Client<HttpConnector, Full<Bytes>> },
+    Tcp { base: String, http: Box<Client<HttpConnector, Full<Bytes>>> },
     /// A socket in the file system.
     Unix(PathBuf),
 }
@@ -93,7 +93,7 @@ impl Transport {
         connector.set_connect_timeout(Some(timeout));
         connector.set_nodelay(true);
         let http = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        Transport::Tcp { base: url.trim_end_matches('/').to_owned(), http }
+        Transport::Tcp { base: url.trim_end_matches('/').to_owned(), http: Box::new(http) }
     }
 
     /// Where it leads, for messages.

@@ -41,6 +41,9 @@ pub struct Config {
 /// More connections or queued writes than this are no bound.
 const MAX_COUNT: usize = 1_000_000;
 
+/// Longer than this a lock that nobody holds should not be kept from others.
+const MAX_LOCK_DELAY: Duration = Duration::from_secs(24 * 3600);
+
 /// An outcome that is gone before anybody can ask for it is of no use.
 const MIN_RETENTION: Duration = Duration::from_secs(1);
 
@@ -101,6 +104,9 @@ pub enum ConfigError {
     /// A bound that bounds nothing.
     #[error("{0} must be at most {1}")]
     TooLarge(&'static str, u64),
+    /// A time too long to be meant.
+    #[error("{0} must be at most {1}")]
+    Long(&'static str, Span),
     /// A time too short to be of use.
     #[error("{0} must be at least {1}")]
     Brief(&'static str, Span),
@@ -322,6 +328,9 @@ impl Config {
         }
         if self.store.outcome_retention < MIN_RETENTION {
             return Err(ConfigError::Brief("outcome_retention", Span(MIN_RETENTION)));
+        }
+        if self.store.lock_delay > MAX_LOCK_DELAY {
+            return Err(ConfigError::Long("lock_delay", Span(MAX_LOCK_DELAY)));
         }
         at_least("max_headers", self.limits.headers, 1024)?;
         at_least("max_body", self.limits.body, 1)?;

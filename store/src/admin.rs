@@ -61,7 +61,8 @@ impl Store {
         let page = page.map_err(|error| Rejected::Unavailable(error.to_string()))?;
         let mut done = PrefixRotated { rotated: 0, left: 0, next: page.next };
         // So many at a time that they share commits, and so few that writers go on beside them.
-        for resources in page.entries.chunks(64) {
+        let at_once = (self.door.queue.max_capacity() / 4).clamp(1, 64);
+        for resources in page.entries.chunks(at_once) {
             let mut running = tokio::task::JoinSet::new();
             for (resource, state) in resources {
                 match self.resource(resource) {
@@ -75,11 +76,20 @@ impl Store {
                     _ => done.left += 1,
                 }
             }
+            let mut failed = None;
             while let Some(ended) = running.join_next().await {
-                match ended.map_err(|error| Failure::Unknown(error.to_string()))?? {
-                    Outcome::Rotated { .. } => done.rotated += 1,
-                    _ => done.left += 1,
+                match ended {
+                    Ok(Ok(Outcome::Rotated { .. })) => done.rotated += 1,
+                    Ok(Ok(_)) => done.left += 1,
+                    Ok(Err(failure)) => failed = Some(failure.to_string()),
+                    Err(error) => failed = Some(error.to_string()),
                 }
+            }
+            if let Some(why) = failed {
+                let so_far = done.rotated;
+                return Err(Failure::Unknown(format!(
+                    "{so_far} fences of this page were rotated, then: {why}; repeat it, what is done is left alone"
+                )));
             }
         }
         Ok(done)

@@ -114,6 +114,8 @@ pub(crate) struct Write {
     pub(crate) operations: Vec<Step>,
     /// The most bytes that `Get` may bring back.
     pub(crate) max_bytes: usize,
+    /// What it was read from, kept as long as the command lives.
+    pub(crate) _body: Bytes,
 }
 
 /// One operation of a write.

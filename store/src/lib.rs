@@ -11,6 +11,7 @@ pub mod engine;
 pub mod engines;
 mod fence_cache;
 mod forgetting;
+mod lock_queue;
 mod locks;
 mod opening;
 mod outcome;
@@ -24,12 +25,14 @@ mod store;
 
 pub use admin::{PrefixRotated, RotatePrefix};
 pub use command::{Condition, Once, Operation};
-pub use locks::{AcquireLock, MAX_WAITERS};
+pub use lock_queue::MAX_WAITERS;
+pub use locks::AcquireLock;
 pub use opening::OpenError;
 pub use outcome::{Applied, Claimed, Done, Failure, Grant, Held, Holding, Impossible, Outcome, Rejected, Transacted};
 pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};
 pub use remap::{RemapError, Remapped, remap};
 pub use sequencer::{BatchReport, Observer};
 pub use store::{
-    ClaimKeys, Delete, Health, MappingDiffers, NoObserver, Put, Store, StoreOptions, Transaction, WrongResource,
+    ClaimKeys, Delete, Health, MAX_RECORDED_BYTES, MappingDiffers, NoObserver, Put, Store, StoreOptions, Transaction,
+    WrongResource,
 };

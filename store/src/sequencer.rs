@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::command::{Command, Reply};
 use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Version};
 use crate::fence_cache::FenceCache;
+use crate::lock_queue::Locks;
 use crate::outcome::{Failure, Outcome, Rejected};
 use crate::overlay::{Draft, Overlay, Plan, settle};
 use crate::poison::Poison;
@@ -43,6 +44,7 @@ pub(crate) struct Sequencer {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) cache: Arc<FenceCache>,
     pub(crate) poison: Poison,
+    pub(crate) locks: Arc<Locks>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) mapping_hash: [u8; 32],
     /// Tells this process's indexes of outcomes apart from each other's and from other processes'.
@@ -151,7 +153,7 @@ impl Sequencer {
             let pending = self.judge(waiting, &mut overlay);
             let changes = overlay.changes(self.index_id.fetch_add(1, Ordering::Relaxed));
             if changes.is_empty() {
-                settle_all(waiting, pending, None);
+                self.settle(waiting, pending, None);
                 self.note(&overlay);
                 return None;
             }
@@ -162,7 +164,7 @@ impl Sequencer {
             match result {
                 Ok(Commit::Done { first }) => {
                     self.note(&overlay);
-                    settle_all(waiting, pending, Some(first));
+                    self.settle(waiting, pending, Some(first));
                 }
                 Ok(Commit::Conflict) => {
                     waiting.keep_unanswered();
@@ -214,6 +216,19 @@ impl Sequencer {
         if meta.mapping_hash == self.mapping_hash { Ok(meta) } else { Err(Rejected::MappingChanged) }
     }
 
+    /// Answers what waited for the commit.
+    fn settle(&self, waiting: &mut Waiting, pending: Vec<Option<Outcome<Pending>>>, first: Option<Version>) {
+        for (at, outcome) in pending.into_iter().enumerate() {
+            if let Some(outcome) = outcome {
+                let outcome = settle(outcome, first);
+                if let Some(resource) = waiting.commands[at].lock() {
+                    self.locks.note(resource, &outcome);
+                }
+                waiting.answer(at, Ok(outcome));
+            }
+        }
+    }
+
     fn note(&self, overlay: &Overlay) {
         if overlay.base_changed() {
             // What is cached could only refuse, but for reasons of an older generation.
@@ -229,14 +244,6 @@ impl Sequencer {
 
 fn versions(loaded: &Loaded) -> impl Iterator<Item = Option<Version>> {
     loaded.records.iter().map(|record| record.as_ref().map(|record| record.version))
-}
-
-fn settle_all(waiting: &mut Waiting, pending: Vec<Option<Outcome<Pending>>>, first: Option<Version>) {
-    for (at, outcome) in pending.into_iter().enumerate() {
-        if let Some(outcome) = outcome {
-            waiting.answer(at, Ok(settle(outcome, first)));
-        }
-    }
 }
 
 /// A panic on the sequencer's thread must not look like an overload.

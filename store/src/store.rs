@@ -15,7 +15,7 @@ use crate::door::Door;
 use crate::engine::Engine;
 use crate::fence_cache::FenceCache;
 use crate::forgetting::{self, Forgetter};
-use crate::locks::Locks;
+use crate::lock_queue::Locks;
 use crate::opening::{OpenError, open_meta};
 use crate::outcome::{Failure, Outcome};
 use crate::poison::Poison;
@@ -24,6 +24,9 @@ use crate::sequencer::{BatchReport, Observer, Sequencer};
 
 /// Lists that may read at once; each takes up to a page of memory.
 const MAX_SCANS: usize = 4;
+
+/// The most bytes that a transaction with an idempotency key may read: its answer is kept for retries.
+pub const MAX_RECORDED_BYTES: usize = 64 << 10;
 
 /// Bounds of a store's memory and work.
 #[derive(Clone, Debug)]
@@ -154,6 +157,8 @@ pub struct Transaction {
     pub operations: Vec<(Key, Operation)>,
     /// The most bytes that `Get` may bring back together.
     pub max_bytes: usize,
+    /// What it was read from: kept until the transaction has ended, so that whoever counts memory counts it that long.
+    pub body: Bytes,
     /// Makes a retry safe.
     pub once: Option<Once>,
 }
@@ -188,12 +193,14 @@ impl Store {
         let meta = open_meta(engine.as_ref(), &guards).await?;
         let (queue, receiver) = mpsc::channel(options.queue.max(1));
         let door = Door { queue, cache: Arc::new(FenceCache::new(options.cached_fences)), poison: Poison::default() };
+        let locks = Arc::new(Locks::new(options.lock_delay));
         let mut index_id = [0; 8];
         getrandom::fill(&mut index_id).map_err(|error| OpenError::Engine(error.to_string()))?;
         let sequencer = Sequencer {
             engine: engine.clone(),
             cache: door.cache.clone(),
             poison: door.poison.clone(),
+            locks: locks.clone(),
             observer,
             mapping_hash: meta.mapping_hash,
             index_id: AtomicU64::new(u64::from_le_bytes(index_id)),
@@ -208,7 +215,7 @@ impl Store {
             engine,
             guards: RwLock::new(Arc::new(guards)),
             door,
-            locks: Arc::new(Locks::new(options.lock_delay)),
+            locks,
             committer,
             forgetter,
             meta,
@@ -311,7 +318,7 @@ impl Store {
             condition => vec![(key.clone(), condition)],
         };
         let operations = vec![Step { key, operation, judged: Some(0) }];
-        let action = Action::Write(Write { conditions, operations, max_bytes: 0 });
+        let action = Action::Write(Write { conditions, operations, max_bytes: 0, _body: Bytes::new() });
         let judged = vec![Judged { guarded, presented, access: Access::Write }];
         self.door.submit(Command { judged, once, action }).await.map(|outcome| Ok(outcome.of_one()))
     }
@@ -326,8 +333,10 @@ impl Store {
 
     /// Finds out which resources a transaction is judged on: those it writes, and those it gives a token for.
     fn plan(&self, transaction: Transaction) -> Result<Command, WrongResource> {
-        let Transaction { tokens, conditions, operations, max_bytes, once } = transaction;
+        let Transaction { tokens, conditions, operations, max_bytes, body, once } = transaction;
         let guards = self.guards();
+        // What is answered is kept, and read again with every retry.
+        let max_bytes = if once.is_some() { max_bytes.min(MAX_RECORDED_BYTES) } else { max_bytes };
         let mut judged = Vec::with_capacity(tokens.len());
         for (resource, presented) in tokens {
             let guarded = self.resource(&resource)?;
@@ -360,7 +369,11 @@ impl Store {
         if let Some((unused, _)) = judged.iter().zip(&named).find(|(_, named)| !**named) {
             return Err(WrongResource::Unused(unused.guarded.resource.clone()));
         }
-        Ok(Command { judged, once, action: Action::Write(Write { conditions, operations: steps, max_bytes }) })
+        Ok(Command {
+            judged,
+            once,
+            action: Action::Write(Write { conditions, operations: steps, max_bytes, _body: body }),
+        })
     }
 
     /// Raises the fence and reads, in one durable step.

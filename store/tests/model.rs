@@ -75,7 +75,6 @@ fn run(cases: usize, engine: impl Fn() -> (Arc<dyn Engine>, Option<TempDir>)) ->
     kinds.into_inner()
 }
 
-
 #[test]
 fn memory_agrees_with_the_model() {
     let kinds = run(budget(1_000, 20_000), || (Arc::new(Memory::default()), None));

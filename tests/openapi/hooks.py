@@ -1,8 +1,8 @@
 """What Schemathesis does beside generating: bounded waits, and enough sense that calls also succeed.
 
 Generated names never meet, and generated tokens are stale at once, so nearly every answer would be a refusal. Here most
-well-formed requests get a name from a small set (one per kind of guard in openapi.rs), a token that rises, and the
-lease that was granted last. Requests that are wrong on purpose stay as they are, except that nobody waits for long.
+well-formed requests get a name from a small set (one per kind of guard in openapi.rs), a token that rises, the lease
+that was granted last, or the generation that was seen last. Requests that are wrong on purpose stay as they are, except that nobody waits for long.
 """
 
 import random
@@ -19,6 +19,7 @@ KEYS = ["orders/1", "orders/1/lines", "claimed/a", "issued/a", "observed/a", "on
 chance = random.Random(7)
 token = 100
 leases = {}
+generations = {}
 
 
 def resource_of(key):
@@ -54,6 +55,8 @@ def before_call(context, case, kwargs):
         body["keys"] = [key for key in KEYS if resource_of(key) == name]
     elif case.path == "/v1/txn" and body:
         transact(body)
+    elif "from" in body:
+        body["from"] = generations.get(name, 0)
     elif case.path.startswith("/v1/locks/") and name in leases:
         if case.path.endswith("/renew") and body:
             body["lease"] = leases[name]
@@ -95,3 +98,6 @@ def after_call(context, case, response):
     if response.status_code in (200, 201) and case.path.startswith("/v1/locks/{name}") and case.method == "POST":
         granted = response.json()
         leases[granted["name"]] = granted["lease"]
+    if response.status_code in (200, 412) and "rotate" in case.path:
+        name = next(iter((case.path_parameters or {}).values()), None)
+        generations[name] = response.json().get("generation", 0)

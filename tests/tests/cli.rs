@@ -2,65 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+mod said;
+
+use std::process::Command;
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use said::{Said, command, run, run_with_input};
 use serde_json::Value;
-
-/// What a command printed, and how it ended.
-#[derive(Debug)]
-struct Said {
-    code: i32,
-    out: Vec<u8>,
-    err: String,
-}
-
-impl Said {
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.out).into_owned()
-    }
-
-    fn json(&self) -> Value {
-        assert_eq!(self.code, 0, "{self:?}");
-        assert!(self.out.ends_with(b"}\n"), "one line: {self:?}");
-        serde_json::from_slice(&self.out).unwrap()
-    }
-
-    /// Failed with this code, said this, and printed nothing to standard output.
-    fn assert_failed(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, code, "{self:?}");
-        assert!(self.out.is_empty(), "{self:?}");
-        assert!(words.iter().all(|word| self.err.contains(word)), "{words:?} in {self:?}");
-    }
-}
-
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
-        let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        Said { code: output.status.code().unwrap(), out: output.stdout, err }
-    }
-}
-
-fn command(gateway: &GatewayProcess, arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary());
-    command.args(arguments).env("FENCEPOST_URL", gateway.url()).stdin(Stdio::null());
-    command
-}
-
-fn run(gateway: &GatewayProcess, line: &str) -> Said {
-    let arguments: Vec<_> = line.split_whitespace().collect();
-    command(gateway, &arguments).output().unwrap().into()
-}
-
-fn run_with_input(gateway: &GatewayProcess, line: &str, input: &[u8]) -> Said {
-    let arguments: Vec<_> = line.split_whitespace().collect();
-    let mut command = command(gateway, &arguments);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input).unwrap();
-    child.wait_with_output().unwrap().into()
-}
 
 #[test]
 fn put_get_list_and_delete() {

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 use std::process::Command;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::http::Client;
 use fencepost_conformance::harness::process::GatewayProcess;
+use fencepost_conformance::harness::wait;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::client::conn::http2::SendRequest;
@@ -132,6 +135,34 @@ async fn a_refused_stream_leaves_the_others_alone() {
     let again = sender.send_request(put(&gateway, "small", 1, "w")).await.unwrap();
     assert_eq!(again.status(), 204, "the connection lives on");
     assert_eq!(gateway.client().get("large").status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_stream_leaves_the_queue_of_a_lock_and_the_others_wait_on() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    let held = client.acquire("k", "a#1", 60_000).json()["lease"].as_str().unwrap().to_owned();
+    let waiting = |client: &mut Client, count: u64| {
+        wait::until("the queue's length", Duration::from_secs(10), || {
+            let lock = client.request("GET", "/v1/locks/k", &[], b"").json();
+            (lock["waiting"] == count).then_some(())
+        });
+    };
+    let mut sender = connect(&gateway).await;
+    let mut streams = Vec::new();
+    for at in 1..=3 {
+        let body = format!("{{\"holder\": \"w#{at}\", \"ttl_ms\": 60000, \"wait_ms\": 60000}}");
+        let request = Request::post(format!("{}/v1/locks/k", gateway.url())).body(Full::from(body)).unwrap();
+        streams.push(tokio::spawn(sender.send_request(request)));
+        tokio::task::block_in_place(|| waiting(&mut client, at));
+    }
+    streams[0].abort();
+    tokio::task::block_in_place(|| waiting(&mut client, 2));
+    assert_eq!(client.release("k", &held).status, 204);
+    let answer = streams.remove(1).await.unwrap().unwrap();
+    assert_eq!(answer.status(), 201);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("w#2"), "{body:?}");
 }
 
 #[tokio::test]

@@ -93,8 +93,10 @@ fn the_fence_is_raised_with_the_grant_and_the_old_holder_is_stale_after_a_takeov
         client.request("PUT", "/v1/kv/k", &headers, body.as_bytes())
     };
     assert_eq!(write(&mut client, &a, "a").status, 204);
-    run_out(&mut client, "k");
-    let b = client.acquire("k", "b#2", LONG).json();
+    let b = wait::until("the takeover", SOON, || {
+        let answer = client.acquire("k", "b#2", LONG);
+        (answer.status == 201).then(|| answer.json())
+    });
     assert_eq!(b["token"], "2", "{b}");
     // B has not written yet, and still A is refused: the grant itself raised the fence.
     let stale = write(&mut client, &a, "zombie");
@@ -112,12 +114,12 @@ fn the_fence_is_raised_with_the_grant_and_the_old_holder_is_stale_after_a_takeov
 fn renewing_keeps_the_token_and_lasts_from_now_on() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
-    let granted = client.acquire("k", "a#1", 300);
+    let granted = client.acquire("k", "a#1", 800);
     let id = lease(&granted);
     let started = Instant::now();
     // Renewed again and again, it outlives its ttl by far, and nobody else gets in.
-    while started.elapsed() < Duration::from_secs(1) {
-        let renewed = client.renew("k", &id, 300);
+    while started.elapsed() < Duration::from_secs(2) {
+        let renewed = client.renew("k", &id, 800);
         assert_eq!(renewed.status, 200, "{}", renewed.text());
         assert_eq!((&renewed.json()["token"], lease(&renewed)), (&"1".into(), id.clone()));
         assert_eq!(client.acquire("k", "b#2", LONG).status, 423);
@@ -210,6 +212,7 @@ fn bad_requests_say_what_is_wrong_and_grant_nothing() {
         (json!({"holder": "", "ttl_ms": 1000}), "this call takes"),
         (json!({"holder": "x".repeat(257), "ttl_ms": 1000}), "this call takes"),
         (json!({"holder": "a#1", "ttl_ms": 1000, "wait": 5}), "unknown field `wait`"),
+        (json!(["a#1", 1000]), "expected an object"),
     ] {
         let answer = client.post("/v1/locks/k", &body);
         assert_eq!((answer.status, answer.problem().as_str()), (400, "malformed-body"), "{body}: {}", answer.text());

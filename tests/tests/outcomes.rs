@@ -91,7 +91,7 @@ fn a_replay_is_identical_also_after_a_restart() {
     let delete = [("fencing-token", "35"), ("idempotency-key", "delete")];
     let if_match = [("fencing-token", "36"), ("idempotency-key", "if-match"), ("if-match", "\"1\"")];
     let acquire = json!({"holder": "a#1", "ttl_ms": 30_000}).to_string();
-    let mut all = |client: &mut Client| -> Vec<Answer> {
+    let all = |client: &mut Client| -> Vec<Answer> {
         vec![
             put(client, "34", "put", "v"),
             txn(client, "sum", &sum),

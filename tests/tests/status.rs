@@ -288,14 +288,28 @@ fn health_readiness_and_metrics() {
     client.claim("k", "34");
     client.claim("k", "33");
     client.get("absent");
+    client.request("PUT", "/v1/kv/k", &[TOKEN, ("idempotency-key", "7")], b"v");
+    client.request("PUT", "/v1/kv/k", &[TOKEN, ("idempotency-key", "7")], b"v");
+    client.post("/v1/txn", &json!({"tokens": {"n": "1"}, "then": [{"add": "n", "by": 1}]}));
+    client.post("/v1/txn", &json!({"tokens": {"n": "1"}, "then": [{"add": "n", "by": -9, "min": 0}]}));
+    client.acquire("lock", "a#1", 60_000);
+    client.acquire("lock", "b#2", 60_000);
+    client.release("lock", &"0".repeat(32));
     let metrics = client.request("GET", "/metrics", &[], b"");
     assert_eq!(metrics.status, 200);
     assert!(metrics.header("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")));
     let text = metrics.text();
     for line in [
-        "fencepost_writes_total{outcome=\"applied\"} 2",
+        "fencepost_writes_total{outcome=\"applied\"} 3",
+        "fencepost_writes_total{outcome=\"replayed\"} 1",
         "fencepost_writes_total{outcome=\"refused\"} 1",
         "fencepost_writes_total{outcome=\"condition-failed\"} 1",
+        "fencepost_transactions_total{outcome=\"applied\"} 1",
+        "fencepost_transactions_total{outcome=\"impossible\"} 1",
+        "fencepost_lock_calls_total{outcome=\"granted\"} 1",
+        "fencepost_lock_calls_total{outcome=\"held\"} 1",
+        "fencepost_lock_calls_total{outcome=\"lost\"} 1",
+        "fencepost_lock_waiters 0",
         "fencepost_claims_total{outcome=\"applied\"} 1",
         "fencepost_claims_total{outcome=\"refused\"} 1",
         "fencepost_refusals_total{reason=\"stale\",mode=\"enforce\"} 2",

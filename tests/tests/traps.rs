@@ -53,12 +53,28 @@ fn t09_every_mutating_verb_is_fenced() {
         let without = client.request(method, path, &[], b"");
         assert_eq!((without.status, without.problem().as_str()), (428, "missing-token"), "{method}");
     }
+    for operation in [r#"{"put": "k", "text": "w"}"#, r#"{"delete": "k"}"#, r#"{"add": "k", "by": 1}"#] {
+        for (tokens, status, kind) in [(r#"{"k": "33"}"#, 409, "stale"), ("{}", 428, "missing-token")] {
+            let body = format!("{{\"tokens\": {tokens}, \"then\": [{operation}]}}");
+            let answer = client.request("POST", "/v1/txn", &[], body.as_bytes());
+            assert_eq!((answer.status, answer.problem().as_str()), (status, kind), "{body}");
+        }
+    }
     for method in ["POST", "PATCH", "COPY", "MOVE", "MERGE", "LOCK", "PROPPATCH", "TRACE", "OPTIONS", "BREW"] {
         let answer = client.request(method, "/v1/kv/k", &[("fencing-token", "99")], b"");
         assert_eq!((answer.status, answer.problem().as_str()), (405, "method-not-allowed"), "{method}");
     }
     let get = client.get("k");
     assert_eq!((get.text().as_str(), get.header("fence")), ("v", Some("34")));
+}
+
+#[test]
+fn t13_the_lock_is_not_reentrant_so_no_holder_fences_its_own_outer_scope() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    let outer = client.acquire("k", "a#1", 60_000).json();
+    assert_eq!(client.acquire("k", "a#1", 60_000).problem(), "lock-held");
+    assert_eq!(client.put("k", outer["token"].as_str().unwrap(), "v").status, 204);
 }
 
 #[test]

@@ -109,7 +109,10 @@ fn bad_bodies_say_what_is_wrong_and_raise_nothing() {
     for (body, words) in [
         (&b""[..], "this call takes"),
         (b"{", "this call takes"),
-        (b"[]", ""),
+        (b"[]", "expected an object"),
+        (br#"[{"a": "1"}, [], [{"put": "a", "text": "x"}]]"#, "expected an object"),
+        (br#"{"tokens": {"a": "1"}, "then": [["a", null, null, null, "x"]]}"#, "expected an object"),
+        (br#"{"if": [["a", true]]}"#, "expected an object"),
         (b"\xff", "this call takes"),
         (br#"{"tokens": {"a": "1", "a": "2"}, "then": [{"get": "a"}]}"#, "more than one token"),
         (br#"{"then": [{"get": "a"}], "then": [{"get": "b"}]}"#, "duplicate field"),

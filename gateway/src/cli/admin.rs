@@ -40,17 +40,25 @@ impl AdminArgs {
     }
 }
 
+/// Whose generation ends.
 #[derive(Args)]
-pub(super) struct Rotate {
+#[group(required = true, multiple = false)]
+struct Target {
     /// Resource whose generation ends
-    #[arg(value_parser = Resource::new, required_unless_present_any = ["prefix", "all"], conflicts_with_all = ["prefix", "all"])]
+    #[arg(value_parser = Resource::new)]
     resource: Option<Resource>,
     /// Every resource that has a fence and whose name starts with this; one first seen later is not covered
-    #[arg(long, value_name = "PREFIX", conflicts_with = "all")]
+    #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
     /// Every resource, also those never seen
     #[arg(long)]
     all: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Rotate {
+    #[command(flatten)]
+    target: Target,
     /// Generation that ends, as `fence show` prints it; if it is not the current one nothing happens
     #[arg(long, value_name = "GENERATION")]
     from: u32,
@@ -66,7 +74,7 @@ pub(super) struct Rotate {
 
 impl Rotate {
     pub(super) fn run(self) -> Result<(), Failed> {
-        let Rotate { resource, prefix, from, reason, issuer, admin, .. } = self;
+        let Rotate { target: Target { resource, prefix, .. }, from, reason, issuer, admin } = self;
         let rotated = match (resource, prefix) {
             (_, Some(prefix)) => {
                 return rotate_prefix(&admin, RotatePrefixRequest { prefix, from, reason, issuer, after: None });
@@ -89,7 +97,10 @@ impl Rotate {
 fn rotate_prefix(admin: &AdminArgs, mut request: RotatePrefixRequest) -> Result<(), Failed> {
     let (mut rotated, mut left) = (0, 0);
     loop {
-        let page = admin.call(async |admin| admin.rotate_prefix(&request).await)?;
+        let page = match admin.call(async |admin| admin.rotate_prefix(&request).await) {
+            Err(failed) if rotated > 0 => return Err(failed.after(&format!("{rotated} resources were rotated, then"))),
+            page => page?,
+        };
         rotated += page.rotated;
         left += page.left;
         match page.next {

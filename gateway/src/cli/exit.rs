@@ -34,6 +34,11 @@ impl Failed {
         Failed { code: 2, message: error.to_string() }
     }
 
+    /// Something was done before it failed, so it is no longer true that nothing was.
+    pub(super) fn after(self, done: &str) -> Failed {
+        Failed { code: 1, message: format!("{done}: {}; run the command again", self.message) }
+    }
+
     pub(super) fn report(self) -> ExitCode {
         if !self.message.is_empty() {
             eprintln!("fencepost: {}", self.message);

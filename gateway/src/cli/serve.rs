@@ -70,7 +70,7 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         .await
         .map_err(Failed::other)?;
     // After the engine has the data directory to itself. An engine without one may not have made it.
-    if let Some(directory) = config.admin_socket.parent() {
+    for directory in [&config.admin_socket, &config.audit_log].into_iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(directory)
             .map_err(|error| Failed::other(format!("cannot make {}: {error}", directory.display())))?;
     }

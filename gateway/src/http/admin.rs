@@ -2,7 +2,8 @@
 
 use fencepost_core::ProblemKind;
 use fencepost_core::wire::{ForceReleasedAnswer, RotateAllRequest, RotatePrefixAnswer, RotateRequest, RotatedAnswer};
-use fencepost_store::{Outcome, RotatePrefix};
+use fencepost_store::{Outcome, Rejected, RotatePrefix};
+use serde_json::Value;
 
 use super::Gateway;
 use super::answer::{Answer, json};
@@ -12,7 +13,7 @@ use super::execute::unfulfilled;
 use super::permit::Identity;
 use super::problem::Problem;
 
-type Facts = Vec<(&'static str, String)>;
+type Facts = Vec<(&'static str, Value)>;
 
 impl Gateway {
     /// Reads the rules again because of a signal; audited like any other act.
@@ -29,12 +30,12 @@ impl Gateway {
         // An act that cannot be written down is not done.
         self.audit.write(entry.clone().with("outcome", "requested")).await.map_err(|error| {
             tracing::error!(%error, "the audit log cannot be written");
-            Problem::new(ProblemKind::Unavailable, format!("the audit log cannot be written: {error}"))
+            Problem::from(Rejected::Unavailable(format!("the audit log cannot be written: {error}")))
         })?;
         let result = self.act(call).await;
         let entry = match &result {
             Ok((_, facts)) => {
-                facts.iter().fold(entry, |entry, (name, fact)| entry.with(name, fact.as_str())).again("done")
+                facts.iter().fold(entry, |entry, (name, fact)| entry.with(name, fact.clone())).again("done")
             }
             Err(problem) => entry.with("problem", problem.kind().slug()).again(match problem.kind() {
                 ProblemKind::OutcomeUnknown => "unknown",
@@ -54,7 +55,7 @@ impl Gateway {
                 match self.store.rotate(&resource, from, issuer).await?? {
                     Outcome::Rotated { generation } => {
                         let answer = RotatedAnswer { resource: Some(resource), generation };
-                        Ok((Answer::json_bytes(json(&answer)), vec![("generation", generation.to_string())]))
+                        Ok((Answer::json_bytes(json(&answer)), vec![("generation", generation.into())]))
                     }
                     other => Err(unfulfilled(other)),
                 }
@@ -62,7 +63,7 @@ impl Gateway {
             AdminCall::RotateAll(RotateAllRequest { from, .. }) => match self.store.rotate_all(from).await? {
                 Outcome::Rotated { generation } => {
                     let answer = RotatedAnswer { resource: None, generation };
-                    Ok((Answer::json_bytes(json(&answer)), vec![("generation", generation.to_string())]))
+                    Ok((Answer::json_bytes(json(&answer)), vec![("generation", generation.into())]))
                 }
                 other => Err(unfulfilled(other)),
             },
@@ -70,12 +71,12 @@ impl Gateway {
                 let (prefix, from, issuer, after) = (asked.prefix, asked.from, asked.issuer, asked.after);
                 let done = self.store.rotate_prefix(RotatePrefix { prefix, from, issuer, after }).await?;
                 let answer = RotatePrefixAnswer { rotated: done.rotated, left: done.left, next: done.next };
-                let facts = vec![("rotated", done.rotated.to_string()), ("left", done.left.to_string())];
+                let facts = vec![("rotated", answer.rotated.into()), ("left", answer.left.into())];
                 Ok((Answer::json_bytes(json(&answer)), facts))
             }
             AdminCall::ForceRelease(resource) => match self.store.force_release(&resource).await?? {
                 Outcome::ForceReleased { holder, token, fence } => {
-                    let facts = vec![("holder", holder.to_string()), ("token", token.to_string())];
+                    let facts = vec![("holder", holder.as_str().into()), ("token", token.to_string().into())];
                     let answer = ForceReleasedAnswer { name: resource, holder, token, fence };
                     Ok((Answer::json_bytes(json(&answer)), facts))
                 }
@@ -84,7 +85,7 @@ impl Gateway {
             },
             AdminCall::Reload => match self.reload.run(&self.store) {
                 Ok(answer) => {
-                    let facts = vec![("changed", answer.changed.join("; "))];
+                    let facts = vec![("changed", answer.changed.clone().into())];
                     Ok((Answer::json_bytes(json(&answer)), facts))
                 }
                 Err(error) => Err(Problem::new(ProblemKind::ReloadRefused, format!("{error}; the old rules stay"))),

@@ -50,8 +50,13 @@ impl AdminDoor {
     pub async fn bind(path: &Path) -> Result<AdminDoor, AdminDoorError> {
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err(AdminDoorError::InTheWay(path.to_owned())),
-            Ok(_) if UnixStream::connect(path).await.is_ok() => return Err(AdminDoorError::InUse(path.to_owned())),
-            Ok(_) => std::fs::remove_file(path).map_err(|error| AdminDoorError::Bind(path.to_owned(), error))?,
+            Ok(_) => match UnixStream::connect(path).await {
+                Ok(_) => return Err(AdminDoorError::InUse(path.to_owned())),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path).map_err(|error| AdminDoorError::Bind(path.to_owned(), error))?;
+                }
+                Err(error) => return Err(AdminDoorError::Bind(path.to_owned(), error)),
+            },
             Err(_) => {}
         }
         // Born private: a mode set afterwards would leave a moment for others.
@@ -94,7 +99,16 @@ impl AdminDoor {
             let gateway = gateway.clone();
             let service = service_fn(move |request| {
                 let (gateway, identity) = (gateway.clone(), identity.clone());
-                async move { gateway.handle(request, &identity).await }
+                async move {
+                    if !request.uri().path().starts_with("/v1/admin/") {
+                        return gateway.handle(request, &identity).await;
+                    }
+                    // An act goes on to its end, and to its line in the audit log, also if nobody waits for it any more.
+                    match tokio::spawn(async move { gateway.handle(request, &identity).await }).await {
+                        Ok(answered) => answered,
+                        Err(ended) => std::panic::resume_unwind(ended.into_panic()),
+                    }
+                }
             });
             let serving = graceful.watch(http.serve_connection(TokioIo::new(stream), service).into_owned());
             connections.spawn(async move {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fencepost_core::wire::{
     AcquireRequest, ClaimRequest, MAX_CLAIM_KEYS, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, RenewRequest, RotateAllRequest,
-    RotatePrefixRequest, RotateRequest,
+    RotatePrefixRequest, RotateRequest, object,
 };
 use fencepost_core::{IdempotencyKey, Key, Presented, ProblemKind, Resource, percent_decode_name};
 use fencepost_store::record::LeaseId;
@@ -152,9 +152,9 @@ fn put(request: &Request<'_>) -> Result<Put, Problem> {
     let (key, content_type) = (Key::from_raw_path(request.name)?, headers::content_type(headers)?);
     let condition = headers::write_condition(headers)?;
     let once = once(request, || {
-        let conditions = headers::condition_text(headers);
-        let content_type = content_type.as_deref().unwrap_or_default();
-        fingerprint(&[b"PUT", key.as_str().as_bytes(), conditions.as_bytes(), content_type.as_bytes(), request.body])
+        let [if_match, if_none_match] = headers::raw_conditions(headers);
+        let content_type = content_type.as_deref().unwrap_or_default().as_bytes();
+        fingerprint(&[b"PUT", key.as_str().as_bytes(), if_match, if_none_match, content_type, request.body])
     })?;
     Ok(Put { presented: headers::presented(headers)?, key, condition, content_type, body: request.body.clone(), once })
 }
@@ -164,7 +164,8 @@ fn delete(request: &Request<'_>) -> Result<Delete, Problem> {
     headers::none_unsupported(headers)?;
     let key = Key::from_raw_path(request.name)?;
     let once = once(request, || {
-        fingerprint(&[b"DELETE", key.as_str().as_bytes(), headers::condition_text(headers).as_bytes()])
+        let [if_match, if_none_match] = headers::raw_conditions(headers);
+        fingerprint(&[b"DELETE", key.as_str().as_bytes(), if_match, if_none_match])
     })?;
     let condition = headers::write_condition(headers)?;
     Ok(Delete { presented: headers::presented(headers)?, key, condition, once })
@@ -174,6 +175,7 @@ fn claim(request: &Request<'_>) -> Result<ClaimKeys, Problem> {
     let headers = &request.head.headers;
     headers::none_unsupported(headers)?;
     headers::no_idempotency_key(headers)?;
+    headers::no_conditions(headers, "a claim has no conditions; it raises and reads")?;
     let resource = Resource::from_raw_path(request.name)?;
     let presented = headers::presented(headers)?;
     let asked = match request.body.as_ref() {
@@ -234,7 +236,9 @@ fn reason(text: &str) -> Result<(), Problem> {
 
 /// Reads a body, or says what it should be.
 pub(super) fn json<T: DeserializeOwned>(body: &Bytes, example: &str) -> Result<T, Problem> {
-    serde_json::from_slice(body)
+    let mut input = serde_json::Deserializer::from_slice(body);
+    object(&mut input)
+        .and_then(|read| input.end().map(|()| read))
         .map_err(|error| Problem::new(ProblemKind::MalformedBody, format!("{error}; this call takes {example}")))
 }
 

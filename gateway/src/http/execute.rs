@@ -5,8 +5,9 @@ use fencepost_core::wire::{ClaimAnswer, ClaimedValue, FenceAnswer, FenceView, Tx
 use fencepost_core::{Key, ProblemKind, Resource};
 use fencepost_store::engine::Version;
 use fencepost_store::record::Value;
-use fencepost_store::{Claimed, Health, Outcome};
+use fencepost_store::{Claimed, Health, Operation, Outcome};
 use hyper::header::CONTENT_TYPE;
+use tokio::sync::SemaphorePermit;
 
 use super::Gateway;
 use super::answer::{Answer, etag, json};
@@ -30,12 +31,13 @@ impl Gateway {
             Call::Put(put) => self.written(self.store.put(put).await??),
             Call::Delete(delete) => self.written(self.store.delete(delete).await??),
             Call::Claim(claim) => {
-                self.room_for_an_answer()?;
+                let _turn = self.room_for_an_answer().await?;
                 let resource = claim.resource.clone();
                 self.claimed(resource, self.store.claim(claim).await??)
             }
             Call::Transact(transaction) => {
-                self.room_for_an_answer()?;
+                let reads = transaction.operations.iter().any(|(_, operation)| *operation == Operation::Get);
+                let _turn = if reads { Some(self.room_for_an_answer().await?) } else { None };
                 self.transacted(self.store.transact(*transaction).await??)
             }
             Call::Acquire(wanted) => {
@@ -51,7 +53,7 @@ impl Gateway {
                 self.released(resource, outcome)
             }
             Call::Abandon(caller, key) => {
-                self.room_for_an_answer()?;
+                let _turn = self.room_for_an_answer().await?;
                 let outcome = self.store.abandon(caller, &key).await?;
                 Ok(Answer::json_bytes(hold_anyway(json(&outcome_answer(key, outcome, None)), &self.answers)))
             }
@@ -84,9 +86,12 @@ impl Gateway {
         }
     }
 
-    /// An answer that is sent in any case needs room before it is made.
-    fn room_for_an_answer(&self) -> Result<(), Problem> {
-        hold(Bytes::from_static(b"{}"), &self.answers).map(drop)
+    /// An answer that is sent in any case needs room before it is made. Only so many are made at once, so that they
+    /// cannot all find the same room.
+    async fn room_for_an_answer(&self) -> Result<Option<SemaphorePermit<'_>>, Problem> {
+        // The semaphore is never closed.
+        let turn = self.makers.acquire().await.ok();
+        hold(Bytes::from_static(b"{}"), &self.answers).map(|_| turn)
     }
 
     /// Writes and deletes: 204 with the new version and the fence, or the refusal.

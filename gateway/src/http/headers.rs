@@ -88,10 +88,26 @@ pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The text of a request's conditions, to tell one request from another.
-pub(super) fn condition_text(headers: &HeaderMap) -> String {
-    let text = |name| headers.get(name).map_or("", |value| value.to_str().unwrap_or_default());
-    format!("{}\n{}", text(IF_MATCH), text(IF_NONE_MATCH))
+/// A request's conditions as they were sent, to tell one request from another.
+pub(super) fn raw_conditions(headers: &HeaderMap) -> [&[u8]; 2] {
+    [IF_MATCH, IF_NONE_MATCH].map(|name| headers.get(name).map_or(&b""[..], |value| value.as_bytes()))
+}
+
+/// Refuses conditions where they would be ignored.
+pub(super) fn no_conditions(headers: &HeaderMap, instead: &str) -> Result<(), Problem> {
+    refuse(headers, &[IF_MATCH, IF_NONE_MATCH], instead)
+}
+
+/// Refuses a token where it would be ignored.
+pub(super) fn no_token(headers: &HeaderMap, instead: &str) -> Result<(), Problem> {
+    refuse(headers, &[TOKEN, HOLDER, ISSUER], instead)
+}
+
+fn refuse(headers: &HeaderMap, names: &[HeaderName], instead: &str) -> Result<(), Problem> {
+    match names.iter().find(|name| headers.contains_key(*name)) {
+        Some(name) => Err(Problem::new(ProblemKind::UnsupportedHeader, format!("header {name}: {instead}"))),
+        None => Ok(()),
+    }
 }
 
 /// What a write may ask for that this version does not do. Ignoring it would make a promise by silence.

@@ -30,6 +30,7 @@ use fencepost_store::Store;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
+use tokio::sync::Semaphore;
 
 use crate::config::Limits;
 use crate::reload::Reload;
@@ -46,6 +47,9 @@ pub use server::{ServeError, Server, Stopped};
 /// The body of every answer.
 pub type Body = Full<Bytes>;
 
+/// Requests at once whose answers hold values; more would not fit into one batch anyway.
+const MAX_MAKERS: usize = 1024;
+
 /// Answers requests from a store.
 pub struct Gateway {
     store: Store,
@@ -55,6 +59,9 @@ pub struct Gateway {
     audit: AuditLog,
     bodies: Arc<ByteBudget>,
     answers: Arc<ByteBudget>,
+    /// Requests whose answers hold values and are made in any case: as many as fit the budget if all are of the
+    /// largest size.
+    makers: Semaphore,
     draining: AtomicBool,
     requests: AtomicU64,
     run: String,
@@ -70,6 +77,7 @@ impl Gateway {
             store,
             bodies: ByteBudget::new(limits.bodies),
             answers: ByteBudget::new(limits.bodies),
+            makers: Semaphore::new((limits.bodies / limits.body.max(1)).clamp(1, MAX_MAKERS)),
             limits,
             metrics,
             reload,
@@ -110,6 +118,8 @@ impl Gateway {
         let body = body::receive(body, &head.headers, route, &self.limits, &self.bodies).await?;
         let limits = &self.limits;
         let call = call::decode(&call::Request { route, name, head: &head, body: &body, identity, limits })?;
+        // What the call needs of it, it has.
+        drop(body);
         let permitted = permit(identity, call)?;
         self.execute(permitted, identity, id).await
     }

@@ -118,6 +118,10 @@ impl Problem {
         self
     }
 
+    pub(super) fn draining(detail: &str) -> Problem {
+        Problem::new(ProblemKind::Draining, detail).advice("Try again shortly.").not_applied(SOON)
+    }
+
     pub(super) fn admin_only() -> Problem {
         Problem::new(ProblemKind::AdminOnly, "this call is served on the administrator's Unix socket only")
             .advice("Use `fencepost` on the gateway's machine, or curl --unix-socket <data>/admin.sock.")
@@ -232,13 +236,18 @@ impl Problem {
     }
 
     pub(super) fn exhausted(fence: Option<Token>, generation: u32) -> Problem {
-        let detail = match fence {
-            Some(fence) => format!("there is no number above the fence, {fence}"),
-            None => format!("there is no generation above {generation}"),
+        let (detail, advice) = match fence {
+            Some(fence) => (
+                format!("there is no number above the fence, {fence}"),
+                "Somebody presented the highest number there is. Have an administrator rotate the resource: \
+                 `fencepost fence rotate`.",
+            ),
+            None => (
+                format!("there is no generation above {generation}"),
+                "All generations are used up. Move to a new store, and to new names for the resources.",
+            ),
         };
-        let mut problem = Problem::new(ProblemKind::Exhausted, detail).advice(
-            "Somebody presented the highest number there is. Have an administrator rotate the resource: `fencepost fence rotate`.",
-        );
+        let mut problem = Problem::new(ProblemKind::Exhausted, detail).advice(advice);
         problem.document.fence = fence;
         problem.document.generation = Some(generation);
         problem.document.outcome = Some("not-applied".into());
@@ -401,9 +410,7 @@ impl From<Rejected> for Problem {
     fn from(rejected: Rejected) -> Problem {
         let detail = rejected.to_string();
         match rejected {
-            Rejected::Closing => {
-                Problem::new(ProblemKind::Draining, detail).advice("Try again shortly.").not_applied(SOON)
-            }
+            Rejected::Closing => Problem::draining(&detail),
             Rejected::Overloaded { .. } | Rejected::TooManyWaiters { .. } | Rejected::Contended { .. } => {
                 Problem::new(ProblemKind::Overloaded, detail)
                     .advice("The write was not applied. Try again shortly.")

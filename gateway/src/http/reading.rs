@@ -92,7 +92,7 @@ impl Gateway {
 
     pub(super) fn ready(&self) -> Result<Answer, Problem> {
         if self.draining.load(Ordering::Relaxed) {
-            return Err(Problem::new(ProblemKind::Draining, "the gateway is finishing its last requests"));
+            return Err(Problem::draining("the gateway is finishing its last requests"));
         }
         match self.store.health() {
             Health::Ready => Ok(Answer::text(200, "ready\n")),

@@ -21,7 +21,10 @@ use super::problem::Problem;
 
 /// Decodes the body of `POST /v1/txn`.
 pub(super) fn decode(request: &Request<'_>) -> Result<Transaction, Problem> {
-    headers::none_unsupported(&request.head.headers)?;
+    let headers = &request.head.headers;
+    headers::none_unsupported(headers)?;
+    headers::no_token(headers, "the tokens of a transaction stand in its body, one for each resource")?;
+    headers::no_conditions(headers, "the conditions of a transaction stand in its body, in `if`")?;
     let example = r#"{"tokens": {"resource": "34"}, "if": […], "then": [{"put": "key", "text": "…"}]}"#;
     let TxnRequest { tokens, conditions, operations } = call::json(request.body, example)?;
     for (what, count) in [("conditions", conditions.len()), ("operations", operations.len())] {
@@ -46,6 +49,7 @@ pub(super) fn decode(request: &Request<'_>) -> Result<Transaction, Problem> {
         conditions: conditions.into_iter().map(condition).collect::<Result<_, _>>()?,
         operations: operations.into_iter().map(operation).collect::<Result<_, _>>()?,
         max_bytes: request.limits.body,
+        body: request.body.clone(),
         once,
     })
 }
@@ -94,13 +98,13 @@ fn is_header(text: &str) -> bool {
 }
 
 fn bytes(key: &Key, value: TextOrBase64) -> Result<Bytes, Problem> {
-    match value {
-        TextOrBase64::Text(text) => Ok(text.into()),
-        TextOrBase64::Base64(text) => STANDARD
-            .decode(text)
-            .map(Bytes::from)
-            .map_err(|error| wrong(format!("the value of `{key}` is not base64 (standard alphabet, padded): {error}"))),
-    }
+    let value = match value {
+        TextOrBase64::Text(text) => text.into_bytes(),
+        TextOrBase64::Base64(text) => STANDARD.decode(text).map_err(|error| {
+            wrong(format!("the value of `{key}` is not base64 (standard alphabet, padded): {error}"))
+        })?,
+    };
+    Ok(value.into())
 }
 
 /// One operation's result.

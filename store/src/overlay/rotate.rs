@@ -16,7 +16,7 @@ impl Overlay {
             return Draft::Pending(Outcome::OtherGeneration { found: slot.state.generation });
         }
         let Some(generation) = from.checked_add(1) else {
-            return Draft::Pending(Outcome::Exhausted { fence: slot.state.token(), generation: from });
+            return Draft::Pending(Outcome::Exhausted { fence: None, generation: from });
         };
         slot.state = FenceState { issuer: issuer.cloned(), ..FenceState::unseen(generation) };
         slot.dirty = true;

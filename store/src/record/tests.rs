@@ -94,7 +94,8 @@ fn any_reason() -> impl Strategy<Value = Reason> {
 }
 
 fn any_done() -> impl Strategy<Value = Done<Pending>> {
-    let value = (prop::option::of(any_token()), prop::option::of("[a-z/]{0,9}"), prop::collection::vec(any::<u8>(), 0..40));
+    let value =
+        (prop::option::of(any_token()), prop::option::of("[a-z/]{0,9}"), prop::collection::vec(any::<u8>(), 0..40));
     let value = value.prop_map(|(token, content_type, body)| Value { token, content_type, body: body.into() });
     prop_oneof![
         any_pending().prop_map(Done::Put),
@@ -107,20 +108,20 @@ fn any_done() -> impl Strategy<Value = Done<Pending>> {
 fn any_outcome() -> impl Strategy<Value = Outcome<Pending>> {
     let observed = prop::collection::vec((any_key().prop_map(|key| key.as_resource()), any_reason()), 0..3);
     let results = prop::collection::vec((any_key(), any_done()), 0..5);
-    let transacted = (results, prop::option::of(any_token()), observed).prop_map(|(results, fence, observed)| {
-        Outcome::Transacted(Box::new(Transacted { results, fence, observed }))
-    });
+    let transacted = (results, prop::option::of(any_token()), observed)
+        .prop_map(|(results, fence, observed)| Outcome::Transacted(Box::new(Transacted { results, fence, observed })));
     let failed = (0usize..1000, any_key(), prop::option::of(any_pending()), prop::option::of(any_token()))
         .prop_map(|(at, key, current, fence)| Outcome::ConditionFailed { at, key, current, fence });
     let bounds = (any::<i64>(), any::<i64>(), any::<i64>(), any::<i64>())
         .prop_map(|(value, by, min, max)| Impossible::OutOfBounds { value, by, min, max });
     let why = prop_oneof![Just(Impossible::NotANumber), bounds];
     let impossible = (0usize..1000, any_key(), why).prop_map(|(at, key, why)| Outcome::Impossible { at, key, why });
-    let granted = (any_lease(), prop::option::of(any_reason()), any_pending()).prop_map(|(lease, observed, version)| {
-        let Lease { id: lease, holder, token, ttl_ms } = lease;
-        let issuer = Issuer::new("fencepost:0f").unwrap();
-        Outcome::Granted(Box::new(Grant { lease, token, holder, issuer, ttl_ms, observed, version }))
-    });
+    let granted =
+        (any_lease(), prop::option::of(any_reason()), any_pending()).prop_map(|(lease, observed, version)| {
+            let Lease { id: lease, holder, token, ttl_ms } = lease;
+            let issuer = Issuer::new("fencepost:0f").unwrap();
+            Outcome::Granted(Box::new(Grant { lease, token, holder, issuer, ttl_ms, observed, version }))
+        });
     prop_oneof![transacted, failed, impossible, granted, Just(Outcome::Abandoned)]
 }
 

@@ -189,6 +189,7 @@ impl Write {
                     conditions: self.conditions.iter().map(condition).collect(),
                     operations: steps.iter().map(|(name, step)| (key(name), operation(step))).collect(),
                     max_bytes: MAX_READ_BYTES,
+                    body: Bytes::new(),
                     once,
                 };
                 ended(store.transact(transaction).await)

@@ -122,9 +122,8 @@ impl Refused {
     fn is(&self, refusal: &Refusal) -> bool {
         let exact = refusal.reason == self.reason && timeless(&refusal.found) == self.found;
         // From the cache: decided by an earlier state, but below what was durable then and is so still.
-        let below = |presented: &Presented| {
-            (presented.token.generation(), Some(presented.token.number())) < place(&self.found)
-        };
+        let below =
+            |presented: &Presented| (presented.token.generation(), Some(presented.token.number())) < place(&self.found);
         let cached = matches!(refusal.reason, Reason::Stale | Reason::RetiredGeneration)
             && self.presented.as_ref().is_some_and(below)
             && place(&refusal.found) <= place(&self.found);
@@ -216,9 +215,11 @@ impl Expected {
                 found.fence == *fence
                     && found.observed == *observed
                     && found.results.len() == results.len()
-                    && found.results.iter().zip(results).all(|((name, done), (key, left))| {
-                        name == key && left.is(done, known)
-                    })
+                    && found
+                        .results
+                        .iter()
+                        .zip(results)
+                        .all(|((name, done), (key, left))| name == key && left.is(done, known))
             }
             (Expected::Claimed { state, values, observed }, Outcome::Claimed(found)) => {
                 timeless(&found.state) == *state

@@ -3,7 +3,9 @@
 use fencepost_core::{Holder, Issuer, Presented, Token};
 use proptest::prelude::*;
 
-use super::command::{Command, GrantId, KEYS, LockVerb, RESOURCES, Retry, Shape, Step, When, Write, WriteId, resource_of};
+use super::command::{
+    Command, GrantId, KEYS, LockVerb, RESOURCES, Retry, Shape, Step, When, Write, WriteId, resource_of,
+};
 
 /// The generation says how far it is from the resource's own: 1 is the next, [`BEFORE`] the one before.
 fn any_token() -> impl Strategy<Value = Presented> {
@@ -98,7 +100,8 @@ const CURRENT: GrantId = GrantId(u64::MAX);
 fn any_lock() -> impl Strategy<Value = LockVerb> {
     let grant = || prop_oneof![3 => Just(CURRENT), 1 => (0u64..6).prop_map(GrantId)];
     let holder = prop::sample::select(&["A#1", "B#2", "C#3"][..]);
-    let acquire = (holder, any_retry(LOCK_KEYS)).prop_map(|(holder, retry)| LockVerb::Acquire { id: GrantId(0), holder, retry });
+    let acquire =
+        (holder, any_retry(LOCK_KEYS)).prop_map(|(holder, retry)| LockVerb::Acquire { id: GrantId(0), holder, retry });
     prop_oneof![
         4 => acquire,
         2 => grant().prop_map(LockVerb::Renew),
@@ -145,11 +148,7 @@ pub(crate) fn any_history() -> impl Strategy<Value = Vec<Vec<Command>>> {
     })
 }
 
-fn name(
-    command: &mut Command,
-    writes: &mut impl Iterator<Item = WriteId>,
-    grants: &mut impl Iterator<Item = GrantId>,
-) {
+fn name(command: &mut Command, writes: &mut impl Iterator<Item = WriteId>, grants: &mut impl Iterator<Item = GrantId>) {
     match command {
         Command::Write(write) => {
             for (_, step) in &mut write.steps {

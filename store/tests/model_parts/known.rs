@@ -55,7 +55,9 @@ impl Known {
             }
             (Ok(Outcome::Transacted(all)), Expected::Transacted { results, fresh: true, .. }) => {
                 for ((_, done), (_, left)) in all.results.iter().zip(results) {
-                    if let (Done::Put(version), Left::Put(id)) | (Done::Sum(version, _), Left::Sum(id, _)) = (done, left) {
+                    if let (Done::Put(version), Left::Put(id)) | (Done::Sum(version, _), Left::Sum(id, _)) =
+                        (done, left)
+                    {
                         self.learn_version(*id, *version)?;
                     }
                 }

@@ -65,7 +65,8 @@ impl Model {
     fn next(&self, resource: &Resource) -> Result<Token, Expected> {
         let state = self.fence(resource);
         let given = self.locks.get(resource).map(|lock| lock.given);
-        let given = given.filter(|token| token.generation() == state.generation).map_or(0, |token| token.number().get());
+        let given =
+            given.filter(|token| token.generation() == state.generation).map_or(0, |token| token.number().get());
         let highest = given.max(state.high.map_or(0, |high| high.get()));
         let next = highest.checked_add(1).and_then(|number| Token::new(state.generation, number));
         next.ok_or(Expected::Exhausted { fence: state.token(), generation: state.generation })

@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use fencepost_core::{Access, FenceState, Guards, Issuer, Key, Presented, Reason, Resource, Step as Move, Verdict, decide};
+use fencepost_core::{
+    Access, FenceState, Guards, Issuer, Key, Presented, Reason, Resource, Step as Move, Verdict, decide,
+};
 use fencepost_store::engine::Version;
 use fencepost_store::{Impossible, Store};
 
-use super::command::{Command, MAX_READ_BYTES, Retry, Shape, Step, When, Write, body_of, key, keys_of, resource, resource_of};
+use super::command::{
+    Command, MAX_READ_BYTES, Retry, Shape, Step, When, Write, body_of, key, keys_of, resource, resource_of,
+};
 use super::expected::{Expected, Left, Refused, Stored, timeless};
 use super::known::Known;
 use super::locks::Lock;
@@ -269,7 +273,9 @@ impl Model {
 
     fn holds(&self, name: &str, when: When, known: &Known) -> bool {
         let current = self.values.get(&key(name));
-        let is = |version: Option<Version>| version == current.and_then(|stored| known.version(stored.id)) && version.is_some();
+        let is = |version: Option<Version>| {
+            version == current.and_then(|stored| known.version(stored.id)) && version.is_some()
+        };
         match when {
             When::Always => true,
             When::Absent => current.is_none(),

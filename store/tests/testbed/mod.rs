@@ -134,6 +134,19 @@ pub(crate) async fn fence(store: &Store, name: &str) -> Option<String> {
     store.fence(&resource(name)).await.unwrap().unwrap().token().map(|token| token.to_string())
 }
 
+/// Fences, as texts.
+pub(crate) async fn fences(store: &Store, names: [&str; 3]) -> Vec<Option<String>> {
+    let mut fences = Vec::new();
+    for name in names {
+        fences.push(fence(store, name).await);
+    }
+    fences
+}
+
+pub(crate) fn some(texts: [&str; 3]) -> Vec<Option<String>> {
+    texts.iter().map(|text| Some((*text).to_owned())).collect()
+}
+
 #[track_caller]
 pub(crate) fn applied(ended: Ended) -> Applied {
     match ended {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use fencepost_core::{Guards, Holder, IdempotencyKey, Presented};
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::{
-    AcquireLock, BatchReport, Condition, Done, Grant, Held, Observer, Once, Operation, Outcome, Store, StoreOptions,
-    Transacted, Transaction,
+    AcquireLock, BatchReport, Condition, Done, Grant, Held, Impossible, Observer, Once, Operation, Outcome, Store,
+    StoreOptions, Transacted, Transaction,
 };
 
 use super::{Ended, ended, key, resource};
@@ -36,6 +36,7 @@ pub(crate) fn txn() -> Txn {
         conditions: Vec::new(),
         operations: Vec::new(),
         max_bytes: 1 << 20,
+        body: Bytes::new(),
         once: None,
     })
 }
@@ -97,6 +98,23 @@ pub(crate) fn transacted(ended: Ended) -> Transacted {
     match ended {
         Ok(Outcome::Transacted(transacted)) => *transacted,
         other => panic!("expected it to be done: {other:?}"),
+    }
+}
+
+/// The place of the condition that failed.
+#[track_caller]
+pub(crate) fn failed_at(ended: Ended) -> usize {
+    match ended {
+        Ok(Outcome::ConditionFailed { at, .. }) => at,
+        other => panic!("expected a condition to fail: {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn impossible(ended: Ended) -> (usize, Impossible) {
+    match ended {
+        Ok(Outcome::Impossible { at, why, .. }) => (at, why),
+        other => panic!("expected it to be impossible: {other:?}"),
     }
 }
 
@@ -185,4 +203,28 @@ pub(crate) async fn reported(guards: Guards, options: StoreOptions) -> (Store, M
     let (memory, reports) = (Memory::default(), Arc::new(Reports::default()));
     let store = Store::open(Arc::new(memory.clone()), guards, options, reports.clone()).await.unwrap();
     (store, memory, reports)
+}
+
+/// Long enough to outlast a test.
+pub(crate) const LONG: u64 = 600_000;
+
+/// Milliseconds, short enough to wait for.
+pub(crate) const SHORT: u64 = 150;
+
+pub(crate) fn number(grant: &Grant) -> u64 {
+    grant.token.number().get()
+}
+
+/// A lock that is free.
+pub(crate) async fn grant(store: &Store, name: &str, holder: &str) -> Grant {
+    granted(acquire(store, wanted(name, holder, LONG)).await)
+}
+
+/// Who has the lock instead.
+#[track_caller]
+pub(crate) fn lost(ended: Ended) -> Option<String> {
+    match ended {
+        Ok(Outcome::LeaseLost { holder, .. }) => holder.map(|holder| holder.to_string()),
+        other => panic!("expected the lease to be lost: {other:?}"),
+    }
 }

@@ -95,8 +95,7 @@ fn headers(status: u16) -> Headers {
             headers.optional(header::FENCE, "The resource's fence now.", parts::schema::<Token>()).optional_replayed()
         }
         422 => headers.optional_replayed(),
-        423 | 507 => headers.required("Retry-After", retry, seconds),
-        503 => headers.optional("Retry-After", retry, seconds),
+        423 | 503 | 507 => headers.required("Retry-After", retry, seconds),
         _ => headers,
     }
 }

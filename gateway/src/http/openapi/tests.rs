@@ -121,3 +121,20 @@ fn limits_are_those_of_the_code() {
     let list = document["paths"]["/v1/kv"]["get"]["parameters"].as_array().unwrap();
     assert!(list.iter().any(|parameter| parameter["schema"]["maximum"] == MAX_PAGE));
 }
+
+#[test]
+fn the_limits_for_people_are_those_of_the_code() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/api.md");
+    let people = std::fs::read_to_string(&path).unwrap().replace(',', "");
+    for row in [
+        format!("| operations of a transaction | {MAX_TXN_PARTS}"),
+        format!("| conditions of a transaction | {MAX_TXN_PARTS} |"),
+        format!("| tokens of a transaction | {MAX_TXN_PARTS}"),
+        format!("| keys of a claim | {MAX_CLAIM_KEYS} |"),
+        format!("| `ttl_ms` of a lease | {MIN_TTL_MS} to {MAX_TTL_MS} "),
+        format!("| `wait_ms` for a lock | at most {MAX_WAIT_MS} "),
+        format!("| entries of a page | `limit` 1 to {MAX_PAGE}"),
+    ] {
+        assert!(people.contains(&row), "docs/api.md lacks {row}");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod admin;
 mod lock;
+mod object;
 mod outcome;
 #[cfg(feature = "openapi")]
 mod schema;
@@ -14,6 +15,7 @@ pub use lock::{
     AcquireRequest, ForceReleasedAnswer, LeaseAnswer, LockPage, LockView, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS,
     RenewRequest,
 };
+pub use object::object;
 pub use outcome::{OutcomeAnswer, OutcomeState};
 pub use txn::{
     ConditionSpec, Expected, Integer, MAX_TXN_PARTS, OperationSpec, TokenSpec, TxnAnswer, TxnRequest, TxnResult,

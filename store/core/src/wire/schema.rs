@@ -10,11 +10,18 @@ use super::{
 };
 use crate::{Holder, IdempotencyKey, Issuer, Key, MAX_NAME_BYTES, Resource, Token};
 
-/// Segments that are neither empty nor `.` or `..`, without control characters.
-const NAME: &str = concat!(
-    r"^([^/.\x00-\x1f\x7f-\x9f][^/\x00-\x1f\x7f-\x9f]*|\.[^/.\x00-\x1f\x7f-\x9f][^/\x00-\x1f\x7f-\x9f]*|\.\.[^/\x00-\x1f\x7f-\x9f]+)",
-    r"(/([^/.\x00-\x1f\x7f-\x9f][^/\x00-\x1f\x7f-\x9f]*|\.[^/.\x00-\x1f\x7f-\x9f][^/\x00-\x1f\x7f-\x9f]*|\.\.[^/\x00-\x1f\x7f-\x9f]+))*$",
-);
+/// Neither empty nor `.` or `..`, and without control characters.
+macro_rules! segment {
+    () => {
+        concat!(
+            r"([^/.\x00-\x1f\x7f-\x9f][^/\x00-\x1f\x7f-\x9f]*",
+            r"|\.[^/.\x00-\x1f\x7f-\x9f][^/\x00-\x1f\x7f-\x9f]*",
+            r"|\.\.[^/\x00-\x1f\x7f-\x9f]+)",
+        )
+    };
+}
+
+const NAME: &str = concat!("^", segment!(), "(/", segment!(), ")*$");
 /// Visible characters, with spaces only inside.
 const LABEL: &str = r"^[^\x00-\x20\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\x9f])?$";
 const TOKEN: &str = "^([1-9][0-9]{0,9}:)?[1-9][0-9]{0,19}$";

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::TextOrBase64;
+use super::{TextOrBase64, object};
 use crate::{Holder, Issuer, Key, Presented, Resource, Token};
 
 /// The most tokens, the most conditions and the most operations of one transaction.
@@ -44,6 +44,7 @@ pub struct TokenSpec {
 #[serde(untagged, expecting = "a token is text such as \"34\", or {\"token\": \"34\", \"holder\": …, \"issuer\": …}")]
 enum TokenForm {
     Token(Token),
+    #[serde(deserialize_with = "object")]
     Full(FullToken),
 }
 
@@ -132,8 +133,8 @@ impl Integer {
 }
 
 /// A condition on one key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "ConditionForm", into = "ConditionForm")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "ConditionForm")]
 pub struct ConditionSpec {
     /// Which key.
     pub key: Key,
@@ -190,6 +191,12 @@ struct ConditionForm {
     at_most: Option<Integer>,
 }
 
+impl<'de> Deserialize<'de> for ConditionSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ConditionSpec, D::Error> {
+        object::<ConditionForm, D>(deserializer)?.try_into().map_err(de::Error::custom)
+    }
+}
+
 impl TryFrom<ConditionForm> for ConditionSpec {
     type Error = &'static str;
 
@@ -231,8 +238,8 @@ impl From<ConditionSpec> for ConditionForm {
 }
 
 /// One operation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "OperationForm", into = "OperationForm")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "OperationForm")]
 pub enum OperationSpec {
     /// Write a value.
     Put {
@@ -301,6 +308,12 @@ struct OperationForm {
     min: Option<Integer>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max: Option<Integer>,
+}
+
+impl<'de> Deserialize<'de> for OperationSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OperationSpec, D::Error> {
+        object::<OperationForm, D>(deserializer)?.try_into().map_err(de::Error::custom)
+    }
 }
 
 impl TryFrom<OperationForm> for OperationSpec {
@@ -482,6 +495,9 @@ mod tests {
             (r#"{"then": [{"get": "a", "text": "x"}]}"#, "nothing beside the key"),
             (r#"{"then": [{"get": "a", "put": "a", "text": "x"}]}"#, "one of put"),
             (r#"{"then": [{}]}"#, "one of put"),
+            (r#"{"then": [["a"]]}"#, "expected an object"),
+            (r#"{"if": [["a", true]]}"#, "expected an object"),
+            (r#"{"tokens": {"a": ["1"]}}"#, "a token is text"),
         ] {
             let error = parse(body).unwrap_err();
             assert!(error.contains(says), "{body}: {error}");
