@@ -237,6 +237,46 @@ fn force_release_fences_the_holder_and_lets_the_next_one_in() {
 }
 
 #[test]
+fn a_holder_that_is_fenced_already_can_be_released_by_force_too() {
+    let gateway = Fresh::memory(&[]);
+    let (mut client, data) = (gateway.client(), gateway.data());
+    let highest = "18446744073709551615";
+    assert_eq!(client.acquire("poisoned", "a#1", 60_000).status, 201);
+    assert_eq!(client.put("poisoned", highest, "poison").status, 204);
+    let taken = admin(&data).request("POST", "/v1/admin/locks/poisoned/force-release", &[], b"");
+    assert_eq!((taken.status, &taken.json()["fence"]), (200, &highest.into()), "{}", taken.text());
+    assert_eq!(client.request("GET", "/v1/locks/poisoned", &[], b"").status, 404);
+    assert_eq!(client.acquire("rotated", "a#1", 60_000).status, 201);
+    assert_eq!(rotate(&mut admin(&data), "rotated", 0).status, 200);
+    let taken = admin(&data).request("POST", "/v1/admin/locks/rotated/force-release", &[], b"");
+    assert_eq!((taken.status, &taken.json()["token"]), (200, &"1".into()), "{}", taken.text());
+    assert_eq!(client.acquire("rotated", "b#2", 60_000).json()["token"], "1:1");
+}
+
+#[test]
+fn an_act_goes_on_to_its_end_also_if_its_administrator_hangs_up() {
+    let gateway = Fresh::rocksdb(&[]);
+    let data = gateway.data();
+    for at in 0..20 {
+        let body = json!({"from": 0, "reason": "hung up"}).to_string();
+        let head = format!(
+            "POST /v1/admin/fences/r/{at}/rotate HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        admin(&data).send(format!("{head}{body}").as_bytes()).unwrap();
+    }
+    wait::until("each act that was begun to have its end in the log", Duration::from_secs(10), || {
+        let lines = audit(&data);
+        let count = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).count();
+        (count("requested") == count("done")).then_some(())
+    });
+    for line in audit(&data) {
+        let resource = line["resource"].as_str().unwrap();
+        assert_eq!(generation(&mut gateway.client(), resource), 1, "what the log says was done: {line}");
+    }
+}
+
+#[test]
 fn every_act_is_in_the_audit_log_before_and_after() {
     let gateway = Fresh::memory(&[]);
     let data = gateway.data();
@@ -271,8 +311,7 @@ fn every_act_is_in_the_audit_log_before_and_after() {
             assert_eq!((&line["resource"], &line["from"], &line["reason"]), (&"k".into(), &0.into(), &"a test".into()));
         }
     }
-    assert_eq!(lines[1]["generation"].to_string().trim_matches('"'), "1", "{}", lines[1]);
-    assert_eq!(lines[3]["problem"], "condition-failed");
+    assert_eq!((&lines[1]["generation"], &lines[3]["problem"]), (&1.into(), &"condition-failed".into()));
     assert_eq!((&lines[6]["lock"], &lines[10]["prefix"]), (&"l".into(), &"x".into()));
     let mode = std::fs::metadata(data.join("audit.jsonl")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

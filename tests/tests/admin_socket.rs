@@ -18,8 +18,6 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// Starts a gateway on the memory engine whose admin socket is this.
 fn serve(dir: &Path, socket: &Path) -> Result<GatewayProcess, String> {
-    // The audit log is written there.
-    std::fs::create_dir_all(dir).unwrap();
     let mut command = Command::new(binary());
     command.args(["serve", "--engine", "memory", "--listen", "127.0.0.1:0", "--data"]).arg(dir);
     command.arg("--admin-socket").arg(socket);

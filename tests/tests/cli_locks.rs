@@ -227,7 +227,7 @@ fn e2_the_command_line_is_wrong() {
     for (line, words) in [
         ("fence rotate a --reason x", "--from"),
         ("fence rotate a --from 0", "--reason"),
-        ("fence rotate --from 0 --reason x", "<RESOURCE>"),
+        ("fence rotate --from 0 --reason x", "--prefix"),
         ("fence rotate a --all --from 0 --reason x", "cannot be used with"),
         ("fence rotate a --prefix a --from 0 --reason x", "cannot be used with"),
         ("fence rotate --all --from 0 --reason x --issuer etcd:1", "cannot be used with"),

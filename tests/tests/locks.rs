@@ -136,6 +136,18 @@ fn renewing_keeps_the_token_and_lasts_from_now_on() {
 }
 
 #[test]
+fn nothing_remaining_means_that_it_may_be_taken_over() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    for round in 0..10 {
+        assert_eq!(client.acquire("k", "a#1", 100).status, 201, "round {round}");
+        run_out(&mut client, "k");
+        let taken = client.acquire("k", "b#2", LONG);
+        assert_eq!(client.release("k", &lease(&taken)).status, 204, "round {round}");
+    }
+}
+
+#[test]
 fn a_released_lock_is_free_at_once_and_its_lease_is_gone() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();

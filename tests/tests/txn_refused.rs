@@ -56,9 +56,27 @@ fn a_touched_resource_without_a_token_is_428() {
         assert_eq!((refused.status, refused.problem().as_str()), (428, "missing-token"), "{operation}");
         assert_eq!(refused.json()["resource"], "k");
     }
-    // The headers of a PUT are no place for a transaction's tokens.
-    let body = json!({"then": [{"put": "k", "text": "v"}]}).to_string();
-    assert_eq!(client.request("POST", "/v1/txn", &[("fencing-token", "1")], body.as_bytes()).status, 428);
+    assert_eq!((client.get("k").status, client.fence("k")), (404, None));
+}
+
+#[test]
+fn headers_are_no_place_for_tokens_and_conditions() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    let body = json!({"tokens": {"k": "1"}, "then": [{"put": "k", "text": "v"}]}).to_string();
+    for header in [
+        ("fencing-token", "1"),
+        ("fencing-holder", "a#1"),
+        ("fencing-issuer", "etcd:1"),
+        ("if-match", "\"7\""),
+        ("if-none-match", "*"),
+        ("if-unmodified-since", "Mon, 16 Nov 2026 00:00:00 GMT"),
+        ("content-encoding", "gzip"),
+    ] {
+        let answer = client.request("POST", "/v1/txn", &[header], body.as_bytes());
+        assert_eq!((answer.status, answer.problem().as_str()), (400, "unsupported-header"), "{header:?}");
+        assert!(answer.json()["detail"].as_str().unwrap().contains(header.0), "{}", answer.text());
+    }
     assert_eq!((client.get("k").status, client.fence("k")), (404, None));
 }
 

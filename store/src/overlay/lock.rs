@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use fencepost_core::{Access, FenceState, Presented, Reason, Resource, Token};
 
-use super::{Draft, LockSlot, Overlay};
+use super::{Draft, Overlay};
 use crate::command::{Acquire, Command, Judged, Take};
 use crate::engine::Change;
 use crate::outcome::{Grant, Held, Holding, Outcome};
@@ -55,21 +55,29 @@ impl Overlay {
     /// Takes the lock from its holder, and raises the fence above its token.
     pub(super) fn force_release(&mut self, command: &Command) -> Draft {
         let resource = resource(command);
-        let Some(held) = self.lock(resource).as_ref().and_then(|(_, lock)| lock.lease.clone()) else {
+        let Some((last, held)) = self.lock(resource).and_then(|(_, lock)| Some((lock.last, lock.lease.clone()?)))
+        else {
             return Draft::Pending(Outcome::NotHeld);
         };
-        let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
-        if let Err(refused) = self.raise(command, token, None) {
-            return refused;
+        let state = &self.fence(resource).state;
+        let fenced = state.generation > held.token.generation() || state.token() > Some(held.token);
+        // Whom the fence refuses already, after a rotation for one, needs no higher fence.
+        let mut last = last;
+        if !fenced {
+            let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
+            if let Err(refused) = self.raise(command, token, None) {
+                return refused;
+            }
+            last = token;
         }
-        self.free_lock(resource, token);
+        self.free_lock(resource, last);
         let fence = self.fence(resource).state.token();
         Draft::Pending(Outcome::ForceReleased { holder: held.holder, token: held.token, fence })
     }
 
     /// Whoever has the lock, unless it may be taken.
     fn in_the_way(&self, resource: &Resource, take: Take) -> Option<Draft> {
-        let held = self.lock(resource).as_ref().and_then(|(version, lock)| Some((*version, lock.lease.as_ref()?)));
+        let held = self.lock(resource).and_then(|(version, lock)| Some((*version, lock.lease.as_ref()?)));
         let by = match (held, take) {
             (None, Take::Free | Take::Expired(_)) => return None,
             (Some((Pending::Stored(version), _)), Take::Expired(watched)) if version == watched => return None,
@@ -84,7 +92,7 @@ impl Overlay {
     /// One above whatever was given or seen in the resource's generation; `None` when there is nothing above.
     fn next_token(&self, resource: &Resource) -> Option<Token> {
         let FenceState { generation, high, .. } = &self.fence(resource).state;
-        let last = self.lock(resource).as_ref().map(|(_, lock)| lock.last);
+        let last = self.lock(resource).map(|(_, lock)| lock.last);
         let given = last.filter(|last| last.generation() == *generation).map(Token::number);
         let highest = given.max(*high).map_or(0, NonZeroU64::get);
         highest.checked_add(1).and_then(|number| Token::new(*generation, number))
@@ -128,7 +136,7 @@ impl Overlay {
 
     pub(super) fn lost(&self, command: &Command) -> Outcome<Pending> {
         let resource = resource(command);
-        let held = self.lock(resource).as_ref().and_then(|(_, lock)| lock.lease.as_ref());
+        let held = self.lock(resource).and_then(|(_, lock)| lock.lease.as_ref());
         Outcome::LeaseLost { holder: held.map(|lease| lease.holder.clone()), fence: self.fence(resource).state.token() }
     }
 
@@ -137,12 +145,12 @@ impl Overlay {
     }
 
     fn current(&self, resource: &Resource, lease: LeaseId) -> Option<(Token, Lease)> {
-        let (_, lock) = self.lock(resource).as_ref()?;
+        let (_, lock) = self.lock(resource)?;
         lock.lease.as_ref().filter(|held| held.id == lease).map(|held| (lock.last, held.clone()))
     }
 
-    fn lock(&self, resource: &Resource) -> &LockSlot {
-        self.locks.get(resource).unwrap_or_else(|| unreachable!("the plan names every lock"))
+    fn lock(&self, resource: &Resource) -> Option<&(Pending, LockRecord)> {
+        self.locks.get(resource).and_then(Option::as_ref)
     }
 
     fn put_lock(&mut self, resource: &Resource, lock: LockRecord) -> Pending {

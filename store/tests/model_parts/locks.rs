@@ -111,6 +111,13 @@ impl Model {
 
     fn force_release(&mut self, resource: &Resource) -> Expected {
         let Some(Lease { holder, token, .. }) = self.lease(resource).cloned() else { return Expected::NotHeld };
+        let state = self.fence(resource);
+        if state.generation > token.generation() || state.token() > Some(token) {
+            // The fence refuses the holder as it is.
+            let lock = self.locks.get_mut(resource).unwrap();
+            lock.lease = None;
+            return Expected::ForceReleased { holder, token, fence: self.fence(resource).token() };
+        }
         let above = match self.next(resource) {
             Ok(above) => above,
             Err(exhausted) => return exhausted,
