@@ -341,7 +341,9 @@ fn what_cannot_be_written_down_is_not_done() {
     }
     assert_eq!(generation(&mut client, "k"), 0);
     assert_eq!(client.request("GET", "/v1/locks/l", &[], b"").status, 200);
-    assert!(gateway.stderr().contains("the audit log cannot be written"), "{}", gateway.stderr());
+    wait::until("the log line", Duration::from_secs(10), || {
+        gateway.stderr().contains("the audit log cannot be written").then_some(())
+    });
     std::fs::remove_dir(data.join("audit.jsonl")).unwrap();
     assert_eq!(rotate(&mut admin(&data), "k", 0).status, 200, "and then it is done again");
 }

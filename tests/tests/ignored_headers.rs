@@ -45,6 +45,21 @@ fn a_claim_has_no_conditions_and_calls_without_outcomes_take_no_key() {
 }
 
 #[test]
+fn the_lock_service_takes_no_tokens_and_no_conditions() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    let lease = "0".repeat(32);
+    let (acquire, renew) =
+        (br#"{"holder": "w#1", "ttl_ms": 1000}"#.as_slice(), format!(r#"{{"lease": "{lease}", "ttl_ms": 1000}}"#));
+    for header in [("fencing-token", "7"), ("fencing-holder", "w#1"), ("if-none-match", "*")] {
+        refused(&mut client, "POST", "/v1/locks/a", &[header], acquire);
+        refused(&mut client, "POST", "/v1/locks/a/renew", &[header], renew.as_bytes());
+        refused(&mut client, "DELETE", &format!("/v1/locks/a?lease={lease}"), &[header], b"");
+    }
+    assert_eq!(client.request("POST", "/v1/locks/a", &[], acquire).status, 201);
+}
+
+#[test]
 fn conditions_tell_requests_apart_also_if_they_are_not_ascii() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();

@@ -10,6 +10,7 @@ use fencepost_core::wire::{
 use fencepost_core::{IdempotencyKey, Key, Presented, ProblemKind, Resource, percent_decode_name};
 use fencepost_store::record::LeaseId;
 use fencepost_store::{AcquireLock, ClaimKeys, Delete, Once, Put, Transaction};
+use hyper::HeaderMap;
 use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
 
@@ -85,6 +86,7 @@ pub(super) fn decode(request: &Request<'_>) -> Result<Call, Problem> {
         Endpoint::ListLocks => return ListQuery::parse(query).map(Call::ListLocks),
         Endpoint::ReleaseLock => {
             headers::no_idempotency_key(&head.headers)?;
+            of_a_lock(&head.headers)?;
             return Ok(Call::Release(Resource::from_raw_path(name)?, query::lease(query)?));
         }
         _ => ListQuery::none(query)?,
@@ -103,6 +105,7 @@ pub(super) fn decode(request: &Request<'_>) -> Result<Call, Problem> {
         Endpoint::AcquireLock => Call::Acquire(acquire(request)?),
         Endpoint::RenewLock => {
             headers::no_idempotency_key(&head.headers)?;
+            of_a_lock(&head.headers)?;
             let RenewRequest { lease, ttl_ms } = json(body, r#"{"lease": "…", "ttl_ms": 30000}"#)?;
             let lease = lease.parse().map_err(|why: &str| Problem::new(ProblemKind::MalformedBody, why))?;
             Call::Renew(Resource::from_raw_path(name)?, lease, ttl(ttl_ms)?)
@@ -190,7 +193,14 @@ fn claim(request: &Request<'_>) -> Result<ClaimKeys, Problem> {
     Ok(ClaimKeys { resource, presented, keys, max_bytes: request.limits.body })
 }
 
+/// Refuses what the lock service would ignore.
+fn of_a_lock(headers: &HeaderMap) -> Result<(), Problem> {
+    headers::no_token(headers, "the lock service numbers its tokens itself, and knows a holder by its lease")?;
+    headers::no_conditions(headers, "a lock has no conditions but who holds it")
+}
+
 fn acquire(request: &Request<'_>) -> Result<AcquireLock, Problem> {
+    of_a_lock(&request.head.headers)?;
     let AcquireRequest { holder, ttl_ms, wait_ms } =
         json(request.body, r#"{"holder": "worker-a#9f2c", "ttl_ms": 30000, "wait_ms": 5000}"#)?;
     let resource = Resource::from_raw_path(request.name)?;

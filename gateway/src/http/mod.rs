@@ -18,6 +18,7 @@ mod query;
 mod reading;
 mod routes;
 mod server;
+mod store_problem;
 mod txn;
 
 use std::convert::Infallible;

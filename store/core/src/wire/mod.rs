@@ -1,6 +1,7 @@
 //! What travels: header names and JSON bodies of `/v1`.
 
 mod admin;
+mod integer;
 mod lock;
 mod object;
 mod outcome;
@@ -11,6 +12,7 @@ mod txn;
 pub use admin::{
     ReloadAnswer, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest, RotatedAnswer,
 };
+pub use integer::Integer;
 pub use lock::{
     AcquireRequest, ForceReleasedAnswer, LeaseAnswer, LockPage, LockView, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS,
     RenewRequest,
@@ -18,8 +20,8 @@ pub use lock::{
 pub use object::object;
 pub use outcome::{OutcomeAnswer, OutcomeState};
 pub use txn::{
-    ConditionSpec, Expected, Integer, MAX_TXN_PARTS, OperationSpec, TokenSpec, TxnAnswer, TxnRequest, TxnResult,
-    TxnValue, ValueSpec,
+    ConditionSpec, Expected, MAX_TXN_PARTS, OperationSpec, TokenSpec, TxnAnswer, TxnRequest, TxnResult, TxnValue,
+    ValueSpec,
 };
 
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{TextOrBase64, object};
+use super::{Integer, TextOrBase64, object};
 use crate::{Holder, Issuer, Key, Presented, Resource, Token};
 
 /// The most tokens, the most conditions and the most operations of one transaction.
@@ -78,57 +78,6 @@ impl From<Presented> for TokenSpec {
     fn from(presented: Presented) -> TokenSpec {
         let Presented { token, holder, issuer } = presented;
         TokenSpec { token, holder, issuer }
-    }
-}
-
-/// A whole number: a JSON integer, or decimal text for readers that lose digits. Written as text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Integer(pub i64);
-
-impl Serialize for Integer {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Integer {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Integer, D::Error> {
-        struct IntegerVisitor;
-
-        impl Visitor<'_> for IntegerVisitor {
-            type Value = Integer;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number from -9223372036854775808 to 9223372036854775807, such as -1 or \"-1\"")
-            }
-
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Integer, E> {
-                Ok(Integer(number))
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Integer, E> {
-                i64::try_from(number)
-                    .map(Integer)
-                    .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Integer, E> {
-                Integer::parse(text.as_bytes()).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
-        }
-
-        deserializer.deserialize_any(IntegerVisitor)
-    }
-}
-
-impl Integer {
-    /// Reads decimal digits with an optional `-` before them, and nothing around them.
-    pub fn parse(text: &[u8]) -> Option<Integer> {
-        let digits = text.strip_prefix(b"-").unwrap_or(text);
-        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-            return None;
-        }
-        std::str::from_utf8(text).ok()?.parse().ok().map(Integer)
     }
 }
 
@@ -449,68 +398,5 @@ fn as_map<S: Serializer>(tokens: &[(Resource, TokenSpec)], serializer: S) -> Res
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Result<TxnRequest, String> {
-        serde_json::from_str(text).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn the_example_of_the_design() {
-        let request = parse(
-            r#"{"tokens": {"orders/123": "34", "stock/sku-7": {"token": "12", "holder": "h#1", "issuer": "etcd:1"}},
-                "if":   [{"key": "orders/123", "absent": true}, {"key": "a", "etag": "\"7\""}, {"key": "n", "at_least": "1"}],
-                "then": [{"put": "orders/123", "text": "…", "content_type": "text/plain"},
-                         {"add": "stock/sku-7", "by": "-1", "min": "0"}, {"get": "k"}, {"delete": "d"}]}"#,
-        )
-        .unwrap();
-        assert_eq!(request.tokens.len(), 2);
-        assert_eq!(request.conditions[2].expected, Expected::AtLeast(Integer(1)));
-        assert!(matches!(&request.operations[1], OperationSpec::Add { by: Integer(-1), min: Some(Integer(0)), .. }));
-        let again = serde_json::to_string(&request).unwrap();
-        assert_eq!(parse(&again).unwrap().operations, request.operations);
-        assert_eq!(parse(&again).unwrap().conditions, request.conditions);
-        assert_eq!(parse(&again).unwrap().tokens, request.tokens);
-    }
-
-    #[test]
-    fn bad_bodies_say_what_is_wrong() {
-        for (body, says) in [
-            (r#"{"token": {}}"#, "unknown field `token`"),
-            (r#"{"tokens": {"a": "1", "a": "2"}}"#, "more than one token"),
-            (r#"{"tokens": {"a": {"token": "1", "hodler": "x"}}}"#, "a token is text"),
-            (r#"{"if": [{"key": "a"}]}"#, "one of exists"),
-            (r#"{"if": [{"absent": true}]}"#, "needs a `key`"),
-            (r#"{"if": [{"key": "a", "absent": false}]}"#, "is not a condition"),
-            (r#"{"if": [{"key": "a", "absent": true, "etag": "7"}]}"#, "one of exists"),
-            (r#"{"if": [{"key": "a", "at_least": "1.5"}]}"#, "a whole number"),
-            (r#"{"if": [{"key": "a", "at_least": 9223372036854775808}]}"#, "a whole number"),
-            (r#"{"then": [{"put": "a"}]}"#, "needs a value"),
-            (r#"{"then": [{"put": "a", "text": "x", "base64": "eA=="}]}"#, "not both"),
-            (r#"{"then": [{"put": "a", "text": "x", "by": 1}]}"#, "takes no `by`"),
-            (r#"{"then": [{"add": "a"}]}"#, "needs `by`"),
-            (r#"{"then": [{"add": "a", "by": 1, "text": "x"}]}"#, "no value"),
-            (r#"{"then": [{"add": "a", "by": 1, "min": 2, "max": 1}]}"#, "no sum is possible"),
-            (r#"{"then": [{"get": "a", "text": "x"}]}"#, "nothing beside the key"),
-            (r#"{"then": [{"get": "a", "put": "a", "text": "x"}]}"#, "one of put"),
-            (r#"{"then": [{}]}"#, "one of put"),
-            (r#"{"then": [["a"]]}"#, "expected an object"),
-            (r#"{"if": [["a", true]]}"#, "expected an object"),
-            (r#"{"tokens": {"a": ["1"]}}"#, "a token is text"),
-        ] {
-            let error = parse(body).unwrap_err();
-            assert!(error.contains(says), "{body}: {error}");
-        }
-    }
-
-    #[test]
-    fn numbers() {
-        for (text, number) in [("0", 0), ("-1", -1), ("007", 7), ("9223372036854775807", i64::MAX)] {
-            assert_eq!(Integer::parse(text.as_bytes()), Some(Integer(number)), "{text}");
-        }
-        for text in ["", "-", "+1", " 1", "1\n", "1.0", "1e3", "9223372036854775808", "--1", "½"] {
-            assert_eq!(Integer::parse(text.as_bytes()), None, "{text:?}");
-        }
-    }
-}
+#[path = "txn_tests.rs"]
+mod tests;
