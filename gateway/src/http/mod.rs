@@ -1,4 +1,4 @@
-//! The HTTP front. [`Gateway::handle`] is the life of a request, top to bottom.
+//! The HTTP front. `Gateway::handle` is the life of a request, top to bottom.
 
 mod admin;
 mod admin_door;
