@@ -1,1 +1,2 @@
-//! Criterion benches of Fencepost: `make bench`. What they share is in each bench, so that each reads alone.
+//! Criterion benches of Fencepost, and the run beside its peers (`side_by_side/`): `make bench`. What the benches share is in
+//! each of them, so that each reads alone.

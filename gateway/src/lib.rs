@@ -2,6 +2,7 @@
 //!
 //! A request goes one way, through [`http::Gateway`]: limits, identity, decode, permit, the store, reply.
 
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod http;

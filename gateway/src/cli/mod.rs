@@ -1,6 +1,7 @@
 //! The command line.
 
 mod admin;
+mod bench;
 mod connect;
 mod exit;
 mod fence;
@@ -47,6 +48,8 @@ enum Command {
     Lock(lock::Lock),
     /// Have a running gateway read the rules of its guards again (administrators only)
     Reload(admin::Reload),
+    /// Measure a running gateway under load; writes to it
+    Bench(bench::Bench),
     /// Change the guard mapping of a stopped store; starts a new generation
     Remap(remap::Remap),
     /// Work with the configuration
@@ -78,6 +81,7 @@ pub fn run() -> ExitCode {
         Command::Fence(fence) => fence.run(),
         Command::Lock(lock) => lock.run(),
         Command::Reload(reload) => reload.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Remap(remap) => remap.run(),
         Command::Config(ConfigCommand::Check(flags)) => check(&flags),
         Command::Version => print(&format!("fencepost {}", env!("CARGO_PKG_VERSION"))),

@@ -1,0 +1,141 @@
+//! What fencing through the gateway costs, beside what people use today, on this machine and in one run.
+//!
+//! Every peer is started by this program, with its data in a temporary directory on the same file system, and keeps
+//! every answered write on stable storage. Rounds are interleaved: each peer is measured once per round, so that a slow
+//! minute of the machine hits all alike. The load generator runs on the same machine, on one thread.
+
+mod bare;
+mod gateway;
+mod postgres;
+mod redis;
+mod report;
+mod server;
+mod usage;
+
+use std::time::Duration;
+
+use fencepost_gateway::bench::Workload;
+use report::{Report, Row};
+use usage::Usage;
+
+/// Bytes of a value, and how many resources.
+const VALUE: usize = 256;
+const RESOURCES: u64 = 10_000;
+
+/// What one measurement gave.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) rate: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    /// CPU seconds of the server per 100,000 answers.
+    pub(crate) cpu: f64,
+    /// Bytes that the server wrote to the disk per answer.
+    pub(crate) written: f64,
+    /// The server's resident memory in MiB.
+    pub(crate) memory: f64,
+}
+
+/// Something that keeps values behind a fence, or nothing at all.
+pub(crate) trait Peer {
+    /// Its name in the table.
+    fn name(&self) -> &'static str;
+
+    /// Can it do this?
+    fn offers(&self, workload: Workload) -> bool;
+
+    /// Rate and latencies in milliseconds: answers per second, p50, p99, p99.9, and how many answers.
+    fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String>;
+
+    /// The process whose children and itself are the server.
+    fn process(&self) -> u32;
+}
+
+/// What the load saw.
+pub(crate) struct Outcome {
+    pub(crate) rate: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) answers: f64,
+}
+
+/// How long each measurement takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Timing {
+    pub(crate) warm_up: Duration,
+    pub(crate) duration: Duration,
+}
+
+/// One row of the table: a workload at so many connections.
+const ROWS: &[(Workload, usize)] = &[
+    (Workload::Put, 1),
+    (Workload::Put, 64),
+    (Workload::Put, 256),
+    (Workload::Stale, 64),
+    (Workload::Stale, 256),
+    (Workload::Mixed, 64),
+    (Workload::Get, 64),
+    (Workload::CheckedGet, 64),
+    (Workload::Claim, 64),
+    (Workload::Txn, 64),
+    (Workload::Lock, 64),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["bare", address] => bare::serve(address),
+        [] => compare(3, Duration::from_secs(3)),
+        [rounds, seconds] => match (rounds.parse(), seconds.parse()) {
+            (Ok(rounds), Ok(seconds)) => compare(rounds, Duration::from_secs(seconds)),
+            _ => Err("usage: side-by-side [ROUNDS SECONDS]".to_owned()),
+        },
+        _ => Err("usage: side-by-side [ROUNDS SECONDS]".to_owned()),
+    };
+    if let Err(error) = result {
+        eprintln!("side-by-side: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn compare(rounds: usize, duration: Duration) -> Result<(), String> {
+    let home = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mut peers: Vec<Box<dyn Peer>> = vec![
+        Box::new(gateway::Gateway::start(home.path())?),
+        Box::new(bare::Bare::start()?),
+        Box::new(redis::Redis::start(home.path())?),
+        Box::new(postgres::Postgres::start(home.path())?),
+    ];
+    let time = Timing { warm_up: Duration::from_secs(1), duration };
+    let mut report = Report::new(home.path(), rounds, time);
+    for round in 1..=rounds {
+        for (workload, connections) in ROWS {
+            for peer in &mut peers {
+                if !peer.offers(*workload) {
+                    continue;
+                }
+                eprintln!("round {round} of {rounds}: {workload} at {connections}, {}", peer.name());
+                let before = Usage::of(peer.process());
+                let outcome = peer.measure(*workload, *connections, time)?;
+                let used = Usage::of(peer.process());
+                // The usage covers the warm-up too, so it is scaled to all answers of that time.
+                let all = outcome.answers * (time.warm_up + time.duration).as_secs_f64() / time.duration.as_secs_f64();
+                let sample = Sample {
+                    rate: outcome.rate,
+                    p50: outcome.p50,
+                    p99: outcome.p99,
+                    p999: outcome.p999,
+                    cpu: (used.cpu - before.cpu) / all * 100_000.0,
+                    written: (used.written - before.written) / all,
+                    memory: used.memory,
+                };
+                report.add(Row { workload: *workload, connections: *connections, peer: peer.name() }, sample);
+            }
+        }
+    }
+    let text = report.markdown();
+    println!("{text}");
+    report.write(&text)
+}

@@ -1,0 +1,118 @@
+//! Redis with `appendfsync always`, and the same check in Lua.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use fencepost_gateway::bench::{Answered, Protocol, Workload};
+
+use crate::gateway::load;
+use crate::server::{Server, free_port};
+use crate::{Outcome, Peer, RESOURCES, Timing, VALUE};
+
+/// The fence and the value in one hash; the script is atomic, and its writes are in one entry of the log.
+const SCRIPT: &str = "local fence = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0') \
+                      if tonumber(ARGV[1]) < fence then return fence end \
+                      redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2]) return 0";
+
+const TOKEN: u64 = 1_000_000;
+
+pub(crate) struct Redis {
+    server: Server,
+    script: String,
+}
+
+impl Redis {
+    pub(crate) fn start(home: &Path) -> Result<Redis, String> {
+        let (port, directory) = (free_port()?, home.join("redis"));
+        std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+        let mut command = Command::new("redis-server");
+        command.args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ]);
+        command.args(["--save", "", "--daemonize", "no", "--loglevel", "warning", "--dir"]).arg(directory);
+        let server = Server::start(command, port)?;
+        let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
+        let mut load = Vec::new();
+        command_of(&mut load, &["SCRIPT", "LOAD", SCRIPT]);
+        stream.write_all(&load).map_err(|error| error.to_string())?;
+        let mut answer = [0; 256];
+        let read = stream.read(&mut answer).map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&answer[..read]).into_owned();
+        let script = text.lines().nth(1).map(str::to_owned).ok_or(format!("Redis took no script: {text}"))?;
+        Ok(Redis { server, script })
+    }
+}
+
+fn command_of(out: &mut Vec<u8>, parts: &[&str]) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "*{}\r\n", parts.len());
+    for part in parts {
+        let _ = write!(out, "${}\r\n{part}\r\n", part.len());
+    }
+}
+
+struct Resp {
+    workload: Workload,
+    script: String,
+    value: String,
+    number: u64,
+    sent: u64,
+    /// 0 if it is applied, else the fence.
+    expected: u64,
+}
+
+impl Protocol for Resp {
+    fn request(&mut self, out: &mut Vec<u8>) {
+        self.sent += 1;
+        let resource = (self.sent.wrapping_mul(7919).wrapping_add(self.number.wrapping_mul(104_729))) % RESOURCES;
+        let stale = match self.workload {
+            Workload::Stale => true,
+            Workload::Mixed => self.sent % 2 == 1,
+            _ => false,
+        };
+        self.expected = if stale { TOKEN } else { 0 };
+        let token = (if stale { TOKEN - 1 } else { TOKEN }).to_string();
+        command_of(out, &["EVALSHA", &self.script, "1", &format!("bench/{resource}"), &token, &self.value]);
+    }
+
+    fn answer(&mut self, input: &[u8]) -> Option<Answered> {
+        let line = std::str::from_utf8(input.strip_suffix(b"\r\n")?).ok()?;
+        let number = line.strip_prefix(':').and_then(|number| number.parse().ok());
+        Some(if number == Some(self.expected) { Answered::Expected } else { Answered::Unexpected })
+    }
+}
+
+impl Peer for Redis {
+    fn name(&self) -> &'static str {
+        "Redis"
+    }
+
+    fn offers(&self, workload: Workload) -> bool {
+        matches!(workload, Workload::Put | Workload::Stale | Workload::Mixed)
+    }
+
+    fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String> {
+        let speaker = |number| Resp {
+            workload,
+            script: self.script.clone(),
+            value: "x".repeat(VALUE),
+            number,
+            sent: 0,
+            expected: 0,
+        };
+        load(self.server.address, (0..connections as u64).map(speaker).collect(), time)
+    }
+
+    fn process(&self) -> u32 {
+        self.server.process()
+    }
+}

@@ -1,0 +1,53 @@
+//! What a server used of the machine, by /proc: itself and all its children.
+
+use std::fs;
+
+/// So far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// CPU seconds.
+    pub(crate) cpu: f64,
+    /// Bytes written to the disk.
+    pub(crate) written: f64,
+    /// Resident MiB now.
+    pub(crate) memory: f64,
+}
+
+impl Usage {
+    pub(crate) fn of(process: u32) -> Usage {
+        let mut usage = Usage::default();
+        for pid in family(process) {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // The name in parentheses may contain spaces.
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+            let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0);
+            // User and system time, and that of children which have ended; 100 ticks a second.
+            usage.cpu += (11..=14).map(ticks).sum::<f64>() / 100.0;
+            usage.written += number(&format!("/proc/{pid}/io"), "write_bytes:");
+            usage.memory += number(&format!("/proc/{pid}/status"), "RssAnon:") / 1024.0;
+        }
+        usage
+    }
+}
+
+/// The number after a word in a file of /proc.
+fn number(path: &str, word: &str) -> f64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+}
+
+/// A process and its children, at any depth.
+fn family(process: u32) -> Vec<u32> {
+    let mut family = vec![process];
+    let mut at = 0;
+    while let Some(parent) = family.get(at).copied() {
+        at += 1;
+        let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().filter_map(Result::ok);
+        for task in tasks {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            family.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+    }
+    family
+}

@@ -1,0 +1,169 @@
+//! The load itself, whatever it speaks.
+//!
+//! One task per connection sends its next request when it has read the last answer: a closed loop, as the users of a
+//! gateway are. Run it on one thread, so that it takes as little as possible of the machine that it measures.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// What one connection says, and how it reads the answers.
+pub trait Protocol: Send + 'static {
+    /// Appends the next request.
+    fn request(&mut self, out: &mut Vec<u8>);
+
+    /// Looks at what has arrived. `None`: the answer is not whole yet.
+    fn answer(&mut self, input: &[u8]) -> Option<Answered>;
+}
+
+/// What an answer was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// As expected.
+    Expected,
+    /// As expected, but only a part of what is counted; the next one belongs to it.
+    Part,
+    /// Not as expected.
+    Unexpected,
+    /// It makes no sense to go on.
+    Senseless(String),
+}
+
+/// Where, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Where to.
+    pub address: SocketAddr,
+    /// Not measured.
+    pub warm_up: Duration,
+    /// Measured.
+    pub duration: Duration,
+}
+
+/// Why there is nothing to measure.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// No connection.
+    #[error("cannot connect to {0}: {1}")]
+    Connect(SocketAddr, io::Error),
+    /// A connection broke.
+    #[error("a connection broke: {0}")]
+    Broken(String),
+    /// An answer that makes no sense.
+    #[error("{0}")]
+    Senseless(String),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Trouble {
+        Trouble::Broken(error.to_string())
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Connections at once.
+    pub connections: usize,
+    /// Answers that were expected.
+    pub answered: u64,
+    /// Answers that were not.
+    pub unexpected: u64,
+    /// How long it was measured.
+    pub seconds: f64,
+    /// From sending to the whole answer, in microseconds.
+    pub latency: Histogram<u64>,
+}
+
+impl Measured {
+    /// Expected answers per second.
+    pub fn rate(&self) -> f64 {
+        self.answered as f64 / self.seconds
+    }
+
+    /// A quantile of the latency in milliseconds.
+    pub fn millis(&self, quantile: f64) -> f64 {
+        self.latency.value_at_quantile(quantile) as f64 / 1000.0
+    }
+}
+
+/// Latencies up to a minute, to three digits.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).unwrap_or_else(|_| unreachable!("the bounds are constants"))
+}
+
+/// Opens one connection for each speaker, and lets them all speak.
+pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, Trouble> {
+    let connections = speakers.len();
+    let mut opened = Vec::with_capacity(connections);
+    for speaker in speakers {
+        let stream = TcpStream::connect(load.address).await.map_err(|error| Trouble::Connect(load.address, error))?;
+        stream.set_nodelay(true)?;
+        opened.push((stream, speaker));
+    }
+    let begin = Instant::now() + load.warm_up;
+    let end = begin + load.duration;
+    let mut speaking = JoinSet::new();
+    for (stream, speaker) in opened {
+        speaking.spawn(speak(stream, speaker, begin, end));
+    }
+    let seconds = load.duration.as_secs_f64();
+    let mut measured = Measured { connections, answered: 0, unexpected: 0, seconds, latency: histogram() };
+    while let Some(ended) = speaking.join_next().await {
+        let (latency, unexpected) = ended.map_err(|error| Trouble::Broken(error.to_string()))??;
+        measured.answered += latency.len();
+        measured.unexpected += unexpected;
+        // The bounds are the same.
+        let _ = measured.latency.add(latency);
+    }
+    Ok(measured)
+}
+
+async fn speak<P: Protocol>(
+    mut stream: TcpStream,
+    mut speaker: P,
+    begin: Instant,
+    end: Instant,
+) -> Result<(Histogram<u64>, u64), Trouble> {
+    let (mut latency, mut unexpected) = (histogram(), 0);
+    let (mut out, mut input) = (Vec::with_capacity(4096), Vec::with_capacity(4096));
+    let mut sent = Instant::now();
+    loop {
+        out.clear();
+        speaker.request(&mut out);
+        stream.write_all(&out).await?;
+        input.clear();
+        let answered = loop {
+            if stream.read_buf(&mut input).await? == 0 {
+                return Err(Trouble::Broken("the other side closed it".into()));
+            }
+            if let Some(answered) = speaker.answer(&input) {
+                break answered;
+            }
+        };
+        if answered == Answered::Part {
+            continue;
+        }
+        let now = Instant::now();
+        if sent >= begin && now <= end {
+            match answered {
+                Answered::Expected => {
+                    latency.saturating_record(u64::try_from((now - sent).as_micros()).unwrap_or(u64::MAX));
+                }
+                Answered::Unexpected | Answered::Part => unexpected += 1,
+                Answered::Senseless(why) => return Err(Trouble::Senseless(why)),
+            }
+        } else if let Answered::Senseless(why) = answered {
+            return Err(Trouble::Senseless(why));
+        }
+        if now >= end {
+            return Ok((latency, unexpected));
+        }
+        sent = now;
+    }
+}

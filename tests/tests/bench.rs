@@ -1,0 +1,45 @@
+//! `fencepost bench`: every workload works against a real gateway, and nothing is written without being asked to.
+#![allow(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
+
+use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::process::run;
+use serde_json::Value;
+
+#[test]
+fn every_workload_is_answered_as_expected() {
+    let gateway = Fresh::memory(&[]);
+    let brief = ["--duration", "100ms", "--warm-up", "20ms", "--resources", "50", "--connections", "4"];
+    let output = run(&[&["bench", "--yes", "--json", "--url", gateway.url()], &brief[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = lines.iter().map(|line| line["workload"].as_str().unwrap()).collect();
+    assert_eq!(names, ["put", "stale", "mixed", "get", "checked-get", "claim", "txn", "lock", "healthz"]);
+    for line in &lines {
+        assert!(line["answered"].as_u64().unwrap() > 0, "{line}");
+        assert_eq!(line["unexpected"], 0, "{line}");
+        assert!(line["p50_ms"].as_f64().unwrap() <= line["p999_ms"].as_f64().unwrap(), "{line}");
+    }
+    let keys = gateway.client().request("GET", "/v1/kv?limit=1000", &[], b"").json();
+    assert_eq!(keys["keys"].as_array().unwrap().len(), 50, "the load stays under its prefix");
+    let table = run(&[&["bench", "get", "--yes", "--url", gateway.url()], &brief[..]].concat());
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.starts_with("workload") && table.contains("\nget "), "{table}");
+}
+
+#[test]
+fn nothing_is_written_without_yes() {
+    let gateway = Fresh::memory(&[]);
+    let output = run(&["bench", "put", "--url", gateway.url()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("10000 keys") && said.contains("--yes"), "{said}");
+    let keys = gateway.client().request("GET", "/v1/kv", &[], b"").json();
+    assert_eq!(keys["keys"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_gateway_that_is_not_there_is_told() {
+    let output = run(&["bench", "put", "--yes", "--url", "http://127.0.0.1:1", "--resources", "1"]);
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+}
