@@ -19,10 +19,10 @@ ARGS ?=
 PREFIX ?= $(HOME)/.local
 SUITE ?=
 
-.PHONY: help run install test test-full check fmt bench audit
+.PHONY: help run install test test-full check fmt bench bench-parts audit
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 run: ## set up, then start a gateway on this machine (ARGS='…' is passed to `fencepost serve`)
 	@scripts/setup
@@ -52,7 +52,12 @@ check: ## format, lints, docs, licences and dependency direction; changes no fil
 fmt: ## format the code
 	cargo fmt --all
 
-bench: ## Criterion benches (ARGS='…' is passed to Criterion)
+bench: ## measure beside bare hyper, Redis and PostgreSQL; writes docs/benchmarks.md (ARGS='ROUNDS SECONDS')
+	@scripts/setup bench
+	cargo build --locked --release --workspace --bins
+	$(CARGO_TARGET_DIR)/release/side-by-side $(ARGS)
+
+bench-parts: ## Criterion benches of the parts (ARGS='…' is passed to Criterion)
 	@scripts/setup
 	cargo bench --locked --profile release --workspace --bench '*' -- $(ARGS)
 

@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Requests are many small allocations, freed on other threads than they were made on.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     fencepost_gateway::cli::run()
 }

@@ -34,6 +34,8 @@ pub(super) struct Answer(Response<Body>);
 impl Answer {
     pub(super) fn new(status: u16) -> Answer {
         let mut response = Response::new(Full::default());
+        // Enough for every answer, so that it does not grow step by step.
+        response.headers_mut().reserve(8);
         // Statuses come from constants; an impossible one would be a server error.
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Answer(response)

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ const PREFACE_BYTES: usize = 24;
 
 /// A stream whose client must say something soon.
 pub(super) struct Connection {
+    /// `None` only while it is dropped.
+    stream: Option<TcpStream>,
     shared: Arc<Shared>,
     deadline: Option<Pin<Box<Sleep>>>,
     received: usize,
@@ -28,17 +30,36 @@ pub(super) struct Connection {
 
 /// What is left of a connection after the server is done with it.
 pub(super) struct Shared {
-    stream: TcpStream,
+    /// The stream, once the server has let go of it.
+    stream: OnceLock<TcpStream>,
     /// Bytes received since the last answer began: above 0, somebody is waiting for one.
     unanswered: AtomicUsize,
 }
 
 impl Connection {
     pub(super) fn new(stream: TcpStream, first_bytes: Duration, write_timeout: Duration) -> (Connection, Arc<Shared>) {
-        let shared = Arc::new(Shared { stream, unanswered: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { stream: OnceLock::new(), unanswered: AtomicUsize::new(0) });
         let deadline = Some(Box::pin(tokio::time::sleep(first_bytes)));
-        let connection = Connection { shared: shared.clone(), deadline, received: 0, write_timeout, stalled: None };
+        let stream = Some(stream);
+        let connection =
+            Connection { stream, shared: shared.clone(), deadline, received: 0, write_timeout, stalled: None };
         (connection, shared)
+    }
+
+    fn stream(&mut self) -> Pin<&mut TcpStream> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream),
+            None => unreachable!("taken only when it is dropped"),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            // Set only here.
+            let _ = self.shared.stream.set(stream);
+        }
     }
 }
 
@@ -48,49 +69,49 @@ impl Shared {
         self.unanswered.load(Ordering::Relaxed) > 0
     }
 
-    /// Answers in place of the server: before a request, or instead of one.
+    /// Answers in place of the server, which has let go of the connection.
     pub(super) fn say(&self, problem: &ProblemDocument) {
-        let body = serde_json::to_string(problem).unwrap_or_default();
-        let (status, length) = (problem.status, body.len());
-        let reason = if status == 408 { "Request Timeout" } else { "Service Unavailable" };
-        let retry = if status == 503 { "retry-after: 1\r\n" } else { "" };
-        let id = problem.request_id.as_deref().unwrap_or_default();
-        let answer = format!(
-            "HTTP/1.1 {status} {reason}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {length}\r\n\
-             request-id: {id}\r\n{retry}connection: close\r\n\r\n{body}"
-        );
-        // A few hundred bytes into an empty buffer; if even that fails, the client is gone.
-        let _ = self.stream.try_write(answer.as_bytes());
+        if let Some(stream) = self.stream.get() {
+            say(stream, problem);
+        }
     }
+}
+
+/// Answers without a server: before a request, or instead of one.
+pub(super) fn say(stream: &TcpStream, problem: &ProblemDocument) {
+    let body = serde_json::to_string(problem).unwrap_or_default();
+    let (status, length) = (problem.status, body.len());
+    let reason = if status == 408 { "Request Timeout" } else { "Service Unavailable" };
+    let retry = if status == 503 { "retry-after: 1\r\n" } else { "" };
+    let id = problem.request_id.as_deref().unwrap_or_default();
+    let answer = format!(
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {length}\r\n\
+         request-id: {id}\r\n{retry}connection: close\r\n\r\n{body}"
+    );
+    // A few hundred bytes into an empty buffer; if even that fails, the client is gone.
+    let _ = stream.try_write(answer.as_bytes());
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        loop {
-            match self.shared.stream.poll_read_ready(cx) {
-                Poll::Ready(ready) => ready?,
-                Poll::Pending => {
-                    if let Some(deadline) = &mut self.deadline {
-                        ready!(deadline.as_mut().poll(cx));
-                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-                    }
-                    return Poll::Pending;
+        match self.stream().poll_read(cx, buffer) {
+            Poll::Ready(read) => read?,
+            Poll::Pending => {
+                if let Some(deadline) = &mut self.deadline {
+                    ready!(deadline.as_mut().poll(cx));
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
+                return Poll::Pending;
             }
-            match self.shared.stream.try_read(buffer.initialize_unfilled()) {
-                Ok(bytes) => buffer.advance(bytes),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-            let bytes = buffer.filled().len() - before;
-            self.shared.unanswered.fetch_add(bytes, Ordering::Relaxed);
-            self.received = self.received.saturating_add(bytes);
-            if self.received >= PREFACE_BYTES {
-                self.deadline = None;
-            }
-            return Poll::Ready(Ok(()));
         }
+        let bytes = buffer.filled().len() - before;
+        self.shared.unanswered.fetch_add(bytes, Ordering::Relaxed);
+        self.received = self.received.saturating_add(bytes);
+        if self.received >= PREFACE_BYTES {
+            self.deadline = None;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -98,26 +119,20 @@ impl Connection {
     fn poll_write_with(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
+        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         self.deadline = None;
         self.shared.unanswered.store(0, Ordering::Relaxed);
-        loop {
-            match self.shared.stream.poll_write_ready(cx) {
-                Poll::Ready(ready) => ready?,
-                Poll::Pending => {
-                    let timeout = self.write_timeout;
-                    let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-                    ready!(stalled.as_mut().poll(cx));
-                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-                }
+        match write(self.stream(), cx) {
+            Poll::Ready(result) => {
+                self.stalled = None;
+                Poll::Ready(result)
             }
-            match write(&self.shared.stream) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                result => {
-                    self.stalled = None;
-                    return Poll::Ready(result);
-                }
+            Poll::Pending => {
+                let timeout = self.write_timeout;
+                let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+                ready!(stalled.as_mut().poll(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
         }
     }
@@ -125,7 +140,7 @@ impl Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_with(cx, |stream| stream.try_write(bytes))
+        self.poll_write_with(cx, |stream, cx| stream.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -133,7 +148,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_with(cx, |stream| stream.try_write_vectored(parts))
+        self.poll_write_with(cx, |stream, cx| stream.poll_write_vectored(cx, parts))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -144,7 +159,7 @@ impl AsyncWrite for Connection {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(rustix::net::shutdown(&self.shared.stream, rustix::net::Shutdown::Write).map_err(io::Error::from))
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_shutdown(cx)
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::Gateway;
 use super::admin_door::AdminDoor;
-use super::connection::Connection;
+use super::connection::{Connection, say};
 use super::permit::Identity;
 use fencepost_core::ProblemKind;
 
@@ -217,10 +217,12 @@ fn turn_away(gateway: &Gateway, stream: TcpStream, limit: usize, goodbye: OwnedS
     let detail = format!("all {limit} connections are in use");
     let problem = gateway.problem_of_connection(ProblemKind::Overloaded, &detail);
     tokio::spawn(async move {
-        let (mut connection, shared) = Connection::new(stream, GOODBYE, GOODBYE);
-        shared.say(&problem);
-        let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection).await;
-        let _ = tokio::time::timeout(GOODBYE, tokio::io::copy(&mut connection, &mut tokio::io::sink())).await;
+        let mut stream = stream;
+        // Writable once it is; a new connection has an empty buffer.
+        let _ = tokio::time::timeout(GOODBYE, stream.writable()).await;
+        say(&stream, &problem);
+        let _ = tokio::io::AsyncWriteExt::shutdown(&mut stream).await;
+        let _ = tokio::time::timeout(GOODBYE, tokio::io::copy(&mut stream, &mut tokio::io::sink())).await;
         drop(goodbye);
     });
 }
