@@ -73,7 +73,7 @@ impl Protocol for Http {
                 409
             }
             Workload::Mixed => {
-                let good = self.sent % 2 == 0;
+                let good = self.sent.is_multiple_of(2);
                 request(out, "PUT", &kv(self), Some(if good { TOKEN } else { TOKEN - 1 }), &self.value);
                 if good { 204 } else { 409 }
             }

@@ -106,7 +106,7 @@ impl Bench {
             while filling.len() >= 64 {
                 finished(&mut filling).await?;
             }
-            if resource > 0 && resource % 100_000 == 0 {
+            if resource > 0 && resource.is_multiple_of(100_000) {
                 eprintln!("fencepost: {resource} of {} keys written", self.resources);
             }
             let key = fencepost_core::Key::new(&format!("{}{resource}", self.prefix)).map_err(Failed::usage)?;
