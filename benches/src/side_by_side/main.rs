@@ -83,16 +83,19 @@ const ROWS: &[(Workload, usize)] = &[
     (Workload::Lock, 64),
 ];
 
+/// 256 connections of PostgreSQL alone take more than a second to open.
+const USAGE: &str = "usage: side-by-side [ROUNDS SECONDS], at least 1 round of at least 3 seconds";
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["bare", address] => bare::serve(address),
         [] => compare(3, Duration::from_secs(3)),
         [rounds, seconds] => match (rounds.parse(), seconds.parse()) {
-            (Ok(rounds), Ok(seconds)) => compare(rounds, Duration::from_secs(seconds)),
-            _ => Err("usage: side-by-side [ROUNDS SECONDS]".to_owned()),
+            (Ok(rounds @ 1..), Ok(seconds @ 3..)) => compare(rounds, Duration::from_secs(seconds)),
+            _ => Err(USAGE.to_owned()),
         },
-        _ => Err("usage: side-by-side [ROUNDS SECONDS]".to_owned()),
+        _ => Err(USAGE.to_owned()),
     };
     if let Err(error) = result {
         eprintln!("side-by-side: {error}");
