@@ -176,10 +176,12 @@ async fn a_delete_leaves_the_fence_record() {
 async fn closing_finishes_what_is_queued() {
     let (store, memory) = memory_store().await;
     let names: Vec<String> = (0..20).map(|n| format!("k{n}")).collect();
+    memory.inject(Fault::Hold);
     for name in &names {
         drop(queue(put(&store, name, token("1"), "left behind")).await);
     }
-    within(store.close()).await;
+    within(memory.wait_held()).await;
+    tokio::join!(within(store.close()), async { memory.release() });
     let written: usize = memory.commits().iter().map(|batch| batch.changes.len()).sum();
     assert_eq!(written, 1 + 2 * 20, "the store's own record, and a value and a fence each");
 }
