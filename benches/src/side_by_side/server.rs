@@ -43,7 +43,7 @@ impl Server {
         self.child.id()
     }
 
-    /// SIGTERM, then wait: for servers that clean up after themselves.
+    /// SIGINT, then wait: PostgreSQL ends its children and stops at once, without waiting for its clients.
     pub(crate) fn terminate(&mut self) {
         let _ =
             rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::INT);

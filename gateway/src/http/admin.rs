@@ -88,7 +88,11 @@ impl Gateway {
                     let facts = vec![("changed", answer.changed.clone().into())];
                     Ok((Answer::json_bytes(json(&answer)), facts))
                 }
-                Err(error) => Err(Problem::new(ProblemKind::ReloadRefused, format!("{error}; the old rules stay"))),
+                Err(error) => {
+                    // A message about the file shows its lines, and ends with one.
+                    let detail = format!("the old rules stay: {}", error.to_string().trim_end());
+                    Err(Problem::new(ProblemKind::ReloadRefused, detail))
+                }
             },
         }
     }
