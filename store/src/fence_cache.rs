@@ -3,10 +3,11 @@
 //! What is cached can only be too low. So it may be used to refuse a token below it, and for nothing else: an
 //! admission, or a refusal for any other reason, needs the records themselves. Bounded by its number of slots.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
 
 use fencepost_core::{FenceState, Guarded, Reason, Refusal, Resource, Verdict, decide};
+use foldhash::fast::RandomState;
 
 use crate::command::Judged;
 
@@ -20,13 +21,17 @@ pub(crate) struct FenceCache {
 
 impl FenceCache {
     pub(crate) fn new(slots: usize) -> FenceCache {
-        FenceCache { slots: (0..slots.max(1)).map(|_| Mutex::new(None)).collect(), hasher: RandomState::new() }
+        FenceCache { slots: (0..slots.max(1)).map(|_| Mutex::new(None)).collect(), hasher: RandomState::default() }
     }
 
     /// Notes a state that was committed, or read from the engine. Only the sequencer calls this, so an older state
     /// never follows a newer one.
     pub(crate) fn note(&self, resource: &Resource, state: &FenceState) {
-        *self.slot(resource) = Some((resource.clone(), state.clone()));
+        let mut slot = self.slot(resource);
+        // Most writes leave the fence as it is.
+        if !slot.as_ref().is_some_and(|(cached, known)| cached == resource && known == state) {
+            *slot = Some((resource.clone(), state.clone()));
+        }
     }
 
     /// Forgets everything.

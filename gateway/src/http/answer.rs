@@ -19,7 +19,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static(header::REQUEST_ID);
 
 /// The version of a value as an entity tag.
 pub(super) fn etag(version: Version) -> String {
-    format!("\"{}\"", version.0)
+    ["\"", itoa::Buffer::new().format(version.0), "\""].concat()
 }
 
 /// An answer's body in JSON.
@@ -68,7 +68,9 @@ impl Answer {
     /// The answer to HEAD: it tells the length of the body, and leaves it out. (HTTP/2 would send it.)
     pub(super) fn without_body(self) -> Answer {
         match self.0.body().size_hint().exact() {
-            Some(bytes) if bytes > 0 => self.header(CONTENT_LENGTH, &bytes.to_string()).body(Bytes::new()),
+            Some(bytes) if bytes > 0 => {
+                self.header(CONTENT_LENGTH, itoa::Buffer::new().format(bytes)).body(Bytes::new())
+            }
             _ => self,
         }
     }
@@ -92,7 +94,7 @@ impl Answer {
 
     pub(super) fn fence(self, fence: Option<Token>) -> Answer {
         match fence {
-            Some(fence) => self.header(FENCE, &fence.to_string()),
+            Some(fence) => self.header(FENCE, &fence.text()),
             None => self,
         }
     }

@@ -1,7 +1,10 @@
 //! Bodies, within limits of size, time and memory.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -103,8 +106,16 @@ pub(super) async fn receive(
         return Err(over(route, limit));
     }
     let mut reserved = budget.reserve();
-    let collected = tokio::time::timeout(limits.body_timeout, collect(body, route, limit, &mut reserved)).await;
-    let bytes = collected.unwrap_or_else(|_| Err(Problem::body_timeout(limits.body_timeout.as_secs_f64())))?;
+    let bytes = {
+        let mut collecting = pin!(collect(body, route, limit, &mut reserved));
+        // Most bodies have arrived with their heads; a timer would cost more than they do.
+        match poll_fn(|cx| Poll::Ready(collecting.as_mut().poll(cx))).await {
+            Poll::Ready(collected) => collected,
+            Poll::Pending => tokio::time::timeout(limits.body_timeout, collecting)
+                .await
+                .unwrap_or_else(|_| Err(Problem::body_timeout(limits.body_timeout.as_secs_f64()))),
+        }?
+    };
     Ok(reserved.over(bytes))
 }
 

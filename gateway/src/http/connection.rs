@@ -1,8 +1,12 @@
-//! One connection's bytes: deadlines for the first of them and for a client that stops reading, and an honest goodbye.
+//! One connection's bytes: deadlines for the head of a request and for a client that stops reading, and an honest
+//! goodbye.
+//!
+//! The deadline for heads is kept here and not by the server, which would set up and take down a timer for every
+//! request. Here one timer rings once per deadline, and looks whether anybody is late.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,18 +15,23 @@ use fencepost_core::ProblemDocument;
 use fencepost_core::wire::PROBLEM_JSON;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
-/// Enough bytes to tell HTTP/1 from HTTP/2.
-const PREFACE_BYTES: usize = 24;
+/// What an HTTP/2 connection begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A stream whose client must say something soon.
 pub(super) struct Connection {
     /// `None` only while it is dropped.
     stream: Option<TcpStream>,
     shared: Arc<Shared>,
-    deadline: Option<Pin<Box<Sleep>>>,
-    received: usize,
+    head_timeout: Duration,
+    /// Since when the next head is waited for, unless a request is being answered.
+    since: Instant,
+    /// Rings when somebody may be late. `None` once it is HTTP/2, where silence is normal and pings tell who is there.
+    bell: Option<Pin<Box<Sleep>>>,
+    /// How many bytes the client has sent of an HTTP/2 preface; `None` once it has sent anything else.
+    preface: Option<usize>,
     write_timeout: Duration,
     /// Runs while the client takes none of what is sent.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -34,16 +43,51 @@ pub(super) struct Shared {
     stream: OnceLock<TcpStream>,
     /// Bytes received since the last answer began: above 0, somebody is waiting for one.
     unanswered: AtomicUsize,
+    /// A request is being answered, however long that takes.
+    busy: AtomicBool,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, first_bytes: Duration, write_timeout: Duration) -> (Connection, Arc<Shared>) {
-        let shared = Arc::new(Shared { stream: OnceLock::new(), unanswered: AtomicUsize::new(0) });
-        let deadline = Some(Box::pin(tokio::time::sleep(first_bytes)));
-        let stream = Some(stream);
-        let connection =
-            Connection { stream, shared: shared.clone(), deadline, received: 0, write_timeout, stalled: None };
+    pub(super) fn new(stream: TcpStream, head_timeout: Duration, write_timeout: Duration) -> (Connection, Arc<Shared>) {
+        let shared =
+            Arc::new(Shared { stream: OnceLock::new(), unanswered: AtomicUsize::new(0), busy: AtomicBool::new(false) });
+        let connection = Connection {
+            stream: Some(stream),
+            shared: shared.clone(),
+            head_timeout,
+            since: Instant::now(),
+            bell: Some(Box::pin(tokio::time::sleep(head_timeout))),
+            preface: Some(0),
+            write_timeout,
+            stalled: None,
+        };
         (connection, shared)
+    }
+
+    /// Ready when the client has had its time for the next head.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(bell) = &mut self.bell else { return Poll::Pending };
+        while bell.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            let waiting = !self.shared.busy.load(Ordering::Relaxed) && self.stalled.is_none();
+            let since = if waiting { self.since } else { now };
+            if now.duration_since(since) >= self.head_timeout {
+                return Poll::Ready(());
+            }
+            bell.as_mut().reset(since + self.head_timeout);
+        }
+        Poll::Pending
+    }
+
+    /// Looks whether this is HTTP/2.
+    fn look_for_preface(&mut self, bytes: &[u8]) {
+        let Some(seen) = self.preface else { return };
+        let rest = &PREFACE[seen..];
+        let here = bytes.len().min(rest.len());
+        self.preface = (bytes[..here] == rest[..here]).then_some(seen + here);
+        if self.preface == Some(PREFACE.len()) {
+            self.bell = None;
+        }
     }
 
     fn stream(&mut self) -> Pin<&mut TcpStream> {
@@ -64,6 +108,14 @@ impl Drop for Connection {
 }
 
 impl Shared {
+    /// Runs what answers a request; meanwhile nobody waits for a head.
+    pub(super) async fn answering<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.busy.store(true, Ordering::Relaxed);
+        let answer = answer.await;
+        self.busy.store(false, Ordering::Relaxed);
+        answer
+    }
+
     /// Is a client in the middle of a request, waiting for its answer? An idle one is left in silence.
     pub(super) fn is_waited_for(&self) -> bool {
         self.unanswered.load(Ordering::Relaxed) > 0
@@ -98,19 +150,13 @@ impl AsyncRead for Connection {
         match self.stream().poll_read(cx, buffer) {
             Poll::Ready(read) => read?,
             Poll::Pending => {
-                if let Some(deadline) = &mut self.deadline {
-                    ready!(deadline.as_mut().poll(cx));
-                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-                }
-                return Poll::Pending;
+                ready!(self.poll_late(cx));
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
         }
-        let bytes = buffer.filled().len() - before;
-        self.shared.unanswered.fetch_add(bytes, Ordering::Relaxed);
-        self.received = self.received.saturating_add(bytes);
-        if self.received >= PREFACE_BYTES {
-            self.deadline = None;
-        }
+        let bytes = &buffer.filled()[before..];
+        self.shared.unanswered.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.look_for_preface(bytes);
         Poll::Ready(Ok(()))
     }
 }
@@ -121,11 +167,11 @@ impl Connection {
         cx: &mut Context<'_>,
         write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        self.deadline = None;
         self.shared.unanswered.store(0, Ordering::Relaxed);
         match write(self.stream(), cx) {
             Poll::Ready(result) => {
                 self.stalled = None;
+                self.since = Instant::now();
                 Poll::Ready(result)
             }
             Poll::Pending => {

@@ -126,13 +126,13 @@ impl Gateway {
     }
 
     fn next_id(&self) -> String {
-        format!("{}-{:x}", self.run, self.requests.fetch_add(1, Ordering::Relaxed))
+        [&self.run, "-", itoa::Buffer::new().format(self.requests.fetch_add(1, Ordering::Relaxed))].concat()
     }
 
     /// A problem of a connection that has no request to answer.
     fn problem_of_connection(&self, kind: ProblemKind, detail: &str) -> ProblemDocument {
         self.metrics.problem(kind);
-        let outcome = Some("not-applied".to_owned());
+        let outcome = Some("not-applied".into());
         ProblemDocument { request_id: Some(self.next_id()), outcome, ..ProblemDocument::new(kind, detail) }
     }
 

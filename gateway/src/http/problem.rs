@@ -37,8 +37,8 @@ impl Problem {
         &self.document.detail
     }
 
-    pub(super) fn advice(mut self, advice: &str) -> Problem {
-        self.document.advice = Some(advice.to_owned());
+    pub(super) fn advice(mut self, advice: &'static str) -> Problem {
+        self.document.advice = Some(advice.into());
         self
     }
 
@@ -140,8 +140,8 @@ impl Problem {
 
     pub(super) fn into_answer(mut self, id: &str) -> Answer {
         self.document.request_id = Some(id.to_owned());
-        let body = serde_json::to_vec(&self.document).unwrap_or_default();
-        let mut answer = Answer::new(self.kind.status()).header_static(CONTENT_TYPE, PROBLEM_JSON).body(body.into());
+        let body = self.document.to_json().into();
+        let mut answer = Answer::new(self.kind.status()).header_static(CONTENT_TYPE, PROBLEM_JSON).body(body);
         if let Some(seconds) = self.retry_after {
             answer = answer.header(RETRY_AFTER, &seconds.to_string());
         }

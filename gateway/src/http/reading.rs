@@ -44,11 +44,11 @@ impl Gateway {
             Answer::new(200)
                 .header(CONTENT_TYPE, value.content_type.as_deref().unwrap_or("application/octet-stream"))
                 .header_static(X_CONTENT_TYPE_OPTIONS, "nosniff")
-                .header(CONTENT_LENGTH, &value.body.len().to_string())
+                .header(CONTENT_LENGTH, itoa::Buffer::new().format(value.body.len()))
                 .body(hold(value.body, &self.answers)?)
         };
         if let Some(token) = value.token {
-            answer = answer.header(FENCING_TOKEN, &token.to_string());
+            answer = answer.header(FENCING_TOKEN, &token.text());
         }
         if read.unclaimed {
             answer = answer.header_static(FENCING_UNCLAIMED, "true");

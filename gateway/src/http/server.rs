@@ -84,10 +84,8 @@ impl Server {
         let limits = gateway.limits.clone();
         let gateway = Arc::new(gateway);
         let mut http = Builder::new(TokioExecutor::new());
-        http.http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_timeout)
-            .max_buf_size(limits.headers + (64 << 10));
+        // `Connection` sees to it that heads arrive in time.
+        http.http1().header_read_timeout(None).max_buf_size(limits.headers + (64 << 10));
         http.http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
@@ -96,7 +94,9 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
         let close_admin = Arc::new(Notify::new());
-        let mut admin = tokio::spawn(admin.run(http.clone(), gateway.clone(), close_admin.clone()));
+        let mut http_of_admin = http.clone();
+        http_of_admin.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_timeout);
+        let mut admin = tokio::spawn(admin.run(http_of_admin, gateway.clone(), close_admin.clone()));
         let places = Arc::new(Semaphore::new(limits.connections));
         let goodbyes = Arc::new(Semaphore::new(MAX_GOODBYES));
         loop {
@@ -180,10 +180,10 @@ fn serve(
     place: OwnedSemaphorePermit,
 ) -> impl Future<Output = ()> + Send + 'static {
     let (connection, shared) = Connection::new(stream, gateway.limits.header_timeout, gateway.limits.write_timeout);
-    let (gateway, owner) = (gateway.clone(), gateway.clone());
+    let (gateway, owner, of_service) = (gateway.clone(), gateway.clone(), shared.clone());
     let service = service_fn(move |request| {
-        let gateway = gateway.clone();
-        async move { gateway.handle(request, &Identity::Anonymous).await }
+        let (gateway, shared) = (gateway.clone(), of_service.clone());
+        async move { shared.answering(gateway.handle(request, &Identity::Anonymous)).await }
     });
     let serving = http.serve_connection(TokioIo::new(connection), service).into_owned();
     let serving = graceful.watch(serving);

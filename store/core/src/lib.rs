@@ -9,6 +9,7 @@
 mod fence;
 mod guard;
 mod guard_check;
+mod json;
 mod judge;
 mod label;
 mod name;

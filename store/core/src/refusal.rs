@@ -123,7 +123,7 @@ impl Refusal {
     /// What happened, in one sentence with both sides.
     pub fn detail(&self, now: Timestamp) -> String {
         let mut text = String::with_capacity(160);
-        let token = self.presented_token().map(|token| token.to_string()).unwrap_or_default();
+        let token = self.presented_token().map(Token::text).unwrap_or_default();
         let resource = &self.resource;
         let generation = self.found.generation;
         // Writing to a String cannot fail.
@@ -151,7 +151,13 @@ impl Refusal {
                     Known(self.found.issuer.as_ref())
                 )
             }
-            Reason::Stale => write!(text, "token {token} is stale for `{resource}`"),
+            Reason::Stale => {
+                // The one that comes in storms.
+                for part in ["token ", &token, " is stale for `", resource.as_str(), "`"] {
+                    text.push_str(part);
+                }
+                Ok(())
+            }
             Reason::Collision => {
                 let theirs = self.presented.as_ref().and_then(|presented| presented.holder.as_ref());
                 write!(
@@ -166,13 +172,21 @@ impl Refusal {
             Reason::Implausible => write!(text, "token {token} is implausibly far above the fence of `{resource}`"),
         };
         if let Some(fence) = self.found.token() {
-            let _ = write!(text, ": the fence is {fence}");
-            let at = self.found.raised_at.map(|at| format!(" {}", at.ago(now))).unwrap_or_default();
-            let _ = match &self.found.holder {
-                Some(holder) => write!(text, ", raised by `{holder}`{at}"),
-                None if at.is_empty() => Ok(()),
-                None => write!(text, ", raised{at}"),
-            };
+            text.push_str(": the fence is ");
+            text.push_str(&fence.text());
+            let holder = self.found.holder.as_ref();
+            if holder.is_some() || self.found.raised_at.is_some() {
+                text.push_str(", raised");
+            }
+            if let Some(holder) = holder {
+                for part in [" by `", holder.as_str(), "`"] {
+                    text.push_str(part);
+                }
+            }
+            if let Some(at) = self.found.raised_at {
+                text.push(' ');
+                text.push_str(&at.ago(now));
+            }
         }
         text.push('.');
         text

@@ -20,23 +20,51 @@ impl Timestamp {
     /// How long before `now` this was, in words: `12 s ago`.
     pub fn ago(self, now: Timestamp) -> String {
         let seconds = now.0.saturating_sub(self.0) / 1000;
-        match seconds {
-            0..=119 => format!("{seconds} s ago"),
-            120..=7199 => format!("{} min ago", seconds / 60),
-            7200..=172_799 => format!("{} h ago", seconds / 3600),
-            _ => format!("{} days ago", seconds / 86_400),
+        let (number, unit) = match seconds {
+            0..=119 => (seconds, " s ago"),
+            120..=7199 => (seconds / 60, " min ago"),
+            7200..=172_799 => (seconds / 3600, " h ago"),
+            _ => (seconds / 86_400, " days ago"),
+        };
+        [itoa::Buffer::new().format(number), unit].concat()
+    }
+
+    /// RFC 3339 in UTC. Every refusal carries one, so this is made to be quick.
+    pub fn text(self) -> String {
+        let (seconds, millis) = (self.0 / 1000, self.0 % 1000);
+        let (days, rest) = (seconds / 86_400, seconds % 86_400);
+        let (year, month, day) = civil(days);
+        let mut text = Vec::with_capacity(24);
+        if year > 9999 {
+            text.extend_from_slice(itoa::Buffer::new().format(year / 10_000).as_bytes());
         }
+        let parts = [
+            (year / 100 % 100, None),
+            (year % 100, Some(b'-')),
+            (month, Some(b'-')),
+            (day, Some(b'T')),
+            (rest / 3600, Some(b':')),
+            (rest / 60 % 60, Some(b':')),
+            (rest % 60, Some(b'.')),
+            (millis / 10, None),
+        ];
+        for (number, end) in parts {
+            text.extend_from_slice(&[digit(number / 10), digit(number % 10)]);
+            text.extend(end);
+        }
+        text.extend_from_slice(&[digit(millis % 10), b'Z']);
+        String::from_utf8(text).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, millis) = (self.0 / 1000, self.0 % 1000);
-        let (days, rest) = (seconds / 86_400, seconds % 86_400);
-        let (year, month, day) = civil(days);
-        let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+        f.write_str(&self.text())
     }
+}
+
+fn digit(number: u64) -> u8 {
+    b"0123456789"[usize::try_from(number % 10).unwrap_or(0)]
 }
 
 /// Year, month and day of a day counted from 1970-01-01, by 400-year cycles that start in March.
@@ -54,7 +82,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&self.text())
     }
 }
 
@@ -65,6 +93,8 @@ mod tests {
     #[test]
     fn shows_known_days() {
         assert_eq!(Timestamp(0).to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp(1_709_251_199_007).to_string(), "2024-02-29T23:59:59.007Z");
+        assert_eq!(Timestamp(253_402_300_800_000).to_string(), "10000-01-01T00:00:00.000Z");
         assert_eq!(Timestamp(951_782_400_000).to_string(), "2000-02-29T00:00:00.000Z");
         assert_eq!(Timestamp(1_709_251_199_999).to_string(), "2024-02-29T23:59:59.999Z");
         assert_eq!(Timestamp(4_102_444_800_000).to_string(), "2100-01-01T00:00:00.000Z");

@@ -64,14 +64,21 @@ impl Token {
     pub const fn number(self) -> NonZeroU64 {
         self.number
     }
+
+    /// Its one text. Every answer carries a token or two, so this is made to be quick.
+    pub fn text(self) -> String {
+        let mut number = itoa::Buffer::new();
+        let number = number.format(self.number.get());
+        match self.generation {
+            0 => number.to_owned(),
+            generation => [itoa::Buffer::new().format(generation), ":", number].concat(),
+        }
+    }
 }
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.generation {
-            0 => write!(f, "{}", self.number),
-            generation => write!(f, "{generation}:{}", self.number),
-        }
+        f.write_str(&self.text())
     }
 }
 
@@ -112,7 +119,7 @@ fn shown(text: &str) -> String {
 
 impl Serialize for Token {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&self.text())
     }
 }
 

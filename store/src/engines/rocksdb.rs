@@ -24,6 +24,9 @@ use tokio::sync::Semaphore;
 
 const VERSION_BYTES: usize = 8;
 
+/// Part of a write buffer that tells which keys are not in it: fences are read with every write, and rarely written.
+const FILTER_RATIO: f64 = 0.02;
+
 /// Tables that may wait to be merged before writes wait for it.
 const LEVEL_ZERO_STOP: i32 = 36;
 
@@ -134,6 +137,8 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     tuned.set_db_write_buffer_size(options.write_buffer_bytes);
     tuned.set_max_total_wal_size(2 * options.write_buffer_bytes as u64);
     tuned.set_allow_concurrent_memtable_write(false);
+    tuned.set_memtable_whole_key_filtering(true);
+    tuned.set_memtable_prefix_bloom_ratio(FILTER_RATIO);
     // Writes are never slowed down, only stopped while a flush or merge catches up; `commit` waits for that itself.
     tuned.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_STOP);
     tuned.set_level_zero_stop_writes_trigger(LEVEL_ZERO_STOP);
@@ -154,22 +159,35 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
 }
 
 impl Shared {
-    /// Reads from one snapshot (E1). `ReadTier::BlockCache` answers only from memory: `Ok(None)` means ask again.
+    /// Reads as of one instant (E1). `ReadTier::BlockCache` answers only from memory: `Ok(None)` means ask again.
+    ///
+    /// A snapshot costs more than a read, and takes a lock that all readers and the committer share. So it is only
+    /// taken if something was committed meanwhile.
     fn load(&self, keys: &[RecordKey], tier: ReadTier) -> Result<Option<Loaded>, EngineError> {
-        let snapshot = self.db.snapshot();
         let mut read = ReadOptions::default();
-        read.set_snapshot(&snapshot);
         read.set_read_tier(tier);
+        let before = self.db.latest_sequence_number();
+        let records = self.get(keys, &read)?;
+        if self.db.latest_sequence_number() == before {
+            return Ok(records.map(|records| Loaded { records, as_of: AsOf(before) }));
+        }
+        let snapshot = self.db.snapshot();
+        read.set_snapshot(&snapshot);
+        let records = self.get(keys, &read)?;
+        Ok(records.map(|records| Loaded { records, as_of: AsOf(snapshot.sequence_number()) }))
+    }
+
+    fn get(&self, keys: &[RecordKey], read: &ReadOptions) -> Result<Option<Vec<Option<Record>>>, EngineError> {
         let mut records = Vec::with_capacity(keys.len());
         for key in keys {
-            match self.db.get_pinned_opt(key.as_bytes(), &read) {
+            match self.db.get_pinned_opt(key.as_bytes(), read) {
                 Ok(Some(bytes)) => records.push(Some(decode(&bytes)?)),
                 Ok(None) => records.push(None),
                 Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(None),
                 Err(error) => return Err(EngineError(error.to_string())),
             }
         }
-        Ok(Some(Loaded { records, as_of: AsOf(snapshot.sequence_number()) }))
+        Ok(Some(records))
     }
 
     fn scan(&self, scan: &Scan) -> Result<Scanned, EngineError> {

@@ -6,9 +6,8 @@ mod plan;
 mod rotate;
 mod write;
 
-use std::collections::{HashMap, HashSet};
-
 use fencepost_core::{FenceState, Key, Reason, Refusal, Resource, Timestamp, Token, Verdict, decide};
+use foldhash::{HashMap, HashMapExt, HashSet};
 
 use crate::command::{Action, Command, Judged};
 use crate::engine::{Change, Loaded, Record, Version};

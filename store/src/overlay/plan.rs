@@ -1,9 +1,9 @@
 //! Which records a batch needs, each once.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use fencepost_core::{Key, Resource};
+use foldhash::{HashMap, HashMapExt};
 
 use crate::command::{Action, Command};
 use crate::record::{OutcomeKey, RecordKey};
