@@ -1,15 +1,22 @@
 //! Client of the Fencepost gateway.
 //!
 //! [`Gateway`] speaks `/v1`: every call ends in an answer, in a typed refusal, or in an outcome that is not known.
-//! Locks and guards that attach tokens by themselves come with a later version.
+//! [`Locks`] takes locks of the service at a URL, and gives a [`Guard`]: its token is claimed before anybody sees it,
+//! goes with every call, and the lease is kept alive until the guard is released.
 
 mod admin;
 mod call;
 mod error;
 mod gateway;
+mod guard;
+pub mod locks;
 mod transport;
 
 pub use admin::Admin;
 pub use call::{Credentials, Precondition, ReadValue, WriteOptions, Written};
 pub use error::CallError;
 pub use gateway::{BadUrl, Gateway};
+pub use guard::{
+    AcquireError, ConnectError, Guard, GuardError, LockEvent, LockObserver, LockOptions, Locks, Loss, Unobserved,
+    WithLockError,
+};

@@ -11,6 +11,7 @@ pub mod load;
 pub mod process;
 pub mod record;
 pub mod seed;
+pub mod servers;
 pub mod strace;
 pub mod transfers;
 pub mod wait;

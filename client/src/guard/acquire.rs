@@ -1,0 +1,215 @@
+//! From a lock to a claimed token: read the fence, acquire, verify, claim.
+
+use std::time::{Duration, Instant};
+
+use fencepost_core::{Holder, Presented, ProblemDocument, ProblemKind, Resource, Token};
+
+use super::Locks;
+use crate::CallError;
+use crate::locks::{Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
+
+/// Why there is no guard.
+#[derive(Debug, thiserror::Error)]
+pub enum AcquireError {
+    /// Somebody else holds the lock.
+    #[error("the lock `{0}` is held by somebody else")]
+    Busy(Resource),
+    /// The lock was lost again before its token could be claimed.
+    #[error("the lock `{0}` was lost before its token was claimed; acquire it again")]
+    Lost(Resource),
+    /// The lock service handed out a number that is not above the fence, and cannot be told to.
+    #[error(
+        "the lock service went backwards: it handed out {number} for `{resource}`, whose fence is {fence}. Was it \
+         restored from a backup, or did it fail over to a replica that missed writes? Nothing was written. When you are \
+         sure that no holder of an older token is still at work, run: fencepost fence rotate {resource} --from {generation} \
+         --reason '…'"
+    )]
+    WentBackwards {
+        /// The resource.
+        resource: Resource,
+        /// What was handed out.
+        number: u64,
+        /// What it should be above.
+        fence: Token,
+        /// The generation to end.
+        generation: u32,
+    },
+    /// The resource is bound to another lock service, or to another incarnation of this one.
+    #[error(
+        "`{resource}` is bound to the lock service `{bound}`, and this is `{ours}`: another service, or the same one \
+         wiped or replaced. Their numbers cannot be compared. Nothing was written. When you are sure that no holder of an \
+         older token is still at work, run: fencepost fence rotate {resource} --from {generation} --reason '…'"
+    )]
+    ForeignIssuer {
+        /// The resource.
+        resource: Resource,
+        /// What it is bound to.
+        bound: String,
+        /// What handed out our number.
+        ours: String,
+        /// The generation to end.
+        generation: u32,
+    },
+    /// The gateway refused the claim for another reason.
+    #[error("{}", .0.detail)]
+    Refused(Box<ProblemDocument>),
+    /// The lock service.
+    #[error(transparent)]
+    Service(#[from] LockError),
+    /// The gateway.
+    #[error(transparent)]
+    Gateway(#[from] CallError),
+}
+
+/// A lease whose token is claimed.
+pub(super) struct Claimed {
+    pub(super) lease: Lease,
+    pub(super) presented: Presented,
+    /// Until when the lease is surely ours.
+    pub(super) valid_until: Instant,
+}
+
+/// How long a lease is surely ours: its ttl from before it was asked for, less what clocks may differ by.
+pub(super) fn validity(since: Instant, ttl: Duration) -> Instant {
+    since + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Claimed(Claimed),
+    /// Lost, or of a generation that has ended: from the start.
+    Again(AcquireError),
+}
+
+impl Locks {
+    /// The four steps, again from the first if the lock is lost on the way and there is time left.
+    pub(super) async fn claimed(&self, resource: &Resource) -> Result<Claimed, AcquireError> {
+        let deadline = Instant::now() + self.options.wait;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.attempt(resource, left).await? {
+                Attempt::Claimed(claimed) => return Ok(claimed),
+                Attempt::Again(why) if Instant::now() >= deadline => return Err(why),
+                Attempt::Again(_) => {}
+            }
+        }
+    }
+
+    async fn attempt(&self, resource: &Resource, wait: Duration) -> Result<Attempt, AcquireError> {
+        let backend = self.backend.as_ref();
+        // Before acquiring (T30): a generation learned later could lift a zombie's old number over its successor's.
+        let fence = self.gateway.fence(resource).await?;
+        let floor = fence.fence.as_ref().map_or(0, |fence| fence.token.number().get());
+        let holder = self.new_holder()?;
+        let wanted = Wanted { name: resource, holder: &holder, ttl: self.options.ttl, wait, floor };
+        let mut lease = match backend.acquire(&wanted).await? {
+            Acquired::Held(lease) => lease,
+            Acquired::Busy => return Err(AcquireError::Busy(resource.clone())),
+        };
+        // It may be lost already (T23). After a long wait, a renewal also tells how long it is surely ours.
+        let Some(mut valid_until) = sure(backend, &lease).await? else {
+            return Ok(Attempt::Again(AcquireError::Lost(resource.clone())));
+        };
+        let mut lifted = false;
+        loop {
+            let token = Token::from_parts(fence.generation, lease.number);
+            let presented = Presented { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
+            let problem = match self.claim(resource, &presented, valid_until).await {
+                Ok(()) => return Ok(Attempt::Claimed(Claimed { lease, presented, valid_until })),
+                Err(CallError::Fenced(problem)) => problem,
+                Err(error) => {
+                    give_back(backend, lease).await;
+                    return Err(error.into());
+                }
+            };
+            match problem.kind() {
+                Some(ProblemKind::Stale | ProblemKind::Collision) if !lifted => {
+                    lifted = true;
+                    let fence = problem.fence.map_or(floor, |fence| fence.number().get());
+                    match backend.lift(&mut lease, fence).await? {
+                        Lifted::Lifted => match sure(backend, &lease).await? {
+                            Some(until) => valid_until = until,
+                            None => return Ok(Attempt::Again(AcquireError::Lost(resource.clone()))),
+                        },
+                        Lifted::Lost => return Ok(Attempt::Again(AcquireError::Lost(resource.clone()))),
+                        Lifted::Unsupported => return self.backwards(resource, lease, *problem).await,
+                    }
+                }
+                Some(ProblemKind::Stale | ProblemKind::Collision) => {
+                    return self.backwards(resource, lease, *problem).await;
+                }
+                Some(ProblemKind::RetiredGeneration) => {
+                    give_back(backend, lease).await;
+                    return Ok(Attempt::Again(AcquireError::Refused(problem)));
+                }
+                Some(ProblemKind::ForeignIssuer) => {
+                    let ours = lease.issuer.to_string();
+                    give_back(backend, lease).await;
+                    let bound = problem.issuer.map(|issuer| issuer.to_string()).unwrap_or_default();
+                    let generation = fence.generation;
+                    return Err(AcquireError::ForeignIssuer { resource: resource.clone(), bound, ours, generation });
+                }
+                _ => {
+                    give_back(backend, lease).await;
+                    return Err(AcquireError::Refused(problem));
+                }
+            }
+        }
+    }
+
+    /// Refused as stale: taken over since, or the service went backwards. Whoever does not hold the lock any more was
+    /// taken over.
+    async fn backwards(
+        &self,
+        resource: &Resource,
+        lease: Lease,
+        problem: ProblemDocument,
+    ) -> Result<Attempt, AcquireError> {
+        let backend = self.backend.as_ref();
+        if backend.verify(&lease).await? == Kept::Lost {
+            return Ok(Attempt::Again(AcquireError::Lost(resource.clone())));
+        }
+        let number = lease.number.get();
+        give_back(backend, lease).await;
+        let Some(fence) = problem.fence else { return Err(AcquireError::Refused(problem.into())) };
+        Err(AcquireError::WentBackwards { resource: resource.clone(), number, fence, generation: fence.generation() })
+    }
+
+    /// Claims, again while the answer is lost and the lease is surely ours: a claim may be repeated.
+    async fn claim(&self, resource: &Resource, presented: &Presented, until: Instant) -> Result<(), CallError> {
+        let mut pause = Duration::from_millis(10);
+        loop {
+            match self.gateway.claim(resource, presented, Some(Vec::new())).await {
+                Ok(_) => return Ok(()),
+                Err(error) if !super::may_repeat(&error) || Instant::now() + pause >= until => return Err(error),
+                Err(_) => tokio::time::sleep(super::jittered(pause)).await,
+            }
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    /// `name#nonce`: unique per acquisition, so that a number given twice is seen.
+    fn new_holder(&self) -> Result<Holder, AcquireError> {
+        let holder = format!("{}#{:016x}", self.options.name, super::random());
+        Holder::new(&holder).map_err(|error| LockError::Invalid(format!("holder `{holder}`: {error}")).into())
+    }
+}
+
+/// Until when the lease is surely ours, if it is.
+async fn sure(backend: &dyn LockBackend, lease: &Lease) -> Result<Option<Instant>, LockError> {
+    let asked = Instant::now();
+    let late = asked.duration_since(lease.since) > lease.ttl / 4;
+    let kept = if late { backend.renew(lease).await? } else { backend.verify(lease).await? };
+    Ok(match kept {
+        Kept::Kept => Some(validity(if late { asked } else { lease.since }, lease.ttl)),
+        Kept::Lost => None,
+    })
+}
+
+/// Best effort: a lock that is not given back ends with its ttl.
+async fn give_back(backend: &dyn LockBackend, lease: Lease) {
+    let name = lease.name.clone();
+    if let Err(error) = backend.release(lease).await {
+        tracing::debug!(lock = %name, %error, "a lock could not be given back; it ends with its ttl");
+    }
+}

@@ -1,0 +1,131 @@
+//! Calls under a lock: token, holder and issuer go with each of them, and a retry never applies twice.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fencepost_core::wire::{TxnAnswer, TxnRequest};
+use fencepost_core::{IdempotencyKey, Key, ProblemDocument, ProblemKind};
+
+use super::observer::{LockEvent, tell};
+use super::{Guard, Loss, jittered, may_repeat, random};
+use crate::{CallError, Precondition, ReadValue, WriteOptions, Written};
+
+/// Why a call under a lock failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    /// The lease was lost before the call was made; nothing was sent.
+    #[error("{0}; nothing was sent")]
+    Lost(Loss),
+    /// Refused by the fence: somebody newer has been here. Stop.
+    #[error("{}", .0.detail)]
+    Fenced(Box<ProblemDocument>),
+    /// Everything else.
+    #[error(transparent)]
+    Call(CallError),
+}
+
+impl Guard {
+    /// Writes a value.
+    pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<Written, GuardError> {
+        self.put_if(key, value, Precondition::Always).await
+    }
+
+    /// Writes a value if a condition holds.
+    pub async fn put_if(
+        &self,
+        key: &str,
+        value: impl Into<Bytes>,
+        precondition: Precondition,
+    ) -> Result<Written, GuardError> {
+        let (key, value, options) = (named(key)?, value.into(), self.write(precondition)?);
+        self.call(async || self.locks.gateway.put(&key, value.clone(), None, &options).await).await
+    }
+
+    /// Removes a value; the fence stays.
+    pub async fn delete(&self, key: &str) -> Result<Written, GuardError> {
+        let (key, options) = (named(key)?, self.write(Precondition::Always)?);
+        self.call(async || self.locks.gateway.delete(&key, &options).await).await
+    }
+
+    /// Reads a value; refused if somebody newer has been here.
+    pub async fn get(&self, key: &str) -> Result<ReadValue, GuardError> {
+        let key = named(key)?;
+        self.call(async || self.locks.gateway.get(&key, Some(&self.presented)).await).await
+    }
+
+    /// Does everything or nothing, under this lock's token.
+    pub async fn transact(&self, transaction: TxnRequest) -> Result<TxnAnswer, GuardError> {
+        Guard::transact_all(&[self], transaction).await
+    }
+
+    /// Does everything or nothing, under the tokens of several locks.
+    pub async fn transact_all(guards: &[&Guard], mut transaction: TxnRequest) -> Result<TxnAnswer, GuardError> {
+        let Some(first) = guards.first() else {
+            return Err(GuardError::Call(CallError::Failed("a transaction under no lock has no token".into())));
+        };
+        for guard in guards {
+            if let Some(loss) = guard.loss() {
+                return Err(GuardError::Lost(loss));
+            }
+            transaction.tokens.retain(|(resource, _)| *resource != guard.resource);
+            transaction.tokens.push((guard.resource.clone(), guard.presented.clone().into()));
+        }
+        let once = new_key()?;
+        let done = first.call(async || first.locks.gateway.transact(&transaction, Some(&once)).await).await;
+        if let Err(GuardError::Fenced(problem)) = &done {
+            guards.iter().for_each(|guard| guard.refused(problem));
+        }
+        done
+    }
+
+    /// A refusal of our token is the end of the lease, whatever the lock service says.
+    fn refused(&self, problem: &ProblemDocument) {
+        let concerned = problem.resource.as_ref().is_none_or(|resource| *resource == self.resource)
+            || problem.refusals.iter().any(|refusal| refusal.resource == self.resource);
+        // One write per token leaves the lock as it is, and so does a claim that is asked for.
+        let ends = !matches!(problem.kind(), Some(ProblemKind::Spent | ProblemKind::Unclaimed));
+        if concerned && ends {
+            self.standing.send_modify(|standing| {
+                standing.lost.get_or_insert(Loss::TakenOver);
+            });
+        }
+    }
+
+    fn write(&self, precondition: Precondition) -> Result<WriteOptions, GuardError> {
+        Ok(WriteOptions { credentials: Some(self.presented.clone()), precondition, once: Some(new_key()?) })
+    }
+
+    /// Makes a call; again while it is surely not applied, or harmless to repeat, and the lock is surely ours.
+    async fn call<T>(&self, call: impl AsyncFn() -> Result<T, CallError>) -> Result<T, GuardError> {
+        if let Some(loss) = self.loss() {
+            return Err(GuardError::Lost(loss));
+        }
+        let mut pause = Duration::from_millis(10);
+        loop {
+            let error = match call().await {
+                Ok(answer) => return Ok(answer),
+                Err(CallError::Fenced(problem)) => {
+                    tell(self.locks.options.observer.as_ref(), &self.resource, LockEvent::Refused(&problem.detail));
+                    self.refused(&problem);
+                    return Err(GuardError::Fenced(problem));
+                }
+                Err(error) => error,
+            };
+            if !may_repeat(&error) || Instant::now() + pause >= self.watched.borrow().valid_until {
+                return Err(GuardError::Call(error));
+            }
+            tokio::time::sleep(jittered(pause)).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+fn named(key: &str) -> Result<Key, GuardError> {
+    Key::new(key).map_err(|error| GuardError::Call(CallError::Failed(format!("`{key}` is no key: {error}"))))
+}
+
+/// Names a request over all its retries.
+fn new_key() -> Result<IdempotencyKey, GuardError> {
+    let key = IdempotencyKey::new(&format!("guard:{:016x}{:016x}", random(), random()));
+    key.map_err(|error| GuardError::Call(CallError::Failed(error.to_string())))
+}

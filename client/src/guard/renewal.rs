@@ -1,0 +1,144 @@
+//! Keeping a lease alive.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep_until, timeout_at};
+
+use super::acquire::validity;
+use super::observer::{LockEvent, tell};
+use super::{LockOptions, Loss, jittered};
+use crate::locks::{Kept, Lease, LockBackend, LockError};
+
+/// How a lease stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// Until then it is surely ours.
+    pub(super) valid_until: Instant,
+    pub(super) lost: Option<Loss>,
+}
+
+/// An order to give the lock back, with whom to tell.
+type Order = oneshot::Sender<Result<(), LockError>>;
+
+/// Keeps one lease alive.
+pub(super) struct Keeper {
+    pub(super) backend: Arc<dyn LockBackend>,
+    pub(super) options: Arc<LockOptions>,
+    pub(super) claimed: Instant,
+    pub(super) standing: Arc<watch::Sender<Standing>>,
+}
+
+/// Why keeping ended.
+enum End {
+    Ordered(Option<Order>),
+    Lost(Loss),
+}
+
+impl Keeper {
+    /// Renews until the lease is lost, or until the guard is gone or asks for its end. A guard that is dropped drops
+    /// the other end of `orders`.
+    pub(super) async fn keep(self, lease: Lease, orders: oneshot::Receiver<Order>) {
+        match self.renewals(&lease, orders).await {
+            End::Ordered(order) => {
+                tokio::time::sleep(self.options.min_hold.saturating_sub(self.claimed.elapsed())).await;
+                let name = lease.name.clone();
+                let released = self.give_back(lease).await;
+                self.tell(&name, LockEvent::Released { held: self.claimed.elapsed() });
+                if let Some(order) = order {
+                    // Nobody may be waiting any more.
+                    let _ = order.send(released);
+                } else if let Err(error) = released {
+                    tracing::debug!(lock = %name, %error, "a lock could not be given back; it ends with its ttl");
+                }
+            }
+            End::Lost(why) => {
+                self.standing.send_modify(|standing| standing.lost = Some(why));
+                self.tell(&lease.name, LockEvent::Lost { why, held: self.claimed.elapsed() });
+                if why != Loss::TakenOver {
+                    // It compares before it deletes, so it can only spare others the rest of the ttl.
+                    let _ = self.give_back(lease).await;
+                }
+            }
+        }
+    }
+
+    async fn give_back(&self, lease: Lease) -> Result<(), LockError> {
+        let ttl = lease.ttl;
+        match tokio::time::timeout(ttl, self.backend.release(lease)).await {
+            Ok(released) => released,
+            // By now it has ended by itself.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn tell(&self, name: &fencepost_core::Resource, event: LockEvent<'_>) {
+        tell(self.options.observer.as_ref(), name, event);
+    }
+
+    async fn renewals(&self, lease: &Lease, mut orders: oneshot::Receiver<Order>) -> End {
+        let mut valid_until = self.standing.borrow().valid_until;
+        let mut pause = jittered(lease.ttl / 3);
+        let end_of_hold = self.options.max_hold.map(|most| self.claimed + most);
+        let mut warned = false;
+        let mut watched = self.standing.subscribe();
+        loop {
+            let next = Instant::now() + pause;
+            let danger = valid_until.checked_sub(self.options.danger).unwrap_or(valid_until);
+            let step = async {
+                let mut renewal = next.min(valid_until);
+                if let Some(end) = end_of_hold {
+                    renewal = renewal.min(end);
+                }
+                if !warned && danger < renewal {
+                    sleep_until(danger.into()).await;
+                    return true;
+                }
+                sleep_until(renewal.into()).await;
+                false
+            };
+            let in_danger = tokio::select! {
+                biased;
+                order = &mut orders => return End::Ordered(order.ok()),
+                // A call under the guard was refused.
+                _ = watched.wait_for(|standing| standing.lost.is_some()) => return End::Lost(Loss::TakenOver),
+                in_danger = step => in_danger,
+            };
+            if in_danger {
+                warned = true;
+                if let Some(warn) = &self.options.on_danger {
+                    warn(valid_until.saturating_duration_since(Instant::now()));
+                }
+                pause = next.saturating_duration_since(Instant::now());
+                continue;
+            }
+            let asked = Instant::now();
+            if end_of_hold.is_some_and(|end| asked >= end) {
+                return End::Lost(Loss::MaxHold);
+            }
+            if asked >= valid_until {
+                return End::Lost(Loss::Expired);
+            }
+            let renewed = tokio::select! {
+                biased;
+                order = &mut orders => return End::Ordered(order.ok()),
+                renewed = timeout_at(valid_until.into(), self.backend.renew(lease)) => renewed,
+            };
+            match renewed {
+                Ok(Ok(Kept::Kept)) => {
+                    valid_until = validity(asked, lease.ttl);
+                    self.standing.send_modify(|standing| standing.valid_until = valid_until);
+                    pause = jittered(lease.ttl / 3);
+                    warned = false;
+                }
+                Ok(Ok(Kept::Lost)) => return End::Lost(Loss::TakenOver),
+                Ok(Err(error)) => {
+                    self.tell(&lease.name, LockEvent::RenewFailed(&error.to_string()));
+                    pause = jittered((lease.ttl / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)));
+                }
+                Err(_) => return End::Lost(Loss::Expired),
+            }
+        }
+    }
+}

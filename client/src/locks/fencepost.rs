@@ -1,0 +1,138 @@
+//! The gateway's own lock service: the fence is raised in the commit that grants the lock.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use fencepost_core::IdempotencyKey;
+use fencepost_core::wire::{AcquireRequest, MIN_TTL_MS, RenewRequest};
+
+use super::list::{Backend, Connecting};
+use super::url::wrong;
+use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
+use crate::{CallError, Gateway};
+
+/// How long a call may take beyond what it is asked to wait.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often an acquisition is repeated whose answer was lost; its idempotency key makes that safe.
+const ATTEMPTS: usize = 3;
+
+pub(super) const BACKEND: Backend = Backend {
+    scheme: "fencepost",
+    example: "fencepost://127.0.0.1:3362",
+    number: "the gateway's own counter; the fence is raised in the commit that grants the lock",
+    waiting: "in order of arrival, by long poll",
+    breaks: "nothing: fence and counter are one record",
+    connect,
+};
+
+const CAPABILITIES: Capabilities = Capabilities {
+    fair: true,
+    watch: true,
+    floor: true,
+    lift: false,
+    min_ttl: Duration::from_millis(MIN_TTL_MS),
+    detachable: true,
+};
+
+struct Fencepost {
+    gateway: Gateway,
+    service: String,
+}
+
+fn connect(url: LockUrl) -> Connecting {
+    Box::pin(async move {
+        url.only(&[])?;
+        let [host] = url.hosts.as_slice() else { return Err(wrong(&url.to_string(), "it names one host and port")) };
+        if url.user.is_some() || !url.path.is_empty() {
+            return Err(wrong(&url.to_string(), "it has no user and no path"));
+        }
+        let gateway = Gateway::new(&format!("http://{host}"), TIMEOUT);
+        let gateway = gateway.map_err(|error| LockError::Invalid(error.to_string()))?;
+        Ok(Arc::new(Fencepost { gateway, service: url.to_string() }) as Arc<dyn LockBackend>)
+    })
+}
+
+impl Fencepost {
+    fn error(&self, error: CallError) -> LockError {
+        let (service, why) = (self.service.clone(), error.to_string());
+        match error {
+            CallError::Unreachable { .. } | CallError::Unknown(_) | CallError::NotApplied(_) | CallError::Failed(_) => {
+                LockError::Unreachable { service, why }
+            }
+            CallError::Invalid(_) => LockError::Invalid(why),
+            _ => LockError::Failed { service, why },
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[async_trait]
+impl LockBackend for Fencepost {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
+        CAPABILITIES.check_ttl(wanted.ttl)?;
+        let key = IdempotencyKey::new(&format!("lock:{}", wanted.holder));
+        let key = key.map_err(|error| LockError::Invalid(format!("holder `{}`: {error}", wanted.holder)))?;
+        let asked =
+            AcquireRequest { holder: wanted.holder.clone(), ttl_ms: millis(wanted.ttl), wait_ms: millis(wanted.wait) };
+        let mut attempt = 1;
+        loop {
+            let since = Instant::now();
+            match self.gateway.acquire(wanted.name, &asked, Some(&key)).await {
+                Ok(granted) => {
+                    return Ok(Acquired::Held(Lease {
+                        name: wanted.name.clone(),
+                        holder: granted.holder,
+                        number: granted.token.number(),
+                        issuer: granted.issuer,
+                        ttl: wanted.ttl,
+                        since,
+                        handle: granted.lease,
+                        session: None,
+                    }));
+                }
+                Err(CallError::Held(_)) => return Ok(Acquired::Busy),
+                // Granted or not: the same key finds out (5).
+                Err(CallError::Unknown(_)) if attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+    }
+
+    async fn verify(&self, lease: &Lease) -> Result<Kept, LockError> {
+        match self.gateway.lock(&lease.name).await {
+            Ok(lock) if lock.holder == lease.holder && lock.token.number() == lease.number => Ok(Kept::Kept),
+            Ok(_) | Err(CallError::Absent(_)) => Ok(Kept::Lost),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    async fn renew(&self, lease: &Lease) -> Result<Kept, LockError> {
+        let renewal = RenewRequest { lease: lease.handle.clone(), ttl_ms: millis(lease.ttl) };
+        match self.gateway.renew(&lease.name, &renewal).await {
+            Ok(_) => Ok(Kept::Kept),
+            // A renewal is judged like a claim: a refusal ends the lease as surely as a take-over.
+            Err(CallError::Lost(_) | CallError::Fenced(_)) => Ok(Kept::Lost),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    async fn lift(&self, _: &mut Lease, _: u64) -> Result<Lifted, LockError> {
+        Ok(Lifted::Unsupported)
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), LockError> {
+        match self.gateway.release(&lease.name, &lease.handle).await {
+            Ok(()) | Err(CallError::Lost(_)) => Ok(()),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+}

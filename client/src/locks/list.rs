@@ -1,0 +1,48 @@
+//! The one list of lock services.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::url::wrong;
+use super::{LockBackend, LockError, LockUrl, fencepost};
+
+/// A kind of lock service: how to get to it, and what to know of it.
+#[derive(Clone, Copy)]
+pub struct Backend {
+    /// What its URLs begin with.
+    pub scheme: &'static str,
+    /// A whole URL.
+    pub example: &'static str,
+    /// Which of its numbers is the token.
+    pub number: &'static str,
+    /// How waiters learn that it is their turn.
+    pub waiting: &'static str,
+    /// What makes its numbers go backwards, and what the client does then.
+    pub breaks: &'static str,
+    /// Connects.
+    pub(super) connect: fn(LockUrl) -> Connecting,
+}
+
+/// A connection on its way.
+pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn LockBackend>, LockError>> + Send>>;
+
+/// Every kind that this build knows.
+pub const BACKENDS: &[Backend] = &[fencepost::BACKEND];
+
+/// Kinds that exist, but may have been left out of a build: their features have the same names.
+const OPTIONAL: &[&str] = &["redis", "etcd", "zk", "postgres", "token", "exec"];
+
+/// Connects to the lock service at a URL.
+pub async fn connect(url: &str) -> Result<Arc<dyn LockBackend>, LockError> {
+    let url = LockUrl::parse(url)?;
+    match BACKENDS.iter().find(|backend| backend.scheme == url.scheme) {
+        Some(backend) => (backend.connect)(url).await,
+        None if OPTIONAL.contains(&url.scheme.as_str()) => {
+            Err(wrong(&url.to_string(), "this build was made without the feature of that name"))
+        }
+        None => {
+            let known: Vec<_> = BACKENDS.iter().map(|backend| backend.example).collect();
+            Err(wrong(&url.to_string(), &format!("its kind is unknown. Known are {}", known.join(", "))))
+        }
+    }
+}

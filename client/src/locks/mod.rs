@@ -1,0 +1,164 @@
+//! Lock services, and the numbers they hand out.
+//!
+//! A backend is one file here and one line in [`BACKENDS`]; help text, the table in the docs and the shared test suite
+//! follow from that list.
+
+mod fencepost;
+mod lease;
+mod list;
+mod url;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencepost_core::{Holder, Resource};
+
+pub use lease::Lease;
+pub use list::{BACKENDS, Backend, connect};
+pub use url::LockUrl;
+
+/// A lock service.
+///
+/// What every backend promises, by number; the shared test suite asks for each of them:
+///
+/// 1. **Exclusive.** While a lease is kept alive, nobody else is given one for the same name.
+/// 2. **Increasing.** The number of a lease is above every number given before for that name by the same incarnation of
+///    the service, and above the floor where [`Capabilities::floor`] says so. It is never 0.
+/// 3. **Captured.** The number is learned in the acquisition itself and never asked for again (T12). Only
+///    [`lift`](LockBackend::lift) changes it.
+/// 4. **Nothing left behind.** After `Busy`, an error, or if the future is dropped, whatever was begun is undone, or
+///    ends by itself within the ttl.
+/// 5. **A lost reply is no loss.** The holder, which is unique per acquisition, finds a grant whose answer was lost.
+/// 6. **Lost is final, an error is not.** `Lost` is said only when the service said so. Everything else that goes wrong
+///    is an error, after which nothing is known.
+/// 7. **Lifting is atomic.** The service's counter is raised above the floor only if this very lease still holds the
+///    lock, in one step (T31).
+/// 8. **Releasing is harmless.** It compares and deletes; a lease that is not current any more changes nothing, and is
+///    no error.
+/// 9. **A ttl is kept.** One that the service would round up, or not grant, is an error.
+/// 10. **No herd.** Waiting is by watch or push; where [`Capabilities::fair`] says so, in order of arrival.
+#[async_trait]
+pub trait LockBackend: Send + Sync + 'static {
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Takes the lock, waiting for it as long as is asked for.
+    async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError>;
+
+    /// Does this lease still hold the lock?
+    async fn verify(&self, lease: &Lease) -> Result<Kept, LockError>;
+
+    /// Makes the lease last its ttl from now.
+    async fn renew(&self, lease: &Lease) -> Result<Kept, LockError>;
+
+    /// Raises the service's counter above the floor, and this lease's number with it.
+    async fn lift(&self, lease: &mut Lease, floor: u64) -> Result<Lifted, LockError>;
+
+    /// Gives the lock back.
+    async fn release(&self, lease: Lease) -> Result<(), LockError>;
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The lock; the same name as the resource it protects.
+    pub name: &'a Resource,
+    /// Who asks: `name#nonce`, unique per acquisition.
+    pub holder: &'a Holder,
+    /// How long the lease lasts unless it is renewed.
+    pub ttl: Duration,
+    /// How long to wait while somebody else holds it.
+    pub wait: Duration,
+    /// The number must be above this one: the resource's fence, or 0.
+    pub floor: u64,
+}
+
+/// How an acquisition ended.
+#[derive(Debug)]
+pub enum Acquired {
+    /// With the lock.
+    Held(Lease),
+    /// Somebody else holds it, or was here first.
+    Busy,
+}
+
+/// Is a lease still good?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is.
+    Kept,
+    /// The service says that it is not.
+    Lost,
+}
+
+/// How lifting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifted {
+    /// The number is above the floor now.
+    Lifted,
+    /// The lock is not ours any more; nothing was changed.
+    Lost,
+    /// The service's numbers cannot be raised.
+    Unsupported,
+}
+
+/// What a lock service can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Waiters get the lock in order of arrival.
+    pub fair: bool,
+    /// Waiters are told; they do not ask again and again.
+    pub watch: bool,
+    /// Numbers can be asked to be above a floor.
+    pub floor: bool,
+    /// Its counter can be raised under a held lock.
+    pub lift: bool,
+    /// The shortest ttl that is kept as asked.
+    pub min_ttl: Duration,
+    /// A lease outlives the process that took it, and another can renew or release it by its handle.
+    pub detachable: bool,
+}
+
+/// A call to a lock service that failed; what the lock's state is now is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LockError {
+    /// The service cannot be reached, or did not answer. May be tried again.
+    #[error("{service} cannot be reached: {why}")]
+    Unreachable {
+        /// Which.
+        service: String,
+        /// In the system's words.
+        why: String,
+    },
+    /// The service answered, but refused or made no sense. Trying again does not help.
+    #[error("{service}: {why}")]
+    Failed {
+        /// Which.
+        service: String,
+        /// In its words.
+        why: String,
+    },
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl LockError {
+    /// May it be tried again?
+    pub fn is_transient(&self) -> bool {
+        matches!(self, LockError::Unreachable { .. })
+    }
+}
+
+impl Capabilities {
+    /// Refuses a ttl that would not be kept as asked (9).
+    pub fn check_ttl(&self, ttl: Duration) -> Result<(), LockError> {
+        if ttl >= self.min_ttl {
+            return Ok(());
+        }
+        let (asked, least) = (ttl.as_secs_f64(), self.min_ttl.as_secs_f64());
+        Err(LockError::Invalid(format!(
+            "a ttl of {asked} s is too short for this lock service, which keeps {least} s or more"
+        )))
+    }
+}

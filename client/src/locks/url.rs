@@ -1,0 +1,137 @@
+//! URLs of lock services: `kind://user:password@host:port,host:port/path?name=value`.
+
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+
+use super::LockError;
+
+/// The address of a lock service. Shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LockUrl {
+    /// The whole text, as it was given: some services' own libraries read it better.
+    pub text: String,
+    /// `redis`, `etcd`, …
+    pub scheme: String,
+    /// Name and password, decoded.
+    pub user: Option<(String, Option<String>)>,
+    /// `host:port`, one or more; empty for schemes without.
+    pub hosts: Vec<String>,
+    /// After the hosts, without the first `/`, decoded.
+    pub path: String,
+    /// Settings, decoded.
+    pub query: Vec<(String, String)>,
+}
+
+impl LockUrl {
+    /// Reads a URL.
+    pub fn parse(text: &str) -> Result<LockUrl, LockError> {
+        let (scheme, rest) = text.split_once(':').ok_or_else(|| wrong(text, "it has no scheme"))?;
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, authority),
+        };
+        let decoded = |part: &str| {
+            let decoded = percent_decode_str(part).decode_utf8().map(|text| text.into_owned());
+            decoded.map_err(|_| wrong(text, "a part of it is not UTF-8"))
+        };
+        let user = match user.map(|user| user.split_once(':').map_or((user, None), |(user, word)| (user, Some(word)))) {
+            Some((user, word)) => Some((decoded(user)?, word.map(decoded).transpose()?)),
+            None => None,
+        };
+        let settings = query.split('&').filter(|setting| !setting.is_empty());
+        let query = settings.map(|setting| {
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            Ok((decoded(name)?, decoded(value)?))
+        });
+        Ok(LockUrl {
+            text: text.to_owned(),
+            scheme: scheme.to_ascii_lowercase(),
+            user,
+            hosts: hosts.split(',').filter(|host| !host.is_empty()).map(str::to_owned).collect(),
+            path: decoded(path)?,
+            query: query.collect::<Result<_, LockError>>()?,
+        })
+    }
+
+    /// The value of a setting.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Refuses settings that this service does not know; a misspelt one must not be ignored.
+    pub fn only(&self, known: &[&str]) -> Result<(), LockError> {
+        match self.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some((name, _)) if known.is_empty() => {
+                Err(wrong(&self.to_string(), &format!("`{name}` is unknown; it takes no settings")))
+            }
+            Some((name, _)) => {
+                let known = known.join("`, `");
+                Err(wrong(&self.to_string(), &format!("the setting `{name}` is unknown; it takes `{known}`")))
+            }
+        }
+    }
+}
+
+pub(super) fn wrong(text: &str, why: &str) -> LockError {
+    LockError::Invalid(format!("`{text}` is not the URL of a lock service: {why}"))
+}
+
+impl fmt::Display for LockUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme)?;
+        match &self.user {
+            Some((user, Some(_))) => write!(f, "{user}:…@")?,
+            Some((user, None)) => write!(f, "{user}@")?,
+            None => {}
+        }
+        f.write_str(&self.hosts.join(","))?;
+        if !self.path.is_empty() {
+            write!(f, "/{}", self.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LockUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts() {
+        let url = LockUrl::parse("zk://bob:p%40ss@a:1,b:2/locks/here?x=1&y=%20").unwrap();
+        assert_eq!((url.scheme.as_str(), url.path.as_str()), ("zk", "locks/here"));
+        assert_eq!(url.user, Some(("bob".into(), Some("p@ss".into()))));
+        assert_eq!(url.hosts, ["a:1", "b:2"]);
+        assert_eq!((url.setting("x"), url.setting("y"), url.setting("z")), (Some("1"), Some(" "), None));
+        assert!(url.only(&["x", "y"]).is_ok());
+        let error = url.only(&["x"]).unwrap_err().to_string();
+        assert!(error.contains("`y`") && error.contains("`x`"), "{error}");
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let url = LockUrl::parse("redis://:secret@127.0.0.1:6379").unwrap();
+        assert_eq!(url.to_string(), "redis://:…@127.0.0.1:6379");
+        assert!(!format!("{url:?} {:?}", url.only(&[])).contains("secret"));
+        let odd = LockUrl::parse("redis://:secret@127.0.0.1:6379?zz=1").unwrap();
+        assert!(!odd.only(&["a"]).unwrap_err().to_string().contains("secret"));
+    }
+
+    #[test]
+    fn without_hosts() {
+        let url = LockUrl::parse("token:34").unwrap();
+        assert_eq!((url.scheme.as_str(), url.hosts.as_slice()), ("token", &["34".to_owned()][..]));
+        assert!(LockUrl::parse("nothing").is_err());
+    }
+}

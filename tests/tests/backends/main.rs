@@ -1,0 +1,8 @@
+//! Every lock service behind the client, on real servers: one suite for all of them, and each one's own ways to break.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
+#[macro_use]
+mod suite;
+
+mod fencepost;
