@@ -17,6 +17,6 @@ pub use call::{Credentials, Precondition, ReadValue, WriteOptions, Written};
 pub use error::CallError;
 pub use gateway::{BadUrl, Gateway};
 pub use guard::{
-    AcquireError, ConnectError, Guard, GuardError, LockEvent, LockObserver, LockOptions, Locks, Loss, Unobserved,
-    WithLockError,
+    AcquireError, ConnectError, Detached, Guard, GuardError, LockEvent, LockObserver, LockOptions, Locks, Loss,
+    Unobserved, WithLockError,
 };

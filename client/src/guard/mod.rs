@@ -12,6 +12,7 @@
 
 mod acquire;
 mod calls;
+mod detached;
 mod observer;
 mod options;
 mod renewal;
@@ -28,6 +29,7 @@ use crate::{CallError, Gateway};
 
 pub use acquire::AcquireError;
 pub use calls::GuardError;
+pub use detached::Detached;
 pub use observer::{LockEvent, LockObserver, Unobserved};
 pub use options::LockOptions;
 

@@ -29,15 +29,19 @@ pub(super) struct Connect {
 }
 
 impl Connect {
+    pub(super) fn gateway(&self) -> Result<Gateway, Failed> {
+        if self.timeout.0.is_zero() {
+            return Err(Failed::usage("--timeout must be longer than 0"));
+        }
+        Gateway::new(&self.url, self.timeout.0).map_err(Failed::usage)
+    }
+
     /// Makes one call and waits for it.
     pub(super) fn call<T, F: Future<Output = Result<T, CallError>>>(
         &self,
         call: impl FnOnce(Gateway) -> F,
     ) -> Result<T, Failed> {
-        if self.timeout.0.is_zero() {
-            return Err(Failed::usage("--timeout must be longer than 0"));
-        }
-        let gateway = Gateway::new(&self.url, self.timeout.0).map_err(Failed::usage)?;
+        let gateway = self.gateway()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
         Ok(runtime.block_on(call(gateway))?)
     }

@@ -34,6 +34,15 @@ impl Failed {
         Failed { code: 2, message: error.to_string() }
     }
 
+    pub(super) fn with(code: u8, message: String) -> Failed {
+        Failed { code, message }
+    }
+
+    /// Nothing is said, because somebody else has said it.
+    pub(super) fn silent(code: u8) -> Failed {
+        Failed { code, message: String::new() }
+    }
+
     /// Something was done before it failed, so it is no longer true that nothing was.
     pub(super) fn after(self, done: &str) -> Failed {
         Failed { code: 1, message: format!("{done}: {}; run the command again", self.message) }

@@ -1,16 +1,24 @@
-//! `fencepost lock`: the built-in lock service.
+//! `fencepost lock`: the built-in lock service, and any other whose leases outlive a process.
+
+use std::future::Future;
 
 use clap::{Args, Subcommand};
+use fencepost_client::locks::{self, BACKENDS, Backend, Kept};
+use fencepost_client::{Credentials, Detached, LockOptions, Locks};
 use fencepost_core::wire::{AcquireRequest, LeaseAnswer, LockView, RenewRequest};
 use fencepost_core::{Holder, Resource};
+use serde_json::json;
 
 use super::admin::AdminArgs;
 use super::connect::{Connect, ListArgs, OnceArgs};
 use super::exit::{self, Failed};
+use super::run::{failed_acquire, failed_service};
 use crate::quantity::Span;
 
 #[derive(Subcommand)]
 pub(super) enum Lock {
+    /// List the lock services that --lock can name
+    Backends,
     /// Acquire a lock, and print its token and lease
     Acquire(Acquire),
     /// Renew a lease
@@ -40,9 +48,19 @@ pub(super) struct Acquire {
     #[arg(long, value_name = "TIME", default_value = "0s")]
     wait: Span,
     #[command(flatten)]
+    service: ServiceArgs,
+    #[command(flatten)]
     once: OnceArgs,
     #[command(flatten)]
     connect: Connect,
+}
+
+/// Another lock service than the gateway's own.
+#[derive(Args, Clone)]
+struct ServiceArgs {
+    /// URL of another lock service; its token is claimed at the gateway
+    #[arg(long, value_name = "URL", env = "FENCEPOST_LOCK")]
+    lock: Option<String>,
 }
 
 #[derive(Args)]
@@ -53,9 +71,11 @@ pub(super) struct Renew {
     /// Lease, as acquire printed it
     #[arg(long, value_name = "LEASE", env = "FENCEPOST_LEASE")]
     lease: String,
-    /// How long it lasts from now on
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    /// How long it lasts from now on; leases of other services keep theirs
+    #[arg(long, value_name = "TIME", default_value = "30s", conflicts_with = "lock")]
     ttl: Span,
+    #[command(flatten)]
+    service: ServiceArgs,
     #[command(flatten)]
     connect: Connect,
 }
@@ -68,6 +88,8 @@ pub(super) struct Release {
     /// Lease, as acquire printed it
     #[arg(long, value_name = "LEASE", env = "FENCEPOST_LEASE")]
     lease: String,
+    #[command(flatten)]
+    service: ServiceArgs,
     #[command(flatten)]
     connect: Connect,
 }
@@ -93,6 +115,7 @@ pub(super) struct ForceRelease {
 impl Lock {
     pub(super) fn run(self) -> Result<(), Failed> {
         match self {
+            Lock::Backends => backends(),
             Lock::Acquire(acquire) => acquire.run(),
             Lock::Renew(renew) => renew.run(),
             Lock::Release(release) => release.run(),
@@ -105,6 +128,26 @@ impl Lock {
 
 impl Acquire {
     fn run(self) -> Result<(), Failed> {
+        if let Some(service) = self.service.lock {
+            if self.holder.is_some() || self.once.key().is_some() {
+                return Err(Failed::usage(
+                    "--holder and --idempotency-key are for the gateway's own locks; --lock chooses both",
+                ));
+            }
+            let options = LockOptions { wait: self.wait.0, ..LockOptions::with_ttl(self.ttl.0) };
+            let name = self.name;
+            let Detached { credentials, ttl, lease, resource } =
+                elsewhere(&self.connect, &service, options, async |locks: Locks| {
+                    locks.acquire_detached(name.as_str()).await.map_err(failed_acquire)
+                })?;
+            let Credentials { token, holder, issuer } = credentials;
+            let (Some(holder), Some(issuer)) = (holder, issuer) else {
+                return Err(Failed::other("the lock service named neither holder nor issuer"));
+            };
+            let ttl_ms = Span(ttl).millis();
+            let answer = LeaseAnswer { name: resource, lease, token, holder, issuer, ttl_ms };
+            return report("acquired", &answer, self.connect.json);
+        }
         let holder = match self.holder {
             Some(holder) => holder,
             None => some_holder()?,
@@ -114,6 +157,31 @@ impl Acquire {
         let lease = self.connect.call(async |gateway| gateway.acquire(&name, &wanted, once.as_ref()).await)?;
         report("acquired", &lease, self.connect.json)
     }
+}
+
+/// Does something at another lock service.
+fn elsewhere<T, F: Future<Output = Result<T, Failed>>>(
+    connect: &Connect,
+    service: &str,
+    options: LockOptions,
+    work: impl FnOnce(Locks) -> F,
+) -> Result<T, Failed> {
+    let gateway = connect.gateway()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
+    runtime.block_on(async {
+        let backend = locks::connect(service).await.map_err(failed_service)?;
+        work(Locks::new(gateway, backend, options)).await
+    })
+}
+
+fn backends() -> Result<(), Failed> {
+    let lines: Vec<String> = BACKENDS
+        .iter()
+        .map(|Backend { scheme, example, number, waiting, breaks, .. }| {
+            format!("{scheme}\n  for example  {example}\n  the token    {number}\n  waiting      {waiting}\n  breaks when  {breaks}")
+        })
+        .collect();
+    super::print(&lines.join("\n"))
 }
 
 /// Tells this acquisition apart from every other.
@@ -136,6 +204,19 @@ fn report(verb: &str, lease: &LeaseAnswer, as_json: bool) -> Result<(), Failed> 
 
 impl Renew {
     fn run(self) -> Result<(), Failed> {
+        if let Some(service) = self.service.lock {
+            let (name, lease) = (self.name, self.lease);
+            let kept = elsewhere(&self.connect, &service, LockOptions::default(), async |locks: Locks| {
+                locks.renew_detached(&name, &lease).await.map_err(failed_service)
+            })?;
+            return match kept {
+                Kept::Kept if self.connect.json => super::print(&json!({"name": name, "renewed": true}).to_string()),
+                Kept::Kept => super::print(&format!("renewed {name}")),
+                Kept::Lost => {
+                    Err(Failed::with(3, format!("the lease on `{name}` is lost; stop what the lock protects")))
+                }
+            };
+        }
         let renewal = RenewRequest { lease: self.lease, ttl_ms: self.ttl.millis() };
         let name = self.name;
         let lease = self.connect.call(async |gateway| gateway.renew(&name, &renewal).await)?;
@@ -146,9 +227,14 @@ impl Renew {
 impl Release {
     fn run(self) -> Result<(), Failed> {
         let (name, lease) = (self.name, self.lease);
-        self.connect.call(async |gateway| gateway.release(&name, &lease).await)?;
+        match self.service.lock {
+            Some(service) => elsewhere(&self.connect, &service, LockOptions::default(), async |locks: Locks| {
+                locks.release_detached(&name, &lease).await.map_err(failed_service)
+            })?,
+            None => self.connect.call(async |gateway| gateway.release(&name, &lease).await)?,
+        }
         if self.connect.json {
-            return super::print(&serde_json::json!({"name": name, "released": true}).to_string());
+            return super::print(&json!({"name": name, "released": true}).to_string());
         }
         super::print(&format!("released {name}"))
     }

@@ -8,6 +8,7 @@ mod fence;
 mod kv;
 mod lock;
 mod remap;
+mod run;
 mod serve;
 mod txn;
 
@@ -46,6 +47,8 @@ enum Command {
     /// Use the built-in lock service
     #[command(subcommand)]
     Lock(lock::Lock),
+    /// Run a program under a lock, with its token in the environment
+    Run(run::Run),
     /// Have a running gateway read the rules of its guards again (administrators only)
     Reload(admin::Reload),
     /// Measure a running gateway under load; writes to it
@@ -80,6 +83,7 @@ pub fn run() -> ExitCode {
         Command::Outcome(outcome) => outcome.run(),
         Command::Fence(fence) => fence.run(),
         Command::Lock(lock) => lock.run(),
+        Command::Run(run) => run.run(),
         Command::Reload(reload) => reload.run(),
         Command::Bench(bench) => bench.run(),
         Command::Remap(remap) => remap.run(),

@@ -1,0 +1,38 @@
+//! Selling from stock: the decrement and the receipt are one transaction under the lock's token.
+//!
+//! ```sh
+//! cargo run --release -p fencepost-client --example inventory -- http://127.0.0.1:3362 fencepost://127.0.0.1:3362 apples 3
+//! ```
+
+use fencepost_client::{CallError, GuardError, Locks, WithLockError};
+use fencepost_core::wire::TxnRequest;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [gateway, service, item, wanted] = arguments.as_slice() else {
+        return Err("usage: inventory GATEWAY LOCK-SERVICE ITEM HOW-MANY".into());
+    };
+    let (locks, wanted) = (Locks::connect(gateway, service).await?, wanted.parse::<u32>()?);
+    let stock = format!("stock/{item}");
+    let sold = locks
+        .with_lock(&stock, async |guard| {
+            // Never below nothing: the gateway refuses the whole transaction.
+            let sale = format!(r#"{{"then": [{{"add": "{stock}", "by": -{wanted}, "min": 0}}]}}"#);
+            let sale: TxnRequest = serde_json::from_str(&sale).map_err(|error| error.to_string())?;
+            match guard.transact(sale).await {
+                Ok(_) => Ok(true),
+                Err(GuardError::Call(CallError::Conflict(_))) => Ok(false),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await;
+    match sold {
+        Ok(Ok(true)) => println!("sold {wanted} {item}"),
+        Ok(Ok(false)) => println!("not enough {item}"),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(WithLockError::Lost(why)) => println!("nothing sold: {why}"),
+        Err(WithLockError::Acquire(error)) => return Err(error.into()),
+    }
+    Ok(())
+}

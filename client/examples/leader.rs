@@ -1,0 +1,38 @@
+//! Leader election: one of many leads, and says so in a place that a deposed leader cannot write to.
+//!
+//! ```sh
+//! cargo run --release -p fencepost-client --example leader -- http://127.0.0.1:3362 fencepost://127.0.0.1:3362 me 5
+//! ```
+
+use std::time::Duration;
+
+use fencepost_client::{Gateway, GuardError, LockOptions, Locks, locks};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [gateway, service, name, beats] = arguments.as_slice() else {
+        return Err("usage: leader GATEWAY LOCK-SERVICE NAME HOW-MANY-BEATS".into());
+    };
+    let beats: u32 = beats.parse()?;
+    let options = LockOptions {
+        name: name.clone(),
+        wait: Duration::from_secs(60),
+        ..LockOptions::with_ttl(Duration::from_secs(3))
+    };
+    let gateway = Gateway::new(gateway, Duration::from_secs(10))?;
+    let locks = Locks::new(gateway, locks::connect(service).await?, options);
+    let led = locks
+        .lead("cluster/leader", async |guard| {
+            println!("{name} leads with token {}", guard.token());
+            for beat in 1..=beats {
+                guard.put("cluster/leader", format!("{name} beat {beat}")).await?;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Ok::<_, GuardError>(())
+        })
+        .await?;
+    led?;
+    println!("{name} steps down");
+    Ok(())
+}
