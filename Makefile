@@ -19,7 +19,7 @@ ARGS ?=
 PREFIX ?= $(HOME)/.local
 SUITE ?=
 
-.PHONY: help run install test test-full check fmt bench bench-parts audit
+.PHONY: help run install test test-quick test-full check fmt bench bench-parts audit
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,10 @@ install: ## build, and copy the binary to PREFIX/bin (PREFIX=~/.local by default
 test: ## set up, then run every test at the CI budget (SUITE=name runs one suite)
 	@scripts/setup test
 	@FENCEPOST_BUDGET=ci scripts/test $(SUITE) $(if $(ARGS),-- $(ARGS))
+
+test-quick: ## the same without the lock services (etcd, PostgreSQL, Redis, ZooKeeper), which are not installed either
+	@scripts/setup quick
+	@FENCEPOST_BUDGET=ci scripts/test --without backends
 
 test-full: ## the same tests at the full budget: long kill storms, all seeds
 	@scripts/setup test

@@ -10,6 +10,7 @@ mod error;
 mod gateway;
 mod guard;
 pub mod locks;
+mod random;
 mod transport;
 
 pub use admin::Admin;

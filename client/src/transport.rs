@@ -170,7 +170,7 @@ impl Transport {
 }
 
 /// An error with its causes, outermost first.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -6,6 +6,7 @@ use fencepost_core::{Holder, Presented, ProblemDocument, ProblemKind, Resource, 
 
 use super::Locks;
 use crate::CallError;
+use crate::random::{self, jittered};
 use crate::locks::{Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
 
 /// Why there is no guard.
@@ -59,6 +60,17 @@ pub enum AcquireError {
     /// The gateway.
     #[error(transparent)]
     Gateway(#[from] CallError),
+}
+
+impl AcquireError {
+    /// Could neither the lock service nor the gateway say anything? Then it may be tried again.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            AcquireError::Service(error) => error.is_transient(),
+            AcquireError::Gateway(error) => super::may_repeat(error) || matches!(error, CallError::Failed(_)),
+            _ => false,
+        }
+    }
 }
 
 /// A lease whose token is claimed.
@@ -182,7 +194,7 @@ impl Locks {
             match self.gateway.claim(resource, presented, Some(Vec::new())).await {
                 Ok(_) => return Ok(()),
                 Err(error) if !super::may_repeat(&error) || Instant::now() + pause >= until => return Err(error),
-                Err(_) => tokio::time::sleep(super::jittered(pause)).await,
+                Err(_) => tokio::time::sleep(jittered(pause)).await,
             }
             pause = (pause * 2).min(Duration::from_secs(1));
         }
@@ -190,7 +202,7 @@ impl Locks {
 
     /// `name#nonce`: unique per acquisition, so that a number given twice is seen.
     fn new_holder(&self) -> Result<Holder, AcquireError> {
-        let holder = format!("{}#{:016x}", self.options.name, super::random());
+        let holder = format!("{}#{:016x}", self.options.name, random::number());
         Holder::new(&holder).map_err(|error| LockError::Invalid(format!("holder `{holder}`: {error}")).into())
     }
 }

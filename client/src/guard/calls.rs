@@ -7,7 +7,8 @@ use fencepost_core::wire::{TxnAnswer, TxnRequest};
 use fencepost_core::{IdempotencyKey, Key, ProblemDocument, ProblemKind};
 
 use super::observer::{LockEvent, tell};
-use super::{Guard, Loss, jittered, may_repeat, random};
+use super::{Guard, Loss, may_repeat};
+use crate::random::{self, jittered};
 use crate::{CallError, Precondition, ReadValue, WriteOptions, Written};
 
 /// Why a call under a lock failed.
@@ -38,19 +39,19 @@ impl Guard {
         precondition: Precondition,
     ) -> Result<Written, GuardError> {
         let (key, value, options) = (named(key)?, value.into(), self.write(precondition)?);
-        self.call(async || self.locks.gateway.put(&key, value.clone(), None, &options).await).await
+        self.call(|| self.locks.gateway.put(&key, value.clone(), None, &options)).await
     }
 
     /// Removes a value; the fence stays.
     pub async fn delete(&self, key: &str) -> Result<Written, GuardError> {
         let (key, options) = (named(key)?, self.write(Precondition::Always)?);
-        self.call(async || self.locks.gateway.delete(&key, &options).await).await
+        self.call(|| self.locks.gateway.delete(&key, &options)).await
     }
 
     /// Reads a value; refused if somebody newer has been here.
     pub async fn get(&self, key: &str) -> Result<ReadValue, GuardError> {
         let key = named(key)?;
-        self.call(async || self.locks.gateway.get(&key, Some(&self.presented)).await).await
+        self.call(|| self.locks.gateway.get(&key, Some(&self.presented))).await
     }
 
     /// Does everything or nothing, under this lock's token.
@@ -71,7 +72,7 @@ impl Guard {
             transaction.tokens.push((guard.resource.clone(), guard.presented.clone().into()));
         }
         let once = new_key()?;
-        let done = first.call(async || first.locks.gateway.transact(&transaction, Some(&once)).await).await;
+        let done = first.call(|| first.locks.gateway.transact(&transaction, Some(&once))).await;
         if let Err(GuardError::Fenced(problem)) = &done {
             guards.iter().for_each(|guard| guard.refused(problem));
         }
@@ -96,7 +97,12 @@ impl Guard {
     }
 
     /// Makes a call; again while it is surely not applied, or harmless to repeat, and the lock is surely ours.
-    async fn call<T>(&self, call: impl AsyncFn() -> Result<T, CallError>) -> Result<T, GuardError> {
+    ///
+    /// Not an `AsyncFn`: with one, no task that is spawned could make a call.
+    async fn call<T, F>(&self, call: impl Fn() -> F) -> Result<T, GuardError>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
         if let Some(loss) = self.loss() {
             return Err(GuardError::Lost(loss));
         }
@@ -126,6 +132,6 @@ fn named(key: &str) -> Result<Key, GuardError> {
 
 /// Names a request over all its retries.
 fn new_key() -> Result<IdempotencyKey, GuardError> {
-    let key = IdempotencyKey::new(&format!("guard:{:016x}{:016x}", random(), random()));
+    let key = IdempotencyKey::new(&format!("guard:{:016x}{:016x}", random::number(), random::number()));
     key.map_err(|error| GuardError::Call(CallError::Failed(error.to_string())))
 }

@@ -25,6 +25,7 @@ use fencepost_core::{Holder, Issuer, NameError, Presented, Resource, Token};
 use tokio::sync::{oneshot, watch};
 
 use crate::locks::{LockBackend, LockError};
+use crate::random::jittered;
 use crate::{CallError, Gateway};
 
 pub use acquire::AcquireError;
@@ -266,18 +267,4 @@ fn invalid(error: NameError) -> LockError {
 /// May the same call be made again, because it surely was not applied, or because repeating it is harmless?
 fn may_repeat(error: &CallError) -> bool {
     matches!(error, CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::NotApplied(_))
-}
-
-fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // Only has to differ mostly.
-    let _ = getrandom::fill(&mut bytes);
-    u64::from_le_bytes(bytes)
-}
-
-/// A time from nine tenths to eleven tenths of this one, so that many clients do not come at once.
-fn jittered(time: Duration) -> Duration {
-    let fifth = time.as_nanos() / 5;
-    let offset = fifth * u128::from(random() % 1024) / 1024;
-    time - time / 10 + Duration::from_nanos(u64::try_from(offset).unwrap_or(0))
 }

@@ -8,7 +8,8 @@ use tokio::time::{sleep_until, timeout_at};
 
 use super::acquire::validity;
 use super::observer::{LockEvent, tell};
-use super::{LockOptions, Loss, jittered};
+use super::{LockOptions, Loss};
+use crate::random::jittered;
 use crate::locks::{Kept, Lease, LockBackend, LockError};
 
 /// How a lease stands.
@@ -42,7 +43,7 @@ impl Keeper {
     pub(super) async fn keep(self, lease: Lease, orders: oneshot::Receiver<Order>) {
         match self.renewals(&lease, orders).await {
             End::Ordered(order) => {
-                tokio::time::sleep(self.options.min_hold.saturating_sub(self.claimed.elapsed())).await;
+                self.hold_out(&lease).await;
                 let name = lease.name.clone();
                 let released = self.give_back(lease).await;
                 self.tell(&name, LockEvent::Released { held: self.claimed.elapsed() });
@@ -61,6 +62,19 @@ impl Keeper {
                     let _ = self.give_back(lease).await;
                 }
             }
+        }
+    }
+
+    /// Keeps the lease alive until it was held for as long as it must be: that may be far longer than its ttl.
+    async fn hold_out(&self, lease: &Lease) {
+        let end = self.claimed + self.options.min_hold;
+        while Instant::now() < end {
+            // An error may be one in passing; the next renewal will tell.
+            if let Ok(Ok(Kept::Lost)) = tokio::time::timeout(lease.ttl, self.backend.renew(lease)).await {
+                return;
+            }
+            let next = Instant::now() + jittered(lease.ttl / 3);
+            sleep_until(next.min(end).into()).await;
         }
     }
 

@@ -20,6 +20,7 @@ const ATTEMPTS: usize = 3;
 
 pub(super) const BACKEND: Backend = Backend {
     scheme: "fencepost",
+    aliases: &[],
     example: "fencepost://127.0.0.1:3362",
     number: "the gateway's own counter; the fence is raised in the commit that grants the lock",
     waiting: "in order of arrival, by long poll",

@@ -11,6 +11,8 @@ use super::{LockBackend, LockError, LockUrl, fencepost};
 pub struct Backend {
     /// What its URLs begin with.
     pub scheme: &'static str,
+    /// What they may begin with as well.
+    pub aliases: &'static [&'static str],
     /// A whole URL.
     pub example: &'static str,
     /// Which of its numbers is the token.
@@ -27,15 +29,30 @@ pub struct Backend {
 pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn LockBackend>, LockError>> + Send>>;
 
 /// Every kind that this build knows.
-pub const BACKENDS: &[Backend] = &[fencepost::BACKEND];
+pub const BACKENDS: &[Backend] = &[
+    fencepost::BACKEND,
+    #[cfg(feature = "redis")]
+    super::redis::BACKEND,
+    #[cfg(feature = "etcd")]
+    super::etcd::BACKEND,
+    #[cfg(feature = "zk")]
+    super::zk::BACKEND,
+    #[cfg(feature = "postgres")]
+    super::postgres::BACKEND,
+    #[cfg(feature = "token")]
+    super::token::BACKEND,
+    #[cfg(feature = "exec")]
+    super::exec::BACKEND,
+];
 
 /// Kinds that exist, but may have been left out of a build: their features have the same names.
-const OPTIONAL: &[&str] = &["redis", "etcd", "zk", "postgres", "token", "exec"];
+const OPTIONAL: &[&str] = &["redis", "rediss", "etcd", "etcds", "zk", "postgres", "postgresql", "token", "exec"];
 
 /// Connects to the lock service at a URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn LockBackend>, LockError> {
     let url = LockUrl::parse(url)?;
-    match BACKENDS.iter().find(|backend| backend.scheme == url.scheme) {
+    let is_meant = |backend: &&Backend| backend.scheme == url.scheme || backend.aliases.contains(&url.scheme.as_str());
+    match BACKENDS.iter().find(is_meant) {
         Some(backend) => (backend.connect)(url).await,
         None if OPTIONAL.contains(&url.scheme.as_str()) => {
             Err(wrong(&url.to_string(), "this build was made without the feature of that name"))

@@ -3,10 +3,22 @@
 //! A backend is one file here and one line in [`BACKENDS`]; help text, the table in the docs and the shared test suite
 //! follow from that list.
 
+#[cfg(feature = "etcd")]
+mod etcd;
+#[cfg(feature = "exec")]
+mod exec;
 mod fencepost;
 mod lease;
 mod list;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "token")]
+mod token;
 mod url;
+#[cfg(feature = "zk")]
+mod zk;
 
 use std::time::Duration;
 

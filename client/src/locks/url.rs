@@ -30,6 +30,7 @@ impl LockUrl {
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        whole_password(authority, &rest[authority.len()..], query)?;
         let (user, hosts) = match authority.rsplit_once('@') {
             Some((user, hosts)) => (Some(user), hosts),
             None => (None, authority),
@@ -75,6 +76,18 @@ impl LockUrl {
             }
         }
     }
+}
+
+/// A password with a bare `/` or `?` would end the hosts too early, and be shown as one of them.
+fn whole_password(authority: &str, path: &str, query: &str) -> Result<(), LockError> {
+    let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+    let odd = !port.chars().all(|c| c.is_ascii_digit() || c == ']') && !authority.contains('@');
+    if odd && (path.contains('@') || query.contains('@')) {
+        return Err(LockError::Invalid(
+            "in the URL of a lock service, write `/` in a password as %2F, `?` as %3F and `@` as %40".into(),
+        ));
+    }
+    Ok(())
 }
 
 pub(super) fn wrong(text: &str, why: &str) -> LockError {
@@ -126,6 +139,16 @@ mod tests {
         assert!(!format!("{url:?} {:?}", url.only(&[])).contains("secret"));
         let odd = LockUrl::parse("redis://:secret@127.0.0.1:6379?zz=1").unwrap();
         assert!(!odd.only(&["a"]).unwrap_err().to_string().contains("secret"));
+    }
+
+    #[test]
+    fn a_password_that_is_not_escaped_is_not_shown_either() {
+        for url in ["postgres://u:pa/ss@h/db", "redis://:se?cret@h:1", "redis://u:a/b@h"] {
+            let error = LockUrl::parse(url).unwrap_err().to_string();
+            assert!(error.contains("%2F") && !error.contains("pa/ss") && !error.contains("cret"), "{error}");
+        }
+        assert!(LockUrl::parse("redis://127.0.0.1:6379/0?x=a@b").is_ok());
+        assert!(LockUrl::parse("exec:/usr/bin/next@home").is_ok());
     }
 
     #[test]

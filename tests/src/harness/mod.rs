@@ -9,6 +9,7 @@ pub mod fresh;
 pub mod http;
 pub mod load;
 pub mod process;
+pub mod proxy;
 pub mod record;
 pub mod seed;
 pub mod servers;

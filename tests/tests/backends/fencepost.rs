@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fencepost_client::locks::Lease;
+use fencepost_conformance::harness::http::Client;
 use fencepost_conformance::harness::process::GatewayProcess;
+use fencepost_core::Resource;
 use tempfile::TempDir;
 
 use crate::suite::Service;
@@ -23,7 +26,7 @@ impl BuiltIn {
 }
 
 impl Service for BuiltIn {
-    const TTL: Duration = Duration::from_millis(400);
+    const TTL: Duration = Duration::from_secs(1);
 
     fn start() -> BuiltIn {
         let data = TempDir::new().unwrap();
@@ -44,6 +47,15 @@ impl Service for BuiltIn {
         // Killed when it is dropped; only then does its port become free.
         drop(self.process.take());
         self.process = Some(BuiltIn::launch(&self.data, &self.address.to_string()));
+    }
+
+    /// The built-in service reads the fence itself, in the commit that grants.
+    fn raise_fence(&self, resource: &Resource, floor: u64, lease: &Lease) {
+        let mut client = Client::connect(&self.address.to_string());
+        let (token, issuer) = (floor.to_string(), lease.issuer.as_str());
+        let headers = [("fencing-token", token.as_str()), ("fencing-holder", "claimer#1"), ("fencing-issuer", issuer)];
+        let claimed = client.request("POST", &format!("/v1/claim/{resource}"), &headers, b"");
+        assert_eq!(claimed.status, 200, "{}", claimed.text());
     }
 }
 

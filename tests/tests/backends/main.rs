@@ -5,4 +5,11 @@
 #[macro_use]
 mod suite;
 
+mod exec;
 mod fencepost;
+mod guard;
+mod token;
+mod etcd;
+mod postgres;
+mod redis;
+mod zk;

@@ -1,16 +1,37 @@
 //! What every lock service must do, by the numbers of the `LockBackend` contract.
+//!
+//! Times are ratios of the service's ttl with room for a slow machine. Where a case needs that a lease was renewed in
+//! time, it looks at the clock before it accuses the service.
+
+mod faults;
+mod holding;
+mod numbers;
+mod waiting;
+mod zombie;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use fencepost_client::locks::{self, Acquired, Lease, LockBackend, Wanted};
+use fencepost_client::locks::{self, Acquired, Kept, Lease, LockBackend, LockError, Wanted};
+use fencepost_conformance::harness::proxy::{Direction, Proxy};
 use fencepost_core::{Holder, Resource};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub(crate) use {faults::*, holding::*, numbers::*, waiting::*, zombie::*};
 
 /// A real server of one test's own.
-pub(crate) trait Service: Sized {
+pub(crate) trait Service: Sized + Send + Sync + 'static {
     /// A ttl that the service keeps exactly, as short as is sensible in a test.
     const TTL: Duration;
+
+    /// How many acquisitions `numbers_strictly_increase` makes.
+    const ROUNDS: usize = 1000;
+
+    /// Does a lease outlive the connection it was taken on? Not if it is a session of the server's that ends with it.
+    const OUTLIVES_CONNECTION: bool = true;
 
     /// Starts it, empty.
     fn start() -> Self;
@@ -28,6 +49,9 @@ pub(crate) trait Service: Sized {
 
     /// `kill -9`, then starts it again with the same data at the same address.
     fn restart(&mut self);
+
+    /// Makes this the fence of the resource, for a service that looks there by itself.
+    fn raise_fence(&self, _resource: &Resource, _floor: u64, _lease: &Lease) {}
 }
 
 /// All cases for one kind of service, each with a server of its own.
@@ -36,6 +60,26 @@ macro_rules! suite {
         mod suite {
             $crate::suite::cases! { $service:
                 exclusive_while_held
+                renewal_keeps_a_lease
+                a_missed_renewal_loses_the_lease
+                verify_tells_the_truth
+                a_late_release_changes_nothing
+                a_short_ttl_is_refused
+                numbers_strictly_increase
+                numbers_are_above_the_floor
+                only_the_holder_can_lift
+                holder_and_issuer_are_stable
+                a_waiter_gets_the_lock_soon
+                waiters_come_in_order
+                busy_when_the_wait_is_over
+                a_dropped_waiter_leaves_nothing
+                a_dropped_acquisition_leaves_nothing
+                a_lost_reply_is_no_loss
+                a_lost_request_is_no_loss
+                a_restart_never_makes_two_holders
+                a_cut_connection_is_no_loss
+                a_zombie_is_refused
+                in_observe_mode_a_zombie_overwrites
             }
         }
     };
@@ -51,9 +95,27 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
+/// What a slow machine may add to anything.
+pub(crate) const SLACK: Duration = Duration::from_secs(5);
+
+/// How long a service may take to answer again after a fault.
+pub(crate) const RECOVERY: Duration = Duration::from_secs(60);
+
+/// A server of the test's own.
+pub(crate) fn start<S: Service>() -> S {
+    tokio::task::block_in_place(S::start)
+}
+
 /// A client of it.
 pub(crate) async fn connect(url: &str) -> Arc<dyn LockBackend> {
     locks::connect(url).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A client of it behind a proxy.
+pub(crate) async fn connect_through<S: Service>(service: &S) -> (Proxy, Arc<dyn LockBackend>) {
+    let proxy = Proxy::start(service.address());
+    let backend = connect(&service.url_at(proxy.address())).await;
+    (proxy, backend)
 }
 
 pub(crate) fn resource(name: &str) -> Resource {
@@ -64,30 +126,124 @@ pub(crate) fn holder(text: &str) -> Holder {
     Holder::new(text).unwrap()
 }
 
+/// Asks once, whatever comes. The holder is unique per acquisition, as the contract has it.
+pub(crate) async fn try_ask(
+    backend: &dyn LockBackend,
+    name: &str,
+    who: &str,
+    ttl: Duration,
+    wait: Duration,
+) -> Result<Acquired, LockError> {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let who = format!("{who}.{}", ASKED.fetch_add(1, Ordering::Relaxed));
+    let (name, holder) = (resource(name), holder(&who));
+    backend.acquire(&Wanted { name: &name, holder: &holder, ttl, wait, floor: 0 }).await
+}
+
 /// Asks once.
 pub(crate) async fn ask(backend: &dyn LockBackend, name: &str, who: &str, ttl: Duration, wait: Duration) -> Acquired {
-    let (name, holder) = (resource(name), holder(who));
-    let wanted = Wanted { name: &name, holder: &holder, ttl, wait, floor: 0 };
-    backend.acquire(&wanted).await.unwrap_or_else(|error| panic!("{who}: {error}"))
+    try_ask(backend, name, who, ttl, wait).await.unwrap_or_else(|error| panic!("{who}: {error}"))
 }
 
 /// Takes a lock that is free.
 pub(crate) async fn take(backend: &dyn LockBackend, name: &str, who: &str, ttl: Duration) -> Lease {
-    match ask(backend, name, who, ttl, Duration::ZERO).await {
+    take_within(backend, name, who, ttl, Duration::ZERO).await
+}
+
+/// Takes a lock that becomes free in time.
+pub(crate) async fn take_within(
+    backend: &dyn LockBackend,
+    name: &str,
+    who: &str,
+    ttl: Duration,
+    wait: Duration,
+) -> Lease {
+    match ask(backend, name, who, ttl, wait).await {
         Acquired::Held(lease) => lease,
-        Acquired::Busy => panic!("{who} did not get {name}"),
+        Acquired::Busy => panic!("{who} did not get {name} within {wait:?}"),
     }
 }
 
-/// Contract 1.
-pub(crate) async fn exclusive_while_held<S: Service>() {
-    let service = S::start();
-    let (a, b) = (connect(&service.url()).await, connect(&service.url()).await);
-    let lease = take(a.as_ref(), "orders/1", "a#1", S::TTL).await;
-    assert!(matches!(ask(b.as_ref(), "orders/1", "b#1", S::TTL, Duration::ZERO).await, Acquired::Busy));
-    let other = take(b.as_ref(), "orders/2", "b#2", S::TTL).await;
-    a.release(lease).await.unwrap();
-    let next = take(b.as_ref(), "orders/1", "b#3", S::TTL).await;
-    b.release(next).await.unwrap();
-    b.release(other).await.unwrap();
+pub(crate) async fn is_busy(backend: &dyn LockBackend, name: &str, who: &str, ttl: Duration) -> bool {
+    matches!(ask(backend, name, who, ttl, Duration::ZERO).await, Acquired::Busy)
+}
+
+/// Another look at a lease, as another process would have it that knows its handle.
+pub(crate) fn copy(lease: &Lease) -> Lease {
+    Lease {
+        name: lease.name.clone(),
+        holder: lease.holder.clone(),
+        number: lease.number,
+        issuer: lease.issuer.clone(),
+        ttl: lease.ttl,
+        since: lease.since,
+        handle: lease.handle.clone(),
+        session: None,
+    }
+}
+
+/// Repeats a call while it fails in passing.
+pub(crate) async fn eventually<T>(what: &str, call: impl AsyncFn() -> Result<T, LockError>) -> T {
+    let deadline = Instant::now() + RECOVERY;
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(error) if error.is_transient() && Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+    }
+}
+
+/// Keeps a lease alive until it is asked for again.
+pub(crate) struct Keeping {
+    stop: oneshot::Sender<()>,
+    kept: JoinHandle<Lease>,
+}
+
+pub(crate) fn keep(backend: &Arc<dyn LockBackend>, lease: Lease) -> Keeping {
+    let (stop, mut stopped) = oneshot::channel();
+    let backend = backend.clone();
+    let kept = tokio::spawn(async move {
+        loop {
+            let pause = tokio::time::timeout(lease.ttl / 4, &mut stopped).await;
+            if pause.is_ok() {
+                return lease;
+            }
+            assert_eq!(backend.renew(&lease).await, Ok(Kept::Kept), "a lease that is renewed in time is kept");
+        }
+    });
+    Keeping { stop, kept }
+}
+
+impl Keeping {
+    pub(crate) async fn stop(self) -> Lease {
+        let _ = self.stop.send(());
+        self.kept.await.unwrap()
+    }
+}
+
+/// Waits for a condition without keeping a thread.
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + RECOVERY;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited {RECOVERY:?} for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until something was sent through the proxy since `before` bytes, and then nothing more for a while: whoever
+/// asked stands in the queue.
+pub(crate) async fn asked(proxy: &Proxy, before: u64) {
+    let mut seen = before;
+    let mut quiet = Instant::now();
+    until("the request to be on its way", || {
+        let now = proxy.count(Direction::Up).bytes;
+        if now != seen {
+            (seen, quiet) = (now, Instant::now());
+        }
+        seen > before && quiet.elapsed() >= Duration::from_millis(100)
+    })
+    .await;
 }

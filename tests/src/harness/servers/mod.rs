@@ -2,6 +2,12 @@
 //!
 //! `scripts/setup test` installs them. A server that is missing fails the test.
 
+pub mod etcd;
+pub mod etcd_cluster;
+pub mod postgres;
+pub mod redis;
+pub mod zk;
+
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,0 +1,296 @@
+//! Calls to etcd's JSON gateway, at whichever member answers. Every one of them may be repeated.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Request, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::wire::{Anything, LeaseAnswer, Refusal, SignedIn, Streamed, TxnAnswer, WatchAnswer, watch_deletion};
+use crate::locks::LockError;
+use crate::transport::causes;
+
+/// How long one attempt may take at most.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// How often a call is made at least before it is given up.
+const ATTEMPTS: usize = 3;
+
+/// The largest answer, and the longest message of a stream, that is read.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+const AUTHENTICATE: &str = "/v3/auth/authenticate";
+
+/// gRPC's codes.
+pub(super) const NOT_FOUND: i64 = 5;
+pub(super) const FAILED_PRECONDITION: i64 = 9;
+const INVALID_ARGUMENT: i64 = 3;
+const PERMISSION_DENIED: i64 = 7;
+const UNAUTHENTICATED: i64 = 16;
+/// Unknown, deadline exceeded, resource exhausted, internal, unavailable.
+const PASSING: [i64; 5] = [2, 4, 8, 13, 14];
+
+/// A call that came to nothing.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// No answer, or one that says to come back later.
+    Unreachable(String),
+    /// A refusal, with gRPC's code.
+    Refused { code: i64, why: String },
+}
+
+/// How long one attempt at a call may take that concerns a lease of this ttl.
+pub(super) fn patience(ttl: Duration) -> Duration {
+    (ttl / 4).clamp(Duration::from_millis(500), LONGEST_ATTEMPT)
+}
+
+/// The members of one cluster.
+pub(super) struct Calls {
+    http: Client<HttpConnector, Full<Bytes>>,
+    /// `http://host:port`
+    members: Vec<String>,
+    /// Which one answered last.
+    current: AtomicUsize,
+    user: Option<(String, String)>,
+    signed_in: Mutex<Option<HeaderValue>>,
+    /// For messages.
+    service: String,
+}
+
+impl Calls {
+    pub(super) fn new(members: Vec<String>, user: Option<(String, String)>, service: String) -> Calls {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(LONGEST_ATTEMPT));
+        connector.set_nodelay(true);
+        let http = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
+        Calls { http, members, current: AtomicUsize::new(0), user, signed_in: Mutex::new(None), service }
+    }
+
+    /// What a caller of the library is told.
+    pub(super) fn error(&self, trouble: Trouble) -> LockError {
+        let service = self.service.clone();
+        match trouble {
+            Trouble::Unreachable(why) => LockError::Unreachable { service, why },
+            Trouble::Refused { code: PERMISSION_DENIED, why } => {
+                let why = format!("{why}. Grant its user read and write on every key with the prefix of this URL");
+                LockError::Failed { service, why }
+            }
+            Trouble::Refused { code: INVALID_ARGUMENT | UNAUTHENTICATED, why } if self.user.is_none() => {
+                let why = format!("{why}. If it wants a password, write the URL like etcd://user:password@host:2379");
+                LockError::Failed { service, why }
+            }
+            Trouble::Refused { why, .. } => LockError::Failed { service, why },
+        }
+    }
+
+    /// An answer that cannot be.
+    pub(super) fn nonsense(&self, why: &str) -> LockError {
+        LockError::Failed { service: self.service.clone(), why: why.to_owned() }
+    }
+
+    /// If all of the comparisons hold the one, otherwise the other.
+    pub(super) async fn txn(
+        &self,
+        compare: &[Value],
+        success: &[Value],
+        failure: &[Value],
+        limit: Duration,
+    ) -> Result<TxnAnswer, Trouble> {
+        let body = json!({"compare": compare, "success": success, "failure": failure});
+        self.call("/v3/kv/txn", &body, limit).await
+    }
+
+    /// Grants a lease with an id of our own, and tells for how many seconds it was granted.
+    pub(super) async fn grant(&self, lease: i64, seconds: u64, limit: Duration) -> Result<i64, Trouble> {
+        let body = json!({"ID": lease.to_string(), "TTL": seconds.to_string()});
+        match self.call::<LeaseAnswer>("/v3/lease/grant", &body, limit).await {
+            Ok(granted) => Ok(granted.ttl),
+            // An earlier attempt, whose answer was lost.
+            Err(Trouble::Refused { code: FAILED_PRECONDITION, .. }) => {
+                self.time_to_live(lease, limit).await.map(|lease| lease.granted_ttl)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Looks at a lease. One that is unknown has less than no time to live.
+    pub(super) async fn time_to_live(&self, lease: i64, limit: Duration) -> Result<LeaseAnswer, Trouble> {
+        self.call("/v3/lease/timetolive", &json!({"ID": lease.to_string()}), limit).await
+    }
+
+    /// Makes a lease last its ttl from now. One that is unknown has no ttl.
+    pub(super) async fn keep_alive(&self, lease: i64, limit: Duration) -> Result<LeaseAnswer, Trouble> {
+        let body = json!({"ID": lease.to_string()});
+        let streamed: Streamed<LeaseAnswer> = self.call("/v3/lease/keepalive", &body, limit).await?;
+        one(streamed)?.ok_or_else(|| Trouble::Unreachable("it said nothing about a lease".into()))
+    }
+
+    /// Ends a lease, and the keys with it.
+    pub(super) async fn revoke(&self, lease: i64, limit: Duration) -> Result<(), Trouble> {
+        match self.call::<Anything>("/v3/lease/revoke", &json!({"ID": lease.to_string()}), limit).await {
+            Ok(_) | Err(Trouble::Refused { code: NOT_FOUND, .. }) => Ok(()),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Gets a token for user and password, if there are such.
+    pub(super) async fn sign_in(&self, limit: Duration) -> Result<(), Trouble> {
+        let Some((user, password)) = &self.user else { return Ok(()) };
+        let body = json!({"name": user, "password": password});
+        let token = match self.attempts::<SignedIn>(AUTHENTICATE, &body, limit).await {
+            Ok(signed_in) => {
+                let token = HeaderValue::from_str(&signed_in.token);
+                let mut token = token.map_err(|error| Trouble::Unreachable(error.to_string()))?;
+                token.set_sensitive(true);
+                Some(token)
+            }
+            // It wants no passwords.
+            Err(Trouble::Refused { code: FAILED_PRECONDITION, .. }) => None,
+            Err(Trouble::Refused { code, why }) => {
+                let why = format!("{why}. Are user `{user}` and password in the URL right?");
+                return Err(Trouble::Refused { code, why });
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        *self.token() = token;
+        Ok(())
+    }
+
+    fn token(&self) -> std::sync::MutexGuard<'_, Option<HeaderValue>> {
+        self.signed_in.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Makes a call, and signs in again once if that is what it takes: tokens end after some minutes, and with every
+    /// change of users and roles.
+    async fn call<T: DeserializeOwned>(&self, path: &str, body: &Value, limit: Duration) -> Result<T, Trouble> {
+        match self.attempts(path, body, limit).await {
+            Err(Trouble::Refused { code: UNAUTHENTICATED | INVALID_ARGUMENT, .. }) if self.user.is_some() => {
+                self.sign_in(limit).await?;
+                self.attempts(path, body, limit).await
+            }
+            done => done,
+        }
+    }
+
+    /// Asks one member after the other until one answers.
+    async fn attempts<T: DeserializeOwned>(&self, path: &str, body: &Value, limit: Duration) -> Result<T, Trouble> {
+        let mut last = String::new();
+        for _ in 0..ATTEMPTS.max(self.members.len()) {
+            let member = self.current.load(Ordering::Relaxed);
+            let answer = tokio::time::timeout(limit, self.attempt(member, path, body)).await;
+            match answer {
+                Ok(Err(Trouble::Unreachable(why))) => last = why,
+                Ok(done) => return done,
+                Err(_) => last = format!("no answer within {} s", limit.as_secs_f64()),
+            }
+            self.avoid(member);
+        }
+        Err(Trouble::Unreachable(last))
+    }
+
+    async fn attempt<T: DeserializeOwned>(&self, member: usize, path: &str, body: &Value) -> Result<T, Trouble> {
+        let body = self.send(member, path, body).await?.into_body();
+        let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(|error| Trouble::Unreachable(causes(error.as_ref())))?.to_bytes();
+        serde_json::from_slice(&body).map_err(|error| Trouble::Unreachable(format!("its answer is broken: {error}")))
+    }
+
+    /// The next call goes to the next member.
+    fn avoid(&self, member: usize) {
+        let next = (member + 1) % self.members.len();
+        // Somebody else may have moved on already.
+        let _ = self.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    async fn send(&self, member: usize, path: &str, body: &Value) -> Result<Response<Incoming>, Trouble> {
+        let member = &self.members[member];
+        let mut request = Request::post(format!("{member}{path}")).header(CONTENT_TYPE, "application/json");
+        // An old token would be refused where a new one is asked for.
+        if let Some(token) = self.token().as_ref().filter(|_| path != AUTHENTICATE) {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let unreachable = |why: String| Trouble::Unreachable(format!("{member}: {why}"));
+        let request = request.body(Full::from(body.to_string())).map_err(|error| unreachable(error.to_string()))?;
+        let answer = self.http.request(request).await.map_err(|error| unreachable(causes(&error)))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(|error| unreachable(causes(error.as_ref())))?.to_bytes();
+        match serde_json::from_slice::<Refusal>(&body) {
+            Ok(refusal) => Err(refusal.into()),
+            Err(_) if status.is_server_error() => Err(unreachable(format!("it answered {status}"))),
+            Err(_) => {
+                let why = format!(
+                    "{member} answered {status} to {path}. It must be etcd 3.4 or newer, with its gRPC gateway"
+                );
+                Err(Trouble::Refused { code: i64::from(status.as_u16()), why })
+            }
+        }
+    }
+
+    /// Returns when the key is deleted, or when nothing more will be told.
+    pub(super) async fn deletion(&self, key: &str, from: i64) -> Result<(), Trouble> {
+        let member = self.current.load(Ordering::Relaxed);
+        match self.told(member, key, from).await {
+            // The next call signs in; after it the line is looked at anew.
+            Err(Trouble::Refused { code: UNAUTHENTICATED | INVALID_ARGUMENT, why }) if self.user.is_some() => {
+                Err(Trouble::Unreachable(why))
+            }
+            Err(Trouble::Unreachable(why)) => {
+                self.avoid(member);
+                Err(Trouble::Unreachable(why))
+            }
+            told => told,
+        }
+    }
+
+    async fn told(&self, member: usize, key: &str, from: i64) -> Result<(), Trouble> {
+        let mut body = self.send(member, "/v3/watch", &watch_deletion(key, from)).await?.into_body();
+        let mut unread = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Trouble::Unreachable(causes(&error)))?;
+            unread.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+                let message: Vec<u8> = unread.drain(..=end).collect();
+                let message = serde_json::from_slice::<Streamed<WatchAnswer>>(&message);
+                let message = message.map_err(|error| Trouble::Unreachable(error.to_string()))?;
+                match one(message)? {
+                    Some(told) if !told.events.is_empty() => return Ok(()),
+                    Some(told) if told.canceled => return Err(Trouble::Unreachable("it cancelled a watch".into())),
+                    _ => {}
+                }
+            }
+            if unread.len() > MAX_ANSWER_BYTES {
+                return Err(Trouble::Unreachable("it told too much at once".into()));
+            }
+        }
+        Err(Trouble::Unreachable("it ended a watch".into()))
+    }
+}
+
+fn one<T>(message: Streamed<T>) -> Result<Option<T>, Trouble> {
+    match message.error {
+        Some(refusal) => Err(refusal.into()),
+        None => Ok(message.result),
+    }
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Trouble {
+        match PASSING.contains(&refusal.code) {
+            true => Trouble::Unreachable(refusal.message),
+            false => Trouble::Refused { code: refusal.code, why: refusal.message },
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A number from any program.
+
+use std::num::NonZeroU64;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use fencepost_core::Issuer;
+use percent_encoding::percent_decode_str;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::list::{Backend, Connecting};
+use super::url::wrong;
+use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
+
+/// How long a program may run at least, however short the wait is.
+const LEAST: Duration = Duration::from_secs(5);
+
+/// How long its pipes may stay open after its end: a process that it left behind may have them.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// How much of what it says is looked at.
+const MOST_SAID: u64 = 4096;
+
+/// Somebody else has the lock.
+const BUSY: i32 = 8;
+
+/// Who numbered it, unless the program says so.
+const ISSUER: &str = "exec:caller";
+
+pub(super) const BACKEND: Backend = Backend {
+    scheme: "exec",
+    aliases: &[],
+    example: "exec:/usr/local/bin/next-token?arg=orders",
+    number: "the first word that the program prints",
+    waiting: "as the program does; it is killed when the wait is over",
+    breaks: "whatever breaks the program's numbers; rotate",
+    connect,
+};
+
+const CAPABILITIES: Capabilities =
+    Capabilities { fair: false, watch: false, floor: false, lift: false, min_ttl: Duration::ZERO, detachable: true };
+
+struct Exec {
+    program: String,
+    arguments: Vec<String>,
+    service: String,
+}
+
+fn connect(url: LockUrl) -> Connecting {
+    Box::pin(async move {
+        url.only(&["arg"])?;
+        let program = program(&url.text).ok_or_else(|| wrong(&url.to_string(), "it names no program"))?;
+        let service = format!("exec:{program}");
+        let arguments = url.query.into_iter().map(|(_, value)| value).collect();
+        Ok(Arc::new(Exec { program, arguments, service }) as Arc<dyn LockBackend>)
+    })
+}
+
+/// What stands between `exec:` and the settings; an absolute path keeps its slash.
+fn program(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once(':')?;
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    let program = rest.split('?').next()?;
+    let program = percent_decode_str(program).decode_utf8().ok()?;
+    (!program.is_empty()).then(|| program.into_owned())
+}
+
+/// What a program came to.
+struct Ended {
+    status: ExitStatus,
+    output: Vec<u8>,
+    complaints: Vec<u8>,
+}
+
+/// A program that runs, with all that it started. Killed when it is dropped before its end.
+struct Running {
+    child: Child,
+    group: Option<Pid>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            // It may be ending at this very moment; it is not waited for yet, so the number is still its own.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Running {
+    async fn end(mut self) -> std::io::Result<Ended> {
+        let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
+        let (mut output, mut complaints) = (Vec::new(), Vec::new());
+        let status = {
+            let reading = async { tokio::join!(read(stdout, &mut output), read(stderr, &mut complaints)) };
+            tokio::pin!(reading);
+            tokio::select! {
+                status = self.child.wait() => {
+                    // What it has said is in the pipes already.
+                    let _ = timeout(LINGER, reading).await;
+                    status
+                }
+                _ = &mut reading => self.child.wait().await,
+            }
+        };
+        self.group = None;
+        Ok(Ended { status: status?, output, complaints })
+    }
+}
+
+/// Keeps the beginning; the rest is read too, so that nobody is stuck on a full pipe.
+async fn read(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
+    let Some(mut pipe) = pipe else { return };
+    // A pipe that breaks has said what it has to say.
+    if (&mut pipe).take(MOST_SAID).read_to_end(into).await.is_ok() {
+        let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+    }
+}
+
+impl Exec {
+    fn failed(&self, why: String) -> LockError {
+        LockError::Failed { service: self.service.clone(), why }
+    }
+
+    fn start(&self, wanted: &Wanted<'_>) -> Result<Running, LockError> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .env("FENCEPOST_RESOURCE", wanted.name.as_str())
+            .env("FENCEPOST_HOLDER", wanted.holder.as_str())
+            .env("FENCEPOST_FLOOR", wanted.floor.to_string())
+            .env("FENCEPOST_TTL_MS", wanted.ttl.as_millis().to_string())
+            .env("FENCEPOST_WAIT_MS", wanted.wait.as_millis().to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let child = command.spawn().map_err(|error| {
+            self.failed(format!("it cannot be started: {error}. Give the path of a program, or a name found in PATH"))
+        })?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        Ok(Running { child, group })
+    }
+
+    /// The number and who gave it, from the first line.
+    fn number(&self, output: &[u8]) -> Result<(NonZeroU64, Issuer), LockError> {
+        let output = String::from_utf8_lossy(output);
+        let line = output.lines().next().unwrap_or_default().trim_end();
+        if line.is_empty() {
+            return Err(self.failed("it ended well, but its first line is empty; it prints the number there".into()));
+        }
+        let (number, issuer) = line.split_once(' ').unwrap_or((line, ISSUER));
+        let number = number.parse().map_err(|_| {
+            let shown: String = line.chars().take(100).collect();
+            let form = "a number from 1 to 18446744073709551615, and perhaps a space and the issuer";
+            self.failed(format!("its first line is `{}`; it should be {form}", shown.escape_debug()))
+        })?;
+        let issuer = Issuer::new(issuer.trim())
+            .map_err(|error| self.failed(format!("the issuer `{}` cannot be used: {error}", issuer.escape_debug())))?;
+        Ok((number, issuer))
+    }
+}
+
+#[async_trait]
+impl LockBackend for Exec {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
+        let since = Instant::now();
+        let limit = wanted.wait.max(LEAST);
+        let running = self.start(wanted)?;
+        let Ok(ended) = timeout(limit, running.end()).await else {
+            let why = format!("it did not end within {} s, and was killed", limit.as_secs_f64());
+            return Err(LockError::Unreachable { service: self.service.clone(), why });
+        };
+        let ended = ended.map_err(|error| self.failed(format!("its end cannot be seen: {error}")))?;
+        match ended.status.code() {
+            Some(0) => {}
+            Some(BUSY) => return Ok(Acquired::Busy),
+            _ => {
+                let complaints = String::from_utf8_lossy(&ended.complaints);
+                return Err(self.failed(match complaints.trim() {
+                    "" => format!("it ended with {} and said nothing on stderr", ended.status),
+                    complaints => format!("it ended with {}: {complaints}", ended.status),
+                }));
+            }
+        }
+        let (number, issuer) = self.number(&ended.output)?;
+        Ok(Acquired::Held(Lease {
+            name: wanted.name.clone(),
+            holder: wanted.holder.clone(),
+            number,
+            issuer,
+            ttl: wanted.ttl,
+            since,
+            handle: number.to_string(),
+            session: None,
+        }))
+    }
+
+    async fn verify(&self, _: &Lease) -> Result<Kept, LockError> {
+        Ok(Kept::Kept)
+    }
+
+    async fn renew(&self, _: &Lease) -> Result<Kept, LockError> {
+        Ok(Kept::Kept)
+    }
+
+    async fn lift(&self, _: &mut Lease, _: u64) -> Result<Lifted, LockError> {
+        Ok(Lifted::Unsupported)
+    }
+
+    async fn release(&self, _: Lease) -> Result<(), LockError> {
+        Ok(())
+    }
+}

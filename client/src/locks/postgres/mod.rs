@@ -1,0 +1,105 @@
+//! Locks of a PostgreSQL server: a row per lock that counts its acquisitions, never deleted.
+//!
+//! Two ways to hold one. In `mode=lease` the row says who holds the lock and until when, by the server's clock. In
+//! `mode=advisory` a session lock says so, and the row only counts.
+
+mod advisory;
+mod lease;
+mod session;
+mod settings;
+mod table;
+mod tls;
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_core::Issuer;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::list::{Backend, Connecting};
+use super::{LockBackend, LockError, LockUrl};
+use settings::{Mode, Settings};
+
+pub(super) const BACKEND: Backend = Backend {
+    scheme: "postgres",
+    aliases: &["postgresql"],
+    example: "postgres://user:password@127.0.0.1:5432/db?mode=lease",
+    number: "a counter in the lock's row, raised in the statement that takes the lock",
+    waiting: "mode=lease: told by NOTIFY, in no order between processes; mode=advisory: the server's own queue, in order \
+              of arrival",
+    breaks: "promotion of a standby that missed writes, point-in-time restore, a deleted row: the floor or a lift heals \
+             it; a dropped table: rotate",
+    connect,
+};
+
+/// How long one statement, or one connection, may take beyond what it is asked to wait.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a statement is sent whose answer was lost, or that the server asks to repeat. All of them compare the
+/// holder's nonce, so that is harmless.
+const ATTEMPTS: usize = 3;
+
+/// How long a waiter leaves a server alone that cannot be reached.
+const OUTAGE: Duration = Duration::from_millis(100);
+
+/// The shortest ttl: a few round trips.
+const MIN_TTL: Duration = Duration::from_millis(100);
+
+/// The longest: what the server's settings in milliseconds can hold.
+const MAX_TTL: Duration = Duration::from_millis(i32::MAX as u64);
+
+/// Values of a statement, with the types they are sent as.
+type Values<'a> = [(&'a (dyn ToSql + Sync), Type)];
+
+fn connect(url: LockUrl) -> Connecting {
+    Box::pin(async move {
+        let settings = Settings::read(&url)?;
+        Ok(match settings.mode {
+            Mode::Lease => Arc::new(lease::Leases::connect(settings).await?) as Arc<dyn LockBackend>,
+            Mode::Advisory => Arc::new(advisory::Sessions::connect(settings).await?),
+        })
+    })
+}
+
+/// The floor as the server can count it.
+fn countable(service: &str, floor: u64) -> Result<i64, LockError> {
+    match i64::try_from(floor) {
+        Ok(floor) if floor < i64::MAX => Ok(floor),
+        _ => Err(exhausted(service)),
+    }
+}
+
+fn exhausted(service: &str) -> LockError {
+    LockError::Invalid(format!(
+        "{service} cannot count above {}, and the fence is there: rotate the resource (fencepost fence rotate)",
+        i64::MAX
+    ))
+}
+
+/// A number as it came from the server.
+fn counted(service: &str, number: i64) -> Result<NonZeroU64, LockError> {
+    u64::try_from(number).ok().and_then(NonZeroU64::new).ok_or_else(|| LockError::Failed {
+        service: service.to_owned(),
+        why: format!("its counter is at {number}, which no acquisition makes it; was the table edited?"),
+    })
+}
+
+fn issuer(service: &str, incarnation: &str) -> Result<Issuer, LockError> {
+    Issuer::new(&format!("postgres:{incarnation}")).map_err(|error| LockError::Failed {
+        service: service.to_owned(),
+        why: format!("its incarnation `{incarnation}` is odd ({error}); was the table edited?"),
+    })
+}
+
+fn checked_ttl(capabilities: super::Capabilities, ttl: Duration) -> Result<i64, LockError> {
+    capabilities.check_ttl(ttl)?;
+    if ttl > MAX_TTL {
+        let (asked, most) = (ttl.as_secs(), MAX_TTL.as_secs());
+        return Err(LockError::Invalid(format!(
+            "a ttl of {asked} s is too long for PostgreSQL, which keeps up to {most} s"
+        )));
+    }
+    // A fraction of a millisecond more, never less.
+    Ok(i64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX))
+}

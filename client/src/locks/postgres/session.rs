@@ -1,0 +1,181 @@
+//! One connection to the server: statements with a bound on their time, and what NOTIFY says.
+
+use std::error::Error as _;
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+
+use tokio::sync::{OnceCell, broadcast};
+use tokio::task::AbortHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{AsyncMessage, Client, Error, Row};
+
+use super::settings::Settings;
+use super::{LockError, TIMEOUT, Values, exhausted};
+
+/// How many names of released locks a waiter may be behind; one that falls further behind looks for itself.
+const HEARD: usize = 256;
+
+/// The channel that releases are told on; what is told is the lock's name.
+pub(super) const CHANNEL: &str = "fencepost_locks";
+
+/// A connection, closed when it is dropped.
+pub(super) struct Session {
+    client: Client,
+    /// The driver has the other end, so that it closes with the connection.
+    heard: broadcast::Receiver<String>,
+    listening: OnceCell<()>,
+    driver: AbortHandle,
+}
+
+impl Session {
+    pub(super) async fn open(settings: &Settings) -> Result<Session, Trouble> {
+        let connecting = settings.config.connect(settings.tls.clone());
+        // Of several hosts, each may take its time.
+        let hosts = u32::try_from(settings.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
+        let limit = settings.config.get_connect_timeout().copied().unwrap_or(TIMEOUT).saturating_mul(hosts) + TIMEOUT;
+        let (client, mut connection) = bounded(limit, connecting, Trouble::connecting).await?;
+        let (told, heard) = broadcast::channel(HEARD);
+        let driver = tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notification(notification) = message {
+                    // Nobody may be waiting.
+                    let _ = told.send(notification.payload().to_owned());
+                }
+            }
+        });
+        Ok(Session { client, heard, listening: OnceCell::new(), driver: driver.abort_handle() })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Sends a statement. It is not prepared under a name, which pooling proxies would not know.
+    pub(super) async fn query(&self, statement: &str, values: &Values<'_>) -> Result<Vec<Row>, Trouble> {
+        self.query_within(TIMEOUT, statement, values).await
+    }
+
+    pub(super) async fn query_within(
+        &self,
+        limit: Duration,
+        statement: &str,
+        values: &Values<'_>,
+    ) -> Result<Vec<Row>, Trouble> {
+        bounded(limit, self.client.query_typed(statement, values), Trouble::asking).await
+    }
+
+    /// Several statements in one transaction.
+    pub(super) async fn batch(&self, statements: &str) -> Result<(), Trouble> {
+        bounded(TIMEOUT, self.client.batch_execute(statements), Trouble::asking).await
+    }
+
+    /// Names of locks that are released from now on.
+    pub(super) async fn listen(&self) -> Result<broadcast::Receiver<String>, Trouble> {
+        let heard = self.heard.resubscribe();
+        let listen = format!("listen {CHANNEL}");
+        self.listening.get_or_try_init(|| self.batch(&listen)).await?;
+        Ok(heard)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Closes the socket now, whatever is still under way.
+        self.driver.abort();
+    }
+}
+
+async fn bounded<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, Error>>,
+    trouble: fn(&Error) -> Trouble,
+) -> Result<T, Trouble> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(answer) => answer.map_err(|error| trouble(&error)),
+        Err(_) => Err(Trouble { code: None, why: format!("no answer within {} s", limit.as_secs()), lasting: false }),
+    }
+}
+
+/// An error with its causes: the outer text alone says little.
+pub(super) fn explained(error: &Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        return match said.hint() {
+            Some(hint) => format!("{} ({hint})", said.message()),
+            None => said.message().to_owned(),
+        };
+    }
+    causes(error).fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |cause| (*cause).source())
+}
+
+/// What went wrong with a statement.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// As the server classifies it; without one, the server did not say anything.
+    code: Option<SqlState>,
+    why: String,
+    /// Without a word of the server, and yet not better the next time.
+    lasting: bool,
+}
+
+impl Trouble {
+    fn asking(error: &Error) -> Trouble {
+        Trouble { code: error.code().cloned(), why: explained(error), lasting: false }
+    }
+
+    /// The network's troubles pass. No TLS where it is asked for, a certificate that is not trusted, a password that
+    /// is missing: those stay.
+    fn connecting(error: &Error) -> Trouble {
+        let network = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).next();
+        let passes = network.is_some_and(|cause| cause.kind() != io::ErrorKind::InvalidData);
+        Trouble { lasting: !passes && !error.is_closed(), ..Trouble::asking(error) }
+    }
+
+    pub(super) fn is(&self, code: &SqlState) -> bool {
+        self.code.as_ref() == Some(code)
+    }
+
+    /// The connection broke, or the server broke it: whether the statement was done is not known.
+    pub(super) fn is_broken(&self) -> bool {
+        match &self.code {
+            None => !self.lasting,
+            Some(code) => code.code().starts_with("08") || code.code().starts_with("57P"),
+        }
+    }
+
+    /// The server undid the statement, and asks to send it again.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.is(&SqlState::T_R_SERIALIZATION_FAILURE) || self.is(&SqlState::T_R_DEADLOCK_DETECTED)
+    }
+
+    pub(super) fn into_error(self, service: &str) -> LockError {
+        let service = service.to_owned();
+        let Some(code) = &self.code else {
+            return match self.lasting {
+                true => LockError::Failed { service, why: self.why },
+                false => LockError::Unreachable { service, why: self.why },
+            };
+        };
+        if *code == SqlState::NUMERIC_VALUE_OUT_OF_RANGE {
+            return exhausted(&service);
+        }
+        if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+            let why = format!("{}; it is a standby, or was made read-only: connect to the primary", self.why);
+            return LockError::Unreachable { service, why };
+        }
+        if *code == SqlState::INVALID_PASSWORD || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
+            let why = format!("{}; check user and password in the URL, and the server's pg_hba.conf", self.why);
+            return LockError::Failed { service, why };
+        }
+        // Broken, out of something, undone, out of time, stopped by somebody: may be better the next time.
+        let passing = ["08", "53", "40", "55P03", "57"].iter().any(|class| code.code().starts_with(class));
+        match passing {
+            true => LockError::Unreachable { service, why: self.why },
+            false => LockError::Failed { service, why: format!("{} (SQLSTATE {})", self.why, code.code()) },
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The connection to Redis: made when it is needed, made again when it is in doubt.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
+    RedisConnectionInfo, RedisError, ScriptInvocation, ServerErrorKind, TlsCertificates,
+};
+use tokio::sync::Mutex;
+
+use crate::locks::url::wrong;
+use crate::locks::{LockError, LockUrl};
+
+/// How long connecting, and then one answer, may take.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+const DEFAULT_PORT: u16 = 6379;
+
+/// A Redis server, shared by all calls.
+pub(super) struct Link {
+    client: Client,
+    /// Its URL, without the password.
+    service: String,
+    current: Mutex<Current>,
+}
+
+/// The connection, and how many there were, so that only the one that failed is given up.
+#[derive(Default)]
+struct Current {
+    made: u64,
+    connection: Option<MultiplexedConnection>,
+}
+
+impl Link {
+    /// Reads the URL; does not connect yet.
+    pub(super) fn open(url: &LockUrl) -> Result<Link, LockError> {
+        let encrypted = url.scheme == "rediss";
+        url.only(if encrypted { &["ca"] } else { &[] })?;
+        let info = connection_info(url)?;
+        let refused = |error: RedisError| wrong(&url.to_string(), &error.to_string());
+        let client = if encrypted {
+            // A program may have chosen already. Without a choice rustls would not know which of several to use.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            let root_cert = match url.setting("ca") {
+                None => None,
+                Some(file) => Some(std::fs::read(file).map_err(|error| {
+                    LockError::Invalid(format!("the certificates in `{file}`, for {url}, cannot be read: {error}"))
+                })?),
+            };
+            Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert }).map_err(refused)?
+        } else {
+            Client::open(info).map_err(refused)?
+        };
+        Ok(Link { client, service: url.to_string(), current: Mutex::default() })
+    }
+
+    /// Finds out early what would fail later.
+    pub(super) async fn check(&self) -> Result<(), LockError> {
+        self.query::<String>(&redis::cmd("PING")).await?;
+        // May be forbidden, and is only advice.
+        let info: String = self.query(redis::cmd("INFO").arg("memory")).await.unwrap_or_default();
+        let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        if let (Some(limit), Some(policy)) = (value("maxmemory"), value("maxmemory_policy"))
+            && limit != "0"
+            && policy.starts_with("allkeys")
+        {
+            tracing::warn!(
+                service = %self.service,
+                policy,
+                "this Redis evicts keys that do not expire, so the counters of locks as well; each time one is lost, a fence has \
+                 to be rotated. Set maxmemory-policy to noeviction, or use a Redis of its own for locks"
+            );
+        }
+        Ok(())
+    }
+
+    /// Runs a script.
+    pub(super) async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, LockError> {
+        let (made, mut connection) = self.connection().await?;
+        let answer = script.invoke_async(&mut connection).await;
+        self.answered(made, answer).await
+    }
+
+    /// Runs one command.
+    pub(super) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LockError> {
+        let (made, mut connection) = self.connection().await?;
+        let answer = command.query_async(&mut connection).await;
+        self.answered(made, answer).await
+    }
+
+    /// A connection of one waiter's own, because listening blocks it. It sets its own limits of time.
+    pub(super) async fn listener(&self) -> Result<MultiplexedConnection, RedisError> {
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(TIMEOUT)).set_response_timeout(None);
+        self.client.get_multiplexed_async_connection_with_config(&config).await
+    }
+
+    /// The service answered, but not with what helps.
+    pub(super) fn failed(&self, why: &str) -> LockError {
+        LockError::Failed { service: self.service.clone(), why: why.to_owned() }
+    }
+
+    async fn connection(&self) -> Result<(u64, MultiplexedConnection), LockError> {
+        let mut current = self.current.lock().await;
+        if let Some(connection) = &current.connection {
+            return Ok((current.made, connection.clone()));
+        }
+        let limits =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(TIMEOUT)).set_response_timeout(Some(TIMEOUT));
+        let connection = self.client.get_multiplexed_async_connection_with_config(&limits).await;
+        let connection = connection.map_err(|error| self.error(&error))?;
+        current.made += 1;
+        current.connection = Some(connection.clone());
+        Ok((current.made, connection))
+    }
+
+    async fn answered<T>(&self, made: u64, answer: Result<T, RedisError>) -> Result<T, LockError> {
+        let error = match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        // A server's own words prove that the connection is good, except for a replica's: behind the same name another
+        // server may be the one to write to by now.
+        if !matches!(error.kind(), ErrorKind::Server(kind) if kind != ServerErrorKind::ReadOnly) {
+            let mut current = self.current.lock().await;
+            if current.made == made {
+                current.connection = None;
+            }
+        }
+        Err(self.error(&error))
+    }
+
+    fn error(&self, error: &RedisError) -> LockError {
+        let service = self.service.clone();
+        let unreachable = |why: String| LockError::Unreachable { service: service.clone(), why };
+        let failed = |why: String| LockError::Failed { service: service.clone(), why };
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => {
+                failed("it refused the user or the password; check those in the URL".to_owned())
+            }
+            ErrorKind::Io => unreachable(error.to_string()),
+            ErrorKind::Server(kind) => match kind {
+                ServerErrorKind::ReadOnly => {
+                    unreachable("it is a replica, which takes no writes. Name the primary in the URL".to_owned())
+                }
+                ServerErrorKind::BusyLoading
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown => unreachable(error.to_string()),
+                ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot => failed(
+                    "it is a node of a Redis Cluster, which keeps this lock elsewhere. Use a Redis that is no cluster"
+                        .to_owned(),
+                ),
+                ServerErrorKind::NoPerm => failed(format!(
+                    "the user in the URL may not do what locks need ({error}); it needs ~fencepost:* +@read +@write +@scripting \
+                     +ping"
+                )),
+                _ => failed(error.to_string()),
+            },
+            _ => match error.code() {
+                Some("NOAUTH") => failed("it wants a password; write it into the URL".to_owned()),
+                // It has too few replicas, cannot save, or runs somebody's long script: until that is mended.
+                Some("NOREPLICAS" | "MISCONF" | "BUSY" | "OOM") => unreachable(error.to_string()),
+                _ => failed(error.to_string()),
+            },
+        }
+    }
+}
+
+fn connection_info(url: &LockUrl) -> Result<ConnectionInfo, LockError> {
+    let bad = |why: &str| wrong(&url.to_string(), why);
+    let [host] = url.hosts.as_slice() else { return Err(bad("it names one host")) };
+    let (host, port) = match host.rsplit_once(':') {
+        // The last colon of `[::1]` is inside.
+        Some((name, port)) if !port.ends_with(']') => (name, port.parse().map_err(|_| bad("its port is no number"))?),
+        _ => (host.as_str(), DEFAULT_PORT),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let db: u32 = match url.path.as_str() {
+        "" => 0,
+        path => path.parse().map_err(|_| bad("after the host comes the number of a database"))?,
+    };
+    let mut settings = RedisConnectionInfo::default().set_db(i64::from(db));
+    match &url.user {
+        None => {}
+        Some((user, Some(password))) => {
+            if !user.is_empty() {
+                settings = settings.set_username(user);
+            }
+            settings = settings.set_password(password);
+        }
+        // It may be the password, so it is not shown.
+        Some((_, None)) => {
+            let shown = format!("{}://…@{}", url.scheme, url.hosts.join(","));
+            return Err(wrong(&shown, "it has a user but no password; a password alone is written as `:password@`"));
+        }
+    }
+    let address = match url.scheme.as_str() {
+        "rediss" => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    let info = address.into_connection_info().map_err(|error| bad(&error.to_string()))?;
+    Ok(info.set_redis_settings(settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<ConnectionInfo, LockError> {
+        connection_info(&LockUrl::parse(url).unwrap())
+    }
+
+    #[test]
+    fn urls_as_redis_users_write_them() {
+        let info = read("redis://:p%40ss@localhost/3").unwrap();
+        assert_eq!(*info.addr(), ConnectionAddr::Tcp("localhost".into(), 6379));
+        let settings = info.redis_settings();
+        assert_eq!((settings.username(), settings.password(), settings.db()), (None, Some("p@ss"), 3));
+        let info = read("redis://bob:x@[::1]:7000").unwrap();
+        assert_eq!(*info.addr(), ConnectionAddr::Tcp("::1".into(), 7000));
+        assert_eq!(info.redis_settings().username(), Some("bob"));
+        assert_eq!(*read("redis://[::1]").unwrap().addr(), ConnectionAddr::Tcp("::1".into(), 6379));
+        assert!(matches!(read("rediss://a:1").unwrap().addr(), ConnectionAddr::TcpTls { insecure: false, .. }));
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_redis() {
+        for url in ["redis://", "redis://a:x", "redis://a/b", "redis://a,b", "redis://secret@a", "redis://a/-1"] {
+            let error = read(url).unwrap_err();
+            assert!(matches!(error, LockError::Invalid(_)) && !error.to_string().contains("secret"), "{url}: {error}");
+        }
+    }
+}

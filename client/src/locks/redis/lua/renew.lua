@@ -1,0 +1,4 @@
+-- ARGV: holder, ttl
+local _, holder = held()
+if holder ~= me then return 0 end
+return redis.call('PEXPIRE', lock, ARGV[2])

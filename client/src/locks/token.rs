@@ -1,0 +1,87 @@
+//! A number that the caller already has.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use fencepost_core::Issuer;
+
+use super::list::{Backend, Connecting};
+use super::url::wrong;
+use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
+
+pub(super) const BACKEND: Backend = Backend {
+    scheme: "token",
+    aliases: &[],
+    example: "token:34?issuer=redis:9f2c6d1e",
+    number: "the one in the URL: the caller has the lock already",
+    waiting: "none",
+    breaks: "whatever breaks the service that it came from; rotate",
+    connect,
+};
+
+const CAPABILITIES: Capabilities =
+    Capabilities { fair: false, watch: false, floor: false, lift: false, min_ttl: Duration::ZERO, detachable: true };
+
+/// Who numbered it, unless the URL says so.
+const ISSUER: &str = "token:caller";
+
+struct Given {
+    number: NonZeroU64,
+    issuer: Issuer,
+}
+
+fn connect(url: LockUrl) -> Connecting {
+    Box::pin(async move {
+        url.only(&["issuer"])?;
+        let number = match url.hosts.as_slice() {
+            [number] if url.user.is_none() && url.path.is_empty() => number.parse().ok(),
+            _ => None,
+        };
+        let number = number.ok_or_else(|| {
+            let why =
+                "it names one number from 1 to 18446744073709551615, without a generation, which the gateway knows";
+            wrong(&url.to_string(), why)
+        })?;
+        let issuer = Issuer::new(url.setting("issuer").unwrap_or(ISSUER));
+        let issuer = issuer.map_err(|error| wrong(&url.to_string(), &format!("its issuer cannot be used: {error}")))?;
+        Ok(Arc::new(Given { number, issuer }) as Arc<dyn LockBackend>)
+    })
+}
+
+#[async_trait]
+impl LockBackend for Given {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
+        Ok(Acquired::Held(Lease {
+            name: wanted.name.clone(),
+            holder: wanted.holder.clone(),
+            number: self.number,
+            issuer: self.issuer.clone(),
+            ttl: wanted.ttl,
+            since: Instant::now(),
+            handle: self.number.to_string(),
+            session: None,
+        }))
+    }
+
+    async fn verify(&self, _: &Lease) -> Result<Kept, LockError> {
+        Ok(Kept::Kept)
+    }
+
+    async fn renew(&self, _: &Lease) -> Result<Kept, LockError> {
+        Ok(Kept::Kept)
+    }
+
+    async fn lift(&self, _: &mut Lease, _: u64) -> Result<Lifted, LockError> {
+        Ok(Lifted::Unsupported)
+    }
+
+    async fn release(&self, _: Lease) -> Result<(), LockError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Sessions: one per acquisition, as long as the ttl, closed when its last client is dropped.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use zookeeper_client::{Acls, Client, Connector, CreateMode, CreateOptions, Error, SessionInfo};
+
+use crate::locks::LockError;
+
+/// How long it may take until a session is there.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The shortest ttl: with less, a session does not survive one lost packet.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The longest that is tried while looking for the shortest.
+const LONGEST_TRIED: Duration = Duration::from_secs(4);
+
+/// An ensemble, and who we are there.
+#[derive(Clone)]
+pub(super) struct Ensemble {
+    /// `host:port,host:port`
+    pub(super) hosts: String,
+    /// `user:password`
+    pub(super) digest: Option<String>,
+    /// Its URL without the password.
+    pub(super) shown: String,
+}
+
+impl Ensemble {
+    fn connector(&self, ttl: Duration) -> Connector {
+        let connector = Client::connector().with_session_timeout(ttl);
+        match &self.digest {
+            Some(digest) => connector.with_auth("digest", digest.as_bytes()),
+            None => connector,
+        }
+    }
+
+    /// How znodes are made: for us alone if we have a password.
+    pub(super) fn options(&self, mode: CreateMode) -> CreateOptions<'static> {
+        mode.with_acls(if self.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() })
+    }
+
+    /// The shortest ttl that it grants: a session that asks for less is given just that.
+    pub(super) async fn shortest(&self) -> Result<Duration, LockError> {
+        let mut asked = SHORTEST;
+        loop {
+            match self.connected(self.connector(asked)).await {
+                Ok(client) => return Ok(client.session_timeout().max(asked)),
+                // Slow, perhaps, and not down: a longer session has more time to begin.
+                Err(error) if asked >= LONGEST_TRIED => return Err(self.error(error)),
+                Err(Error::Timeout) => asked *= 2,
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+    }
+
+    /// A new session that lasts exactly this long.
+    pub(super) async fn open(&self, ttl: Duration) -> Result<Client, LockError> {
+        let client = self.connected(self.connector(ttl)).await.map_err(|error| self.error(error))?;
+        self.exactly(client, ttl)
+    }
+
+    /// The same session again. `None`: the service says that it is over.
+    ///
+    /// A client that cannot reach its servers ends its session by its own clock; that is not the service's word.
+    pub(super) async fn resume(&self, session: SessionInfo, ttl: Duration) -> Result<Option<Client>, LockError> {
+        match self.connected(self.connector(ttl).with_session(session)).await {
+            Ok(client) => self.exactly(client, ttl).map(Some),
+            Err(Error::SessionExpired) => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    async fn connected(&self, connector: Connector) -> Result<Client, Error> {
+        timeout(PATIENCE, connector.connect(&self.hosts)).await.unwrap_or(Err(Error::Timeout))
+    }
+
+    fn exactly(&self, client: Client, ttl: Duration) -> Result<Client, LockError> {
+        let granted = client.session_timeout();
+        if granted == ttl {
+            return Ok(client);
+        }
+        Err(LockError::Invalid(format!(
+            "a ttl of {} s was asked for, but {} grants sessions of {} s: choose a ttl between its minSessionTimeout and its \
+             maxSessionTimeout, in whole milliseconds, or change these settings on all of its servers",
+            ttl.as_secs_f64(),
+            self.shown,
+            granted.as_secs_f64(),
+        )))
+    }
+
+    /// Did not answer in time.
+    pub(super) fn silent(&self) -> LockError {
+        LockError::Unreachable { service: self.shown.clone(), why: "it did not answer in time".to_owned() }
+    }
+
+    /// In our words.
+    pub(super) fn error(&self, error: Error) -> LockError {
+        let service = self.shown.clone();
+        match error {
+            Error::Timeout | Error::NoHosts => {
+                let why = "no session came about. Are its servers up, do they have a quorum, and does their maxClientCnxns \
+                           allow one more connection from this host?";
+                LockError::Unreachable { service, why: why.to_owned() }
+            }
+            Error::SessionExpired | Error::ClientClosed => {
+                LockError::Unreachable { service, why: "the session ended; ask again".to_owned() }
+            }
+            Error::NoAuth | Error::AuthFailed | Error::InvalidAcl => {
+                let why = "not allowed. Check the user and the password in the URL, and the ACLs below its path";
+                LockError::Failed { service, why: format!("{error}: {why}") }
+            }
+            error if is_blip(&error) => LockError::Unreachable { service, why: error.to_string() },
+            error => LockError::Failed { service, why: error.to_string() },
+        }
+    }
+}
+
+/// The connection was lost, but the session may live: the next call waits until it is back, or surely over.
+pub(super) fn is_blip(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::ConnectionLoss | Error::Custom(_) | Error::UnexpectedError(_) | Error::SessionMoved | Error::Throttled
+    )
+}

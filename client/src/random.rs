@@ -1,0 +1,51 @@
+//! Random numbers, for names that must differ and for times that should.
+
+use std::time::Duration;
+
+/// A random number.
+pub(crate) fn number() -> u64 {
+    let mut bytes = [0; 8];
+    // Where it fails, nothing random is to be had; what depends on it only has to differ mostly.
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// A time from nine tenths to eleven tenths of this one, so that many clients do not come at once.
+pub(crate) fn jittered(time: Duration) -> Duration {
+    let fifth = time.as_nanos() / 5;
+    let offset = fifth * u128::from(number() % 1024) / 1024;
+    time - time / 10 + Duration::from_nanos(u64::try_from(offset).unwrap_or(0))
+}
+
+/// A random UUID (version 4).
+#[cfg(any(feature = "redis", feature = "etcd", feature = "zk"))]
+pub(crate) fn uuid() -> Result<String, getrandom::Error> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let digits = format!("{:032x}", u128::from_be_bytes(bytes));
+    Ok([&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_stays_near() {
+        for _ in 0..1000 {
+            let time = jittered(Duration::from_secs(10));
+            assert!((Duration::from_secs(9)..=Duration::from_secs(11)).contains(&time), "{time:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(any(feature = "redis", feature = "etcd", feature = "zk"))]
+    fn uuids_say_that_they_are_random() {
+        let uuid = uuid().unwrap();
+        let parts: Vec<_> = uuid.split('-').collect();
+        assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+        assert!(parts[2].starts_with('4') && parts[3].starts_with(['8', '9', 'a', 'b']), "{uuid}");
+    }
+}

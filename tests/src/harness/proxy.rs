@@ -1,0 +1,507 @@
+//! A TCP proxy on loopback that breaks what passes through it.
+//!
+//! It knows bytes, not messages: a chunk is what one read brought, which on a quiet connection is one request or one
+//! answer. Rules apply per direction to all connections, those that exist and those to come, and also to the end of a
+//! stream. A chunk on which a rule is waiting is judged by the rule that comes next: what was held can be let go, or
+//! swallowed.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+
+use super::wait;
+
+/// How long to wait for the server behind it.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How often a blocked write looks whether its connection was cut.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server: requests.
+    Up,
+    /// From the server to the client: answers.
+    Down,
+}
+
+/// What happens to bytes that go one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Forwarded.
+    Pass,
+    /// Forwarded after this time, one chunk after the other: many small chunks add up.
+    Delay(Duration),
+    /// Kept until another rule comes, together with everything behind them: a partition that may heal.
+    Hold,
+    /// Swallowed. The connection stays open, and whoever waits for an answer waits.
+    Drop,
+    /// So many chunks are forwarded, then all are swallowed.
+    DropAfter(u64),
+    /// Each chunk is sent twice. TCP never does that: here a middle box repeats a whole message, or garbles the stream.
+    Duplicate,
+    /// Each two chunks change places; a single one waits for its partner. As with `Duplicate`, the network below TCP
+    /// cannot do this to a stream; the other end must see an error or an answer that makes sense, never half of each.
+    Reorder,
+}
+
+/// What went one way since the start, over all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Bytes that arrived here, whatever became of them.
+    pub bytes: u64,
+    /// Chunks that arrived here.
+    pub chunks: u64,
+    /// Bytes that were swallowed.
+    pub dropped: u64,
+}
+
+/// The proxy. Dropping it cuts its connections and ends it.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: SocketAddr,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    up: Way,
+    down: Way,
+    refusing: bool,
+    ended: bool,
+    connections: Vec<Arc<Connection>>,
+    next: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Way {
+    rule: Rule,
+    count: Count,
+}
+
+struct Connection {
+    number: u64,
+    client: TcpStream,
+    server: TcpStream,
+    /// Set under the state's lock, so that nobody who waits there misses it.
+    cut: AtomicBool,
+}
+
+impl Proxy {
+    /// In front of this server, which need not run yet. Everything passes.
+    pub fn start(server: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let way = Way { rule: Rule::Pass, count: Count::default() };
+        let state = State { up: way, down: way, refusing: false, ended: false, connections: Vec::new(), next: 0 };
+        let shared = Arc::new(Shared { server, state: Mutex::new(state), changed: Condvar::new() });
+        let accepting = shared.clone();
+        thread::spawn(move || accept(&listener, &accepting));
+        Proxy { address, shared }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sets the rule of one direction.
+    pub fn set(&self, direction: Direction, rule: Rule) {
+        self.shared.lock().way(direction).rule = rule;
+        self.shared.changed.notify_all();
+    }
+
+    /// Everything passes again, both ways, and new connections too; what was held is let go.
+    pub fn pass(&self) {
+        self.shared.lock().refusing = false;
+        self.set(Direction::Up, Rule::Pass);
+        self.set(Direction::Down, Rule::Pass);
+    }
+
+    /// Nothing comes through any more, either way, until `pass`: a partition. New connections are accepted, and silent.
+    pub fn hold(&self) {
+        self.set(Direction::Up, Rule::Hold);
+        self.set(Direction::Down, Rule::Hold);
+    }
+
+    /// Resets all connections; what was held is lost. New ones are as before.
+    pub fn cut(&self) {
+        let mut state = self.shared.lock();
+        state.connections.drain(..).for_each(|connection| connection.cut());
+        self.shared.changed.notify_all();
+    }
+
+    /// Resets new connections at once, until `pass`. Those that exist stay.
+    pub fn refuse(&self) {
+        self.shared.lock().refusing = true;
+    }
+
+    /// Nobody gets through: connections are reset, those that exist and those to come, until `pass`.
+    pub fn shut(&self) {
+        self.refuse();
+        self.cut();
+    }
+
+    /// What went one way so far.
+    pub fn count(&self, direction: Direction) -> Count {
+        self.shared.lock().way(direction).count
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.shared.lock().connections.len()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.cut();
+        // Wakes the listener, which then sees the end.
+        let _ = TcpStream::connect_timeout(&self.address, CONNECT);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with the state")
+    }
+
+    fn cut(&self, connection: &Connection) {
+        let _state = self.lock();
+        connection.cut();
+        self.changed.notify_all();
+    }
+
+    /// Waits until the chunk may go on, and says how.
+    fn judge(&self, connection: &Connection, direction: Direction, bytes: usize) -> Verdict {
+        let mut state = self.lock();
+        loop {
+            if connection.is_cut() {
+                return Verdict::Cut;
+            }
+            let way = state.way(direction);
+            match way.rule {
+                Rule::Hold => {}
+                Rule::Pass => return Verdict::Forward,
+                Rule::Delay(time) => return Verdict::Later(time),
+                Rule::Drop | Rule::DropAfter(0) => {
+                    way.count.dropped += bytes as u64;
+                    return Verdict::Swallow;
+                }
+                Rule::DropAfter(left) => {
+                    way.rule = Rule::DropAfter(left - 1);
+                    return Verdict::Forward;
+                }
+                Rule::Duplicate => return Verdict::Twice,
+                Rule::Reorder => return Verdict::Swap,
+            }
+            state = self.changed.wait(state).expect("nobody panics with the state");
+        }
+    }
+}
+
+impl State {
+    fn way(&mut self, direction: Direction) -> &mut Way {
+        match direction {
+            Direction::Up => &mut self.up,
+            Direction::Down => &mut self.down,
+        }
+    }
+}
+
+enum Verdict {
+    Forward,
+    Later(Duration),
+    Swallow,
+    Twice,
+    Swap,
+    Cut,
+}
+
+impl Connection {
+    fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    /// Both ends get a reset as soon as the two pumps have let go of the sockets.
+    fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        for end in [&self.client, &self.server] {
+            // An end that is gone already needs no reset.
+            let _ = set_socket_linger(end, Some(Duration::ZERO));
+            // Nothing is sent by that; it wakes the pump that reads.
+            let _ = end.shutdown(Shutdown::Read);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept() {
+        let (refusing, ended) = {
+            let state = shared.lock();
+            (state.refusing, state.ended)
+        };
+        if ended {
+            return;
+        }
+        let shared = shared.clone();
+        // A server that is away must not keep others waiting.
+        thread::spawn(move || match TcpStream::connect_timeout(&shared.server, CONNECT) {
+            Ok(server) if !refusing => serve(&shared, client, server),
+            _ => drop(set_socket_linger(&client, Some(Duration::ZERO))),
+        });
+    }
+}
+
+fn serve(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) {
+    for end in [&client, &server] {
+        let _ = end.set_nodelay(true);
+        let _ = end.set_write_timeout(Some(LOOK));
+    }
+    let connection = {
+        let mut state = shared.lock();
+        state.next += 1;
+        let connection = Arc::new(Connection { number: state.next, client, server, cut: AtomicBool::new(false) });
+        if state.ended || state.refusing {
+            return connection.cut();
+        }
+        state.connections.push(connection.clone());
+        connection
+    };
+    let (answers, answering) = (connection.clone(), shared.clone());
+    let down = thread::spawn(move || pump(&answering, &answers, Direction::Down));
+    pump(shared, &connection, Direction::Up);
+    // A pump that panicked has said so.
+    let _ = down.join();
+    shared.lock().connections.retain(|known| known.number != connection.number);
+}
+
+/// Carries bytes one way until the stream ends or the connection is cut.
+fn pump(shared: &Shared, connection: &Connection, direction: Direction) {
+    let (mut from, to) = match direction {
+        Direction::Up => (&connection.client, &connection.server),
+        Direction::Down => (&connection.server, &connection.client),
+    };
+    let mut buffer = vec![0; 64 << 10];
+    let mut waiting: Option<Vec<u8>> = None;
+    loop {
+        let read = match from.read(&mut buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            // Reset by one end: the other one shall see a reset too.
+            Err(_) => return shared.cut(connection),
+        };
+        if connection.is_cut() {
+            return;
+        }
+        let chunk = &buffer[..read];
+        if read > 0 {
+            let mut state = shared.lock();
+            let count = &mut state.way(direction).count;
+            count.bytes += read as u64;
+            count.chunks += 1;
+        }
+        let verdict = shared.judge(connection, direction, read);
+        let partner = waiting.take().unwrap_or_default();
+        let written = match verdict {
+            Verdict::Cut => return,
+            Verdict::Swallow if read == 0 => return,
+            Verdict::Swallow => true,
+            Verdict::Forward => send(connection, to, &partner) && send(connection, to, chunk),
+            Verdict::Later(time) => {
+                wait::pause(time);
+                send(connection, to, &partner) && send(connection, to, chunk)
+            }
+            Verdict::Twice => [&partner, chunk, chunk].iter().all(|bytes| send(connection, to, bytes)),
+            Verdict::Swap if partner.is_empty() && read > 0 => {
+                waiting = Some(chunk.to_vec());
+                true
+            }
+            Verdict::Swap => send(connection, to, chunk) && send(connection, to, &partner),
+        };
+        if !written {
+            return shared.cut(connection);
+        }
+        if read == 0 {
+            // The other way may go on.
+            let _ = to.shutdown(Shutdown::Write);
+            return;
+        }
+    }
+}
+
+/// Writes everything, unless the connection is cut or broken.
+fn send(connection: &Connection, mut to: &TcpStream, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        if connection.is_cut() {
+            return false;
+        }
+        match to.write(bytes) {
+            Ok(0) => return false,
+            Ok(written) => bytes = &bytes[written..],
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+    const SHORT: Duration = Duration::from_millis(100);
+
+    /// Sends back what it gets.
+    fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                thread::spawn(move || {
+                    let mut buffer = [0; 1024];
+                    while let Ok(read @ 1..) = (&stream).read(&mut buffer) {
+                        if (&stream).write_all(&buffer[..read]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    fn through(proxy: &Proxy) -> TcpStream {
+        let stream = TcpStream::connect(proxy.address()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    fn said(mut stream: &TcpStream, bytes: usize) -> String {
+        let mut buffer = vec![0; bytes];
+        stream.read_exact(&mut buffer).unwrap();
+        String::from_utf8(buffer).unwrap()
+    }
+
+    fn silent(mut stream: &TcpStream) -> bool {
+        stream.set_read_timeout(Some(SHORT)).unwrap();
+        let read = stream.read(&mut [0; 16]);
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        read.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+    }
+
+    #[test]
+    fn passes_and_counts() {
+        let proxy = Proxy::start(echo());
+        let mut stream = through(&proxy);
+        stream.write_all(b"hello").unwrap();
+        assert_eq!(said(&stream, 5), "hello");
+        assert_eq!(proxy.count(Direction::Up), Count { bytes: 5, chunks: 1, dropped: 0 });
+        assert_eq!(proxy.count(Direction::Down).bytes, 5);
+        assert_eq!(proxy.connections(), 1);
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "the end of the stream is forwarded");
+        wait::until("the connection to be forgotten", LONG, || (proxy.connections() == 0).then_some(()));
+    }
+
+    #[test]
+    fn delays() {
+        let proxy = Proxy::start(echo());
+        proxy.set(Direction::Down, Rule::Delay(SHORT));
+        let mut stream = through(&proxy);
+        let asked = std::time::Instant::now();
+        stream.write_all(b"a").unwrap();
+        assert_eq!(said(&stream, 1), "a");
+        assert!(asked.elapsed() >= SHORT);
+    }
+
+    #[test]
+    fn holds_and_lets_go() {
+        let proxy = Proxy::start(echo());
+        let mut stream = through(&proxy);
+        proxy.set(Direction::Down, Rule::Hold);
+        stream.write_all(b"ab").unwrap();
+        assert!(silent(&stream));
+        proxy.pass();
+        assert_eq!(said(&stream, 2), "ab");
+        proxy.hold();
+        stream.write_all(b"cd").unwrap();
+        let up = || (proxy.count(Direction::Up).bytes == 4).then_some(());
+        wait::until("the request to arrive", LONG, up);
+        assert_eq!(proxy.count(Direction::Down).bytes, 2, "the server has not seen it");
+        proxy.pass();
+        assert_eq!(said(&stream, 2), "cd");
+    }
+
+    #[test]
+    fn swallows() {
+        let proxy = Proxy::start(echo());
+        let mut stream = through(&proxy);
+        proxy.set(Direction::Down, Rule::DropAfter(1));
+        stream.write_all(b"a").unwrap();
+        assert_eq!(said(&stream, 1), "a");
+        stream.write_all(b"b").unwrap();
+        wait::until("the answer to be lost", LONG, || (proxy.count(Direction::Down).dropped == 1).then_some(()));
+        proxy.pass();
+        stream.write_all(b"c").unwrap();
+        assert_eq!(said(&stream, 1), "c", "what was swallowed stays lost");
+        proxy.set(Direction::Up, Rule::Drop);
+        stream.write_all(b"d").unwrap();
+        wait::until("the request to be lost", LONG, || (proxy.count(Direction::Up).dropped == 1).then_some(()));
+        assert_eq!(proxy.count(Direction::Down).bytes, 3);
+    }
+
+    #[test]
+    fn cuts_with_a_reset_and_refuses() {
+        let proxy = Proxy::start(echo());
+        let mut stream = through(&proxy);
+        stream.write_all(b"a").unwrap();
+        assert_eq!(said(&stream, 1), "a");
+        proxy.hold();
+        proxy.cut();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(proxy.connections(), 0);
+        proxy.pass();
+        proxy.refuse();
+        let mut refused = through(&proxy);
+        assert!(refused.read(&mut [0; 1]).is_err(), "a new connection is reset");
+        proxy.pass();
+        let mut stream = through(&proxy);
+        stream.write_all(b"b").unwrap();
+        assert_eq!(said(&stream, 1), "b");
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_a_reset() {
+        let proxy = Proxy::start(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+        assert!(through(&proxy).read(&mut [0; 1]).is_err());
+    }
+
+    #[test]
+    fn repeats_and_swaps_chunks() {
+        let proxy = Proxy::start(echo());
+        let mut stream = through(&proxy);
+        proxy.set(Direction::Down, Rule::Duplicate);
+        stream.write_all(b"a").unwrap();
+        assert_eq!(said(&stream, 2), "aa");
+        proxy.set(Direction::Down, Rule::Reorder);
+        stream.write_all(b"b").unwrap();
+        wait::until("the first chunk", LONG, || (proxy.count(Direction::Down).chunks == 2).then_some(()));
+        assert!(silent(&stream));
+        stream.write_all(b"c").unwrap();
+        assert_eq!(said(&stream, 2), "cb");
+    }
+}

@@ -1,0 +1,50 @@
+//! etcd: the shared suite, and its own ways to break.
+
+mod access;
+mod backwards;
+mod line;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fencepost_conformance::harness::servers::etcd::{Etcd, EtcdKey, keys};
+use fencepost_conformance::harness::wait;
+
+use crate::suite::Service;
+
+impl Service for Etcd {
+    const TTL: Duration = Duration::from_secs(2);
+
+    fn start() -> Etcd {
+        Etcd::start()
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address()
+    }
+
+    fn url_at(&self, address: SocketAddr) -> String {
+        format!("etcd://{address}")
+    }
+
+    fn restart(&mut self) {
+        self.restart();
+    }
+}
+
+suite!(super::Etcd);
+
+const TTL: Duration = Etcd::TTL;
+
+/// Long enough for a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The keys of everybody who holds this lock or waits for it, when there are so many.
+fn contenders(etcd: SocketAddr, lock: &str, count: usize) -> Vec<EtcdKey> {
+    tokio::task::block_in_place(|| {
+        wait::until(&format!("{count} keys of {lock}"), LONG, || {
+            let keys = keys(etcd, &format!("fencepost/lock:{lock}/"));
+            (keys.len() == count).then_some(keys)
+        })
+    })
+}

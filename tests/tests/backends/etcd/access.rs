@@ -1,0 +1,158 @@
+//! Getting to etcd: passwords, several members, and which ttls it keeps.
+
+use std::time::Duration;
+
+use fencepost_client::locks::{self, Acquired, Kept, LockError, Wanted};
+use fencepost_conformance::harness::servers::etcd::Etcd;
+use fencepost_conformance::harness::servers::etcd_cluster::EtcdCluster;
+use fencepost_conformance::harness::servers::free_port;
+use fencepost_conformance::harness::wait;
+
+use super::{LONG, TTL, contenders};
+use crate::suite::{Service, ask, connect, eventually, holder, resource, take};
+
+async fn refused(url: &str) -> LockError {
+    match locks::connect(url).await {
+        Ok(_) => panic!("connected"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords() {
+    let mut etcd = Etcd::start();
+    let at = etcd.address();
+    // One who gives a password where none is wanted is let in.
+    let early = connect(&format!("etcd://app:right@{at}")).await;
+    for line in [
+        "user add root:top",
+        "user grant-role root root",
+        "role add locks",
+        "role grant-permission --prefix=true locks readwrite fencepost/",
+        "user add app:right",
+        "user grant-role app locks",
+        "user add nobody:right",
+        "auth enable",
+    ] {
+        etcd.etcdctl(&line.split(' ').collect::<Vec<_>>());
+    }
+    let lease = take(early.as_ref(), "job", "early#1", TTL).await;
+    early.release(lease).await.unwrap();
+
+    let (a, b) = (connect(&format!("etcd://app:right@{at}")).await, connect(&format!("etcd://app:right@{at}")).await);
+    let lease = take(a.as_ref(), "job", "a#1", TTL).await;
+    assert_eq!(a.renew(&lease).await.unwrap(), Kept::Kept);
+    assert_eq!(a.verify(&lease).await.unwrap(), Kept::Kept);
+    let waiting = tokio::spawn(async move { ask(b.as_ref(), "job", "b#1", TTL, LONG).await });
+    a.release(lease).await.unwrap();
+    assert!(matches!(waiting.await.unwrap(), Acquired::Held(_)));
+
+    // Its tokens may be forgotten with a restart, are outdated by a change of roles, and ended by switching them off.
+    let lease = take(a.as_ref(), "other", "a#2", TTL * 30).await;
+    let c = connect(&format!("etcd://app:right@{at}")).await;
+    let waiting = tokio::spawn(async move { ask(c.as_ref(), "other", "c#1", TTL * 30, LONG).await });
+    tokio::task::block_in_place(|| {
+        wait::until("a waiter", LONG, || {
+            let line = ["--user", "root:top", "get", "--prefix", "--keys-only", "fencepost/lock:other/c"];
+            etcd.etcdctl(&line).contains("lock:other").then_some(())
+        });
+        etcd.restart();
+    });
+    etcd.etcdctl(&["--user", "root:top", "role", "add", "another"]);
+    assert_eq!(a.renew(&lease).await.unwrap(), Kept::Kept);
+    etcd.etcdctl(&["--user", "root:top", "auth", "disable"]);
+    etcd.etcdctl(&["auth", "enable"]);
+    assert_eq!(a.renew(&lease).await.unwrap(), Kept::Kept);
+    a.release(lease).await.unwrap();
+    assert!(matches!(waiting.await.unwrap(), Acquired::Held(_)));
+
+    let wrong = refused(&format!("etcd://app:secret-word@{at}")).await;
+    let said = format!("{wrong} {wrong:?}");
+    assert!(matches!(wrong, LockError::Failed { .. }) && said.contains("`app`"), "{said}");
+    assert!(said.contains(&at.to_string()) && !said.contains("secret-word"), "{said}");
+    let none = refused(&format!("etcd://{at}")).await.to_string();
+    assert!(none.contains("etcd://user:password@"), "{none}");
+    let denied = refused(&format!("etcd://nobody:right@{at}")).await.to_string();
+    assert!(denied.contains("permission denied") && denied.contains("Grant"), "{denied}");
+    let elsewhere = refused(&format!("etcd://app:right@{at}/elsewhere")).await.to_string();
+    assert!(elsewhere.contains("permission denied"), "{elsewhere}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_member_is_asked_when_one_is_gone() {
+    let mut etcd = Etcd::start();
+    let (dead, other) = (free_port(), free_port());
+    let url = format!("etcd://127.0.0.1:{dead},127.0.0.1:{other},{}", etcd.address());
+    let backend = connect(&url).await;
+    let lease = take(backend.as_ref(), "job", "a#1", TTL * 30).await;
+    assert_eq!(backend.renew(&lease).await.unwrap(), Kept::Kept);
+    etcd.kill();
+    let error = backend.verify(&lease).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains(&format!("127.0.0.1:{dead}")), "{error}");
+    let error = refused(&url).await;
+    assert!(error.is_transient(), "{error}");
+    etcd.restart();
+    assert_eq!(backend.renew(&lease).await.unwrap(), Kept::Kept);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_loses_its_leader_keeps_holder_and_waiter() {
+    let mut cluster = tokio::task::block_in_place(EtcdCluster::start);
+    let members = cluster.addresses();
+    // The leader comes first, so that every connection is to the one that dies.
+    let leader = cluster.leader();
+    let [first, second, third] = [leader, (leader + 1) % 3, (leader + 2) % 3].map(|member| members[member]);
+    let url = format!("etcd://{first},{second},{third}");
+    let (a, b) = (connect(&url).await, connect(&url).await);
+    let ttl = Duration::from_secs(20);
+    let held = take(a.as_ref(), "job", "a#1", ttl).await;
+    let waiting = tokio::spawn(async move { (ask(b.as_ref(), "job", "b#1", ttl, LONG).await, b) });
+    contenders(second, "job", 2);
+    cluster.kill(leader);
+    assert_eq!(eventually("renewing", async || a.renew(&held).await).await, Kept::Kept);
+    assert!(!waiting.is_finished());
+    let number = held.number;
+    a.release(held).await.unwrap();
+    let (Acquired::Held(next), b) = waiting.await.unwrap() else { panic!("the waiter did not get the lock") };
+    assert!(next.number > number, "{} after {number}", next.number);
+    assert_eq!(b.verify(&next).await.unwrap(), Kept::Kept);
+    b.release(next).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ttl_is_kept_or_refused() {
+    let etcd = Etcd::start();
+    let backend = connect(&etcd.url()).await;
+    assert_eq!(backend.capabilities().min_ttl, Duration::from_secs(2));
+    let (name, who) = (resource("job"), holder("a#1"));
+    let asked = |ttl| Wanted { name: &name, holder: &who, ttl, wait: Duration::ZERO, floor: 0 };
+    for (millis, says) in [(1_000, "2 s"), (1_999, "2 s"), (2_500, "whole seconds"), (0, "2 s")] {
+        let error = backend.acquire(&asked(Duration::from_millis(millis))).await.unwrap_err();
+        assert!(matches!(error, LockError::Invalid(_)) && error.to_string().contains(says), "{error}");
+    }
+    assert_eq!(etcd.keys("fencepost/lock:"), []);
+    // The shortest follows from the election timeout.
+    let slow = Etcd::with(&["--election-timeout=4000", "--heartbeat-interval=400"]);
+    let backend = connect(&slow.url()).await;
+    assert_eq!(backend.capabilities().min_ttl, Duration::from_secs(6));
+    let error = backend.acquire(&asked(Duration::from_secs(5))).await.unwrap_err().to_string();
+    assert!(error.contains("6 s"), "{error}");
+    take(backend.as_ref(), "job", "a#2", Duration::from_secs(6)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn urls_that_cannot_be() {
+    for (url, says) in [
+        ("etcd://", "names one host"),
+        ("etcd://127.0.0.1:1?tls=true", "without TLS"),
+        ("etcd://127.0.0.1:1?timeout=3", "`timeout`"),
+        ("etcd://127.0.0.1:1/lock:a", "path"),
+    ] {
+        let error = refused(url).await;
+        assert!(matches!(error, LockError::Invalid(_)) && error.to_string().contains(says), "{url}: {error}");
+    }
+    // Something that is no etcd.
+    let gateway = fencepost_conformance::harness::fresh::Fresh::memory(&[]);
+    let error = refused(&format!("etcd://{}", gateway.address())).await.to_string();
+    assert!(error.contains("etcd 3.4"), "{error}");
+}

@@ -1,0 +1,136 @@
+//! What makes etcd's numbers go backwards: the client stops, names the command, and works again after it.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fencepost_client::{
+    AcquireError, CallError, Credentials, Gateway, LockOptions, Locks, Loss, Precondition, WriteOptions,
+};
+use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::process::binary;
+use fencepost_conformance::harness::servers::etcd::Etcd;
+use fencepost_core::{Key, ProblemKind};
+
+use super::{LONG, TTL};
+use crate::suite::{Service, connect, resource, take};
+
+fn gateway(fresh: &Fresh) -> Gateway {
+    Gateway::new(fresh.url(), Duration::from_secs(10)).unwrap()
+}
+
+async fn locks(fresh: &Fresh, etcd: &Etcd) -> Locks {
+    let options = LockOptions { wait: LONG, ..LockOptions::with_ttl(TTL) };
+    Locks::new(gateway(fresh), connect(&etcd.url()).await, options)
+}
+
+/// Writes behind the back of every guard; the kind of the refusal.
+async fn write(gateway: &Gateway, key: &str, credentials: &Credentials) -> Result<(), Option<ProblemKind>> {
+    let credentials = Some(credentials.clone());
+    let options = WriteOptions { credentials, precondition: Precondition::Always, once: None };
+    match gateway.put(&Key::new(key).unwrap(), Bytes::from_static(b"stale"), None, &options).await {
+        Ok(_) => Ok(()),
+        Err(CallError::Fenced(problem)) => Err(problem.kind()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Runs the command that the message ends with.
+fn follow_advice(fresh: &Fresh, message: &str) {
+    let (_, advice) = message.split_once("run: fencepost ").unwrap_or_else(|| panic!("no command in: {message}"));
+    let arguments: Vec<_> = advice.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+    let mut command = Command::new(binary());
+    command.args(arguments).env("FENCEPOST_ADMIN_SOCKET", fresh.data().join("admin.sock")).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t06_a_wiped_etcd_is_another_issuer() {
+    let (mut etcd, fresh) = (Etcd::start(), Fresh::memory(&[]));
+    let (locks, direct) = (locks(&fresh, &etcd).await, gateway(&fresh));
+    for _ in 0..10 {
+        etcd.etcdctl(&["put", "unrelated", "x"]);
+    }
+    let old = locks.acquire("orders/1").await.unwrap();
+    old.put("orders/1", "before").await.unwrap();
+
+    etcd.wipe();
+    assert_eq!(tokio::time::timeout(LONG, old.lost()).await.unwrap(), Loss::TakenOver);
+    // The same client, which knew the incarnation before.
+    let error = locks.acquire("orders/1").await.unwrap_err();
+    let message = error.to_string();
+    let AcquireError::ForeignIssuer { bound, ours, generation: 0, .. } = error else { panic!("{error:?}") };
+    assert_eq!(bound, old.issuer().unwrap().as_str());
+    assert!(ours != bound && ours.starts_with("etcd:") && message.contains(&ours), "{message}");
+
+    // Neither a lower nor a higher number of the new one gets through.
+    let backend = connect(&etcd.url()).await;
+    let mut refused = Vec::new();
+    for holder in ["low#1", "high#1"] {
+        let lease = take(backend.as_ref(), "orders/1", holder, TTL).await;
+        let token = fencepost_core::Token::from_parts(0, lease.number);
+        refused.push(token < old.token());
+        let presented = Credentials { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
+        assert_eq!(write(&direct, "orders/1", &presented).await, Err(Some(ProblemKind::ForeignIssuer)), "{holder}");
+        backend.release(lease).await.unwrap();
+        for _ in 0..20 {
+            etcd.etcdctl(&["put", "unrelated", "x"]);
+        }
+    }
+    assert_eq!(refused, [true, false]);
+    let value = direct.get(&Key::new("orders/1").unwrap(), None).await.unwrap();
+    assert_eq!(value.body, "before");
+
+    follow_advice(&fresh, &message);
+    let new = locks.acquire("orders/1").await.unwrap();
+    new.put("orders/1", "after").await.unwrap();
+    assert_eq!(new.issuer().unwrap().as_str(), ours);
+    assert!(write(&direct, "orders/1", old.credentials()).await.is_err());
+    assert_eq!(new.get("orders/1").await.unwrap().body, "after");
+    new.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t05_t36_a_restored_etcd_went_backwards() {
+    let (mut etcd, fresh) = (Etcd::start(), Fresh::memory(&[]));
+    let (locks, direct) = (locks(&fresh, &etcd).await, gateway(&fresh));
+    let first = locks.acquire("orders/1").await.unwrap();
+    let issuer = first.issuer().unwrap().clone();
+    first.release().await.unwrap();
+    let snapshot = etcd.snapshot("snapshot");
+    for _ in 0..20 {
+        etcd.etcdctl(&["put", "unrelated", "x"]);
+    }
+    let old = locks.acquire("orders/1").await.unwrap();
+    old.put("orders/1", "before").await.unwrap();
+    let (credentials, fence) = (old.credentials().clone(), old.token());
+    old.release().await.unwrap();
+
+    etcd.restore(&snapshot);
+    let error = locks.acquire("orders/1").await.unwrap_err();
+    let message = error.to_string();
+    let AcquireError::WentBackwards { number, fence: told, generation: 0, .. } = error else { panic!("{error:?}") };
+    assert!(told == fence && number < fence.number().get(), "{message}");
+    assert!(message.contains(&format!("handed out {number} for `orders/1`, whose fence is {fence}")), "{message}");
+    // The lock was given back, so the next to come hears the same.
+    let again = locks.acquire("orders/1").await.unwrap_err();
+    assert!(matches!(again, AcquireError::WentBackwards { .. }), "{again:?}");
+    // A number that was given twice is no way around the fence either.
+    let backend = connect(&etcd.url()).await;
+    let lease = take(backend.as_ref(), "orders/1", "b#1", TTL).await;
+    assert_eq!(lease.issuer, issuer, "a restore brings the incarnation back too");
+    let token = fencepost_core::Token::from_parts(0, lease.number);
+    let presented = Credentials { token, holder: Some(lease.holder.clone()), issuer: Some(issuer.clone()) };
+    assert_eq!(write(&direct, "orders/1", &presented).await, Err(Some(ProblemKind::Stale)));
+    backend.release(lease).await.unwrap();
+    assert_eq!(direct.get(&Key::new("orders/1").unwrap(), None).await.unwrap().body, "before");
+
+    follow_advice(&fresh, &message);
+    let new = locks.acquire("orders/1").await.unwrap();
+    assert_eq!((new.resource(), new.token().generation()), (&resource("orders/1"), 1));
+    new.put("orders/1", "after").await.unwrap();
+    assert!(write(&direct, "orders/1", &credentials).await.is_err());
+    assert_eq!(new.get("orders/1").await.unwrap().body, "after");
+    new.release().await.unwrap();
+}

@@ -1,0 +1,117 @@
+//! Calls under a guard.
+
+use bytes::Bytes;
+use fencepost_client::{Admin, CallError, Guard, GuardError, Loss, Precondition};
+use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::proxy::{Direction, Rule};
+use fencepost_core::wire::TxnRequest;
+
+use super::{LONG, TTL, address, locks, locks_at, options, proxied};
+use crate::suite::{resource, until};
+
+fn transaction(json: &str) -> TxnRequest {
+    serde_json::from_str(json).unwrap()
+}
+
+#[tokio::test]
+async fn put_get_delete_and_transact() {
+    let gateway = Fresh::memory(&[]);
+    let locks = locks(&gateway, options("a", LONG)).await;
+    let guard = locks.acquire("orders/1").await.unwrap();
+    let written = guard.put("orders/1", "new").await.unwrap();
+    assert_eq!((written.fence, written.replayed), (Some(guard.token()), false));
+    let read = guard.get("orders/1").await.unwrap();
+    assert_eq!((read.body, read.token), (Bytes::from("new"), Some(guard.token())));
+    guard.put_if("orders/1", "paid", Precondition::Version(read.etag.clone())).await.unwrap();
+    let late = guard.put_if("orders/1", "lost", Precondition::Version(read.etag)).await.unwrap_err();
+    assert!(matches!(late, GuardError::Call(CallError::Conflict(_))), "{late}");
+    assert!(guard.loss().is_none(), "a condition that fails is no loss");
+    guard.delete("orders/1").await.unwrap();
+    let gone = guard.get("orders/1").await.unwrap_err();
+    assert!(matches!(gone, GuardError::Call(CallError::Absent(_))), "{gone}");
+    guard.transact(transaction(r#"{"then": [{"add": "orders/1", "by": "7"}]}"#)).await.unwrap();
+    assert_eq!(guard.get("orders/1").await.unwrap().body, "7");
+    // Several locks in one transaction; without one of them nothing is done.
+    let stock = locks.acquire("stock/7").await.unwrap();
+    let both = transaction(r#"{"then": [{"add": "orders/1", "by": "1"}, {"add": "stock/7", "by": "5"}]}"#);
+    let refused = guard.transact(both.clone()).await.unwrap_err();
+    assert!(matches!(refused, GuardError::Fenced(_)), "{refused}");
+    Guard::transact_all(&[&guard, &stock], both).await.unwrap();
+    assert_eq!(guard.get("orders/1").await.unwrap().body, "8");
+    assert_eq!(stock.get("stock/7").await.unwrap().body, "5");
+    stock.release().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_applies_exactly_once() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let guard =
+        locks_at(proxy.address(), address(&gateway), options("a", LONG)).await.acquire("orders/1").await.unwrap();
+    for round in 1..=10 {
+        proxy.set(Direction::Down, Rule::Drop);
+        let before = proxy.count(Direction::Down).dropped;
+        let broken = async {
+            until("the answer to be lost", || proxy.count(Direction::Down).dropped > before).await;
+            proxy.pass();
+            proxy.cut();
+        };
+        let added = guard.transact(transaction(r#"{"then": [{"add": "orders/1", "by": "1"}]}"#));
+        let (added, ()) = tokio::join!(added, broken);
+        added.unwrap();
+        assert_eq!(guard.get("orders/1").await.unwrap().body, round.to_string());
+    }
+    proxy.set(Direction::Down, Rule::Drop);
+    let before = proxy.count(Direction::Down).dropped;
+    let broken = async {
+        until("the answer to be lost", || proxy.count(Direction::Down).dropped > before).await;
+        proxy.pass();
+        proxy.cut();
+    };
+    let (written, ()) = tokio::join!(guard.put("orders/1", "paid"), broken);
+    assert!(written.unwrap().replayed, "the second attempt is told the outcome of the first");
+    // A connection that is reset before anything was sent.
+    proxy.cut();
+    assert!(!guard.put("orders/1", "sent").await.unwrap().replayed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_under_a_lost_lease() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let guard =
+        locks_at(proxy.address(), address(&gateway), options("a", TTL)).await.acquire("orders/1").await.unwrap();
+    guard.put("orders/1", "mine").await.unwrap();
+    let admin = Admin::new(&gateway.data().join("admin.sock"), LONG);
+    admin.force_release(&resource("orders/1")).await.unwrap();
+    assert_eq!(tokio::time::timeout(LONG, guard.lost()).await.unwrap(), Loss::TakenOver);
+    assert_eq!((guard.loss(), guard.validity().as_nanos()), (Some(Loss::TakenOver), 0));
+    let before = proxy.count(Direction::Up);
+    let errors = [
+        guard.put("orders/1", "late").await.unwrap_err(),
+        guard.delete("orders/1").await.unwrap_err(),
+        guard.get("orders/1").await.unwrap_err(),
+        guard.transact(transaction(r#"{"then": [{"add": "orders/1", "by": "1"}]}"#)).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, GuardError::Lost(Loss::TakenOver)), "{error}");
+        assert!(error.to_string().contains("nothing was sent"), "{error}");
+    }
+    assert_eq!(proxy.count(Direction::Up), before);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refused_call_ends_the_lease() {
+    let gateway = Fresh::memory(&[]);
+    let locks = locks(&gateway, options("a", LONG)).await;
+    let guard = locks.acquire("orders/1").await.unwrap();
+    let admin = Admin::new(&gateway.data().join("admin.sock"), LONG);
+    admin.force_release(&resource("orders/1")).await.unwrap();
+    // Long before the next renewal.
+    let refused = guard.put("orders/1", "late").await.unwrap_err();
+    assert!(matches!(refused, GuardError::Fenced(_)), "{refused}");
+    assert_eq!(guard.lost().await, Loss::TakenOver);
+    assert!(matches!(guard.put("orders/1", "late").await.unwrap_err(), GuardError::Lost(Loss::TakenOver)));
+}

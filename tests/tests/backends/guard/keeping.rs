@@ -1,0 +1,158 @@
+//! Keeping a lock, and giving it back.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fencepost_client::{Admin, LockEvent, LockObserver, LockOptions, Loss, WithLockError};
+use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_core::Resource;
+
+use super::{LONG, TTL, address, locks, locks_at, options, proxied};
+use crate::suite::{resource, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_is_kept_far_beyond_its_ttl() {
+    let gateway = Fresh::memory(&[]);
+    let locks = locks(&gateway, options("a", TTL)).await;
+    let guard = locks.acquire("orders/1").await.unwrap();
+    let end = Instant::now() + TTL * 5;
+    let lost = tokio::time::timeout_at(end.into(), guard.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+    assert!(guard.validity() > Duration::ZERO);
+    guard.put("orders/1", "still mine").await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_guard_is_released_soon() {
+    let gateway = Fresh::memory(&[]);
+    let locks = locks(&gateway, options("a", LONG)).await;
+    for _ in 0..5 {
+        let guard = locks.acquire("orders/1").await.unwrap();
+        let dropped = Instant::now();
+        drop(guard);
+        locks.acquire("orders/1").await.unwrap().release().await.unwrap();
+        assert!(dropped.elapsed() < LONG / 6, "{:?} after it was dropped", dropped.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_release_is_harmless() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let old = locks_at(proxy.address(), proxy.address(), options("a", TTL)).await.acquire("orders/1").await.unwrap();
+    proxy.hold();
+    let new = locks(&gateway, options("b", TTL)).await.acquire("orders/1").await.unwrap();
+    assert_eq!(old.lost().await, Loss::Expired);
+    proxy.pass();
+    old.release().await.unwrap();
+    new.put("orders/1", "mine").await.unwrap();
+    let lost = tokio::time::timeout(TTL * 2, new.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn min_hold_keeps_a_lock_beyond_the_work() {
+    let gateway = Fresh::memory(&[]);
+    let least = TTL * 3;
+    let short = locks(&gateway, LockOptions { min_hold: least, ..options("a", TTL) }).await;
+    let since = Instant::now();
+    drop(short.acquire("orders/1").await.unwrap());
+    let next = locks(&gateway, options("b", TTL)).await.acquire("orders/1").await.unwrap();
+    assert!(since.elapsed() >= least, "given back after {:?}, although its ttl is shorter", since.elapsed());
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn max_hold_ends_a_lock() {
+    let gateway = Fresh::memory(&[]);
+    let most = TTL * 2;
+    let long = locks(&gateway, LockOptions { max_hold: Some(most), ..options("a", LONG) }).await;
+    let guard = long.acquire("orders/1").await.unwrap();
+    let since = Instant::now();
+    assert_eq!(guard.lost().await, Loss::MaxHold);
+    assert!(since.elapsed() >= most - TTL / 4 && since.elapsed() < LONG / 4, "{:?}", since.elapsed());
+    // Given back, not left to its ttl.
+    long.acquire("orders/1").await.unwrap();
+    assert!(since.elapsed() < LONG / 4, "{:?}", since.elapsed());
+    assert!(guard.put("orders/1", "late").await.is_err());
+}
+
+/// Counts what happens.
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl LockObserver for Diary {
+    fn event(&self, lock: &Resource, event: LockEvent<'_>) {
+        let word = match event {
+            LockEvent::Acquired { .. } => "acquired",
+            LockEvent::RenewFailed(_) => "renew failed",
+            LockEvent::Lost { .. } => "lost",
+            LockEvent::Released { .. } => "released",
+            LockEvent::Refused(_) => "refused",
+        };
+        self.0.lock().unwrap().push(format!("{lock} {word}"));
+    }
+}
+
+impl Diary {
+    fn lines(&self, with: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|line| line.contains(with)).count()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn danger_comes_before_the_loss() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let (warnings, diary) = (Arc::new(AtomicUsize::new(0)), Arc::new(Diary::default()));
+    let (counter, seen) = (warnings.clone(), Arc::new(Mutex::new(Duration::MAX)));
+    let left = seen.clone();
+    let warned = move |time| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        *left.lock().unwrap() = time;
+    };
+    let options = LockOptions { on_danger: Some(Arc::new(warned)), observer: diary.clone(), ..options("a", TTL * 3) };
+    let locks = locks_at(address(&gateway), proxy.address(), options).await;
+    let guard = locks.acquire("orders/1").await.unwrap();
+    proxy.shut();
+    until("the warning", || warnings.load(Ordering::SeqCst) == 1).await;
+    assert!(guard.loss().is_none(), "not lost yet");
+    assert!(*seen.lock().unwrap() <= TTL, "{seen:?} of {:?} left", TTL * 3);
+    // A short one: it is renewed again, and warned of anew the next time.
+    proxy.pass();
+    until("a renewal", || guard.validity() > TTL * 2).await;
+    assert_eq!((diary.lines("acquired"), diary.lines("lost")), (1, 0));
+    assert!(diary.lines("renew failed") > 0);
+    proxy.shut();
+    assert_eq!(guard.lost().await, Loss::Expired);
+    assert_eq!(warnings.load(Ordering::SeqCst), 2, "once each time");
+    until("the loss to be told", || diary.lines("orders/1 lost") == 1).await;
+    assert_eq!(diary.lines("released"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_lock_gives_back_and_cancels_on_loss() {
+    struct Cancelled(Arc<AtomicUsize>);
+    impl Drop for Cancelled {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let gateway = Fresh::memory(&[]);
+    let locks = locks(&gateway, options("a", TTL)).await;
+    let done = locks.with_lock("orders/1", async |guard| guard.put("orders/1", "paid").await.is_ok()).await;
+    assert!(matches!(done, Ok(true)), "{done:?}");
+    let (cancelled, admin) = (Arc::new(AtomicUsize::new(0)), Admin::new(&gateway.data().join("admin.sock"), LONG));
+    let mark = cancelled.clone();
+    let ended = locks.with_lock("orders/1", async move |_| {
+        let _mark = Cancelled(mark);
+        admin.force_release(&resource("orders/1")).await.unwrap();
+        pending::<()>().await;
+    });
+    let ended = tokio::time::timeout(LONG, ended).await.expect("a loss ends the work");
+    assert!(matches!(ended, Err(WithLockError::Lost(Loss::TakenOver))), "{ended:?}");
+    assert_eq!(cancelled.load(Ordering::SeqCst), 1, "the work was dropped");
+}

@@ -1,0 +1,116 @@
+//! Several locks at once, and leading.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fencepost_client::{AcquireError, LockOptions};
+use fencepost_conformance::harness::budget;
+use fencepost_conformance::harness::fresh::Fresh;
+use tokio::sync::mpsc;
+
+use super::{LONG, TTL, locks, locks_at, options, proxied};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opposite_orders_never_deadlock() {
+    let gateway = Fresh::memory(&[]);
+    let inside = Arc::new(AtomicUsize::new(0));
+    let rounds = budget::pick(60, 500);
+    let mut clients = Vec::new();
+    for (name, order) in [("a", ["c", "a", "b", "a"]), ("b", ["b", "a", "c", "c"])] {
+        // No ttl runs out: whoever waits for the other would wait for longer than the test may take.
+        let (locks, inside) = (locks(&gateway, options(name, LONG * 10)).await, inside.clone());
+        clients.push(tokio::spawn(async move {
+            for _ in 0..rounds {
+                let guards = locks.acquire_all(&order).await.unwrap();
+                let names: Vec<_> = guards.iter().map(|guard| guard.resource().to_string()).collect();
+                assert_eq!(names, ["a", "b", "c"], "each once, in order");
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                guards[1].put("b", name).await.unwrap();
+                inside.fetch_sub(1, Ordering::SeqCst);
+                for guard in guards {
+                    guard.release().await.unwrap();
+                }
+            }
+        }));
+    }
+    for client in clients {
+        tokio::time::timeout(LONG * 2, client).await.expect("they waited for each other").unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_or_none() {
+    let gateway = Fresh::memory(&[]);
+    let other = locks(&gateway, options("b", LONG)).await;
+    let taken = other.acquire("b").await.unwrap();
+    let locks = locks(&gateway, LockOptions { wait: Duration::ZERO, ..options("a", LONG) }).await;
+    let error = locks.acquire_all(&["b", "a"]).await.unwrap_err();
+    assert!(matches!(&error, AcquireError::Busy(name) if name.as_str() == "b"), "{error}");
+    other.acquire("a").await.unwrap();
+    taken.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lead_is_passed_on_and_taken_up_again() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let a = locks_at(proxy.address(), proxy.address(), options("a", TTL)).await;
+    let b = locks(&gateway, options("b", TTL)).await;
+    let (tell, mut leaders) = mpsc::channel(16);
+    let (first, second) = (tell.clone(), tell);
+    let (stop, mut stopped) = mpsc::channel::<()>(1);
+    let a_leads = a.lead("leader", async |guard| {
+        first.send(("a", guard.token())).await.unwrap();
+        pending::<()>().await;
+    });
+    let b_leads = b.lead("leader", async |guard| {
+        second.send(("b", guard.token())).await.unwrap();
+        stopped.recv().await;
+        "done"
+    });
+    let script = async {
+        let (name, token) = leaders.recv().await.unwrap();
+        assert_eq!(name, "a");
+        // The leader is cut off: the other one takes over.
+        proxy.shut();
+        let (name, next) = leaders.recv().await.unwrap();
+        assert_eq!(name, "b");
+        assert!(next > token);
+        // It comes back, stands again, and leads when the other one is done.
+        proxy.pass();
+        stop.send(()).await.unwrap();
+        let (name, last) = leaders.recv().await.unwrap();
+        assert_eq!(name, "a");
+        assert!(last > next);
+    };
+    let follower = async {
+        // Not before the first one leads.
+        tokio::time::sleep(TTL / 2).await;
+        assert_eq!(b_leads.await.unwrap(), "done");
+        pending::<()>().await;
+    };
+    let ended = tokio::time::timeout(LONG, async {
+        tokio::select! {
+            ended = a_leads => panic!("it leads until its work ends, and yet: {:?}", ended.map(drop)),
+            () = follower => {}
+            () = script => {}
+        }
+    });
+    ended.await.expect("the lead is passed on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_does_not_wait_does_not_hammer() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let leader = locks(&gateway, options("a", LONG)).await.acquire("leader").await.unwrap();
+    let impatient = LockOptions { wait: Duration::ZERO, ..options("b", LONG) };
+    let b = locks_at(proxy.address(), proxy.address(), impatient).await;
+    let standing = tokio::time::timeout(TTL * 2, b.lead("leader", async |_| ())).await;
+    assert!(standing.is_err(), "{standing:?}");
+    let asked = proxy.count(fencepost_conformance::harness::proxy::Direction::Up).chunks;
+    assert!((2..200).contains(&asked), "{asked} requests in {:?}", TTL * 2);
+    leader.release().await.unwrap();
+}

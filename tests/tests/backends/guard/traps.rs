@@ -1,0 +1,182 @@
+//! The traps between a lock and its token.
+
+use std::time::Duration;
+
+use fencepost_client::{AcquireError, Admin, GuardError, LockOptions};
+use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::proxy::{Direction, Rule};
+use fencepost_core::wire::RotateRequest;
+
+use super::scripted::{Lift, Moment, Scripted};
+use super::{LONG, TTL, address, locks, locks_at, locks_of, options, proxied};
+use crate::suite::{resource, until};
+
+#[tokio::test]
+async fn t12_the_token_is_captured_once() {
+    let gateway = Fresh::memory(&[]);
+    let service = Scripted::new(Lift::Can);
+    let (a, b) = (locks_of(&gateway, service.clone(), options("a", LONG)), options("b", LONG));
+    let old = a.acquire("orders/1").await.unwrap();
+    let (token, holder) = (old.token(), old.holder().cloned());
+    service.expire();
+    let new = a.with_options(b).acquire("orders/1").await.unwrap();
+    assert!(new.token() > token);
+    assert_eq!((old.token(), old.holder().cloned()), (token, holder), "not its successor's");
+    let refused = old.put("orders/1", "late").await.unwrap_err();
+    let GuardError::Fenced(problem) = refused else { panic!("{refused}") };
+    assert_eq!((problem.presented, problem.fence), (Some(token), Some(new.token())));
+    assert_eq!(old.token(), token);
+    new.put("orders/1", "new").await.unwrap();
+}
+
+#[tokio::test]
+async fn t13_a_lock_is_not_re_entrant() {
+    let gateway = Fresh::memory(&[]);
+    let locks = locks(&gateway, LockOptions { wait: TTL / 2, ..options("a", TTL) }).await;
+    let outer = locks.acquire("orders/1").await.unwrap();
+    let inner = locks.acquire("orders/1").await;
+    assert!(matches!(&inner, Err(AcquireError::Busy(name)) if name.as_str() == "orders/1"), "{inner:?}");
+    outer.put("orders/1", "the outer scope is not fenced").await.unwrap();
+    outer.release().await.unwrap();
+    locks.acquire("orders/1").await.unwrap();
+}
+
+#[tokio::test]
+async fn t23_a_lock_that_is_lost_when_acquire_returns_is_not_used() {
+    let gateway = Fresh::memory(&[]);
+    let service = Scripted::new(Lift::Can);
+    let late = locks_of(&gateway, service.clone(), options("late", LONG));
+    let mut pause = service.pause_at(Moment::Granted);
+    let asking = late.clone();
+    let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
+    pause.reached().await;
+    service.expire();
+    let quick = late.with_options(options("quick", LONG)).acquire("orders/1").await.unwrap();
+    assert_eq!(quick.token().number().get(), 2);
+    quick.put("orders/1", "quick").await.unwrap();
+    let between = quick.token();
+    quick.release().await.unwrap();
+    pause.go_on();
+    let guard = acquiring.await.unwrap().unwrap();
+    assert!(guard.token() > between, "{}: the number of the lost lease was 1", guard.token());
+    assert_eq!(service.lifts(), 0, "a lease that is lost is not even claimed");
+    assert_eq!(guard.get("orders/1").await.unwrap().body, "quick");
+}
+
+#[tokio::test]
+async fn t24_validity_counts_from_before_the_request() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let locks = locks_at(address(&gateway), proxy.address(), options("a", Duration::from_secs(8))).await;
+    let delay = Duration::from_secs(1);
+    proxy.set(Direction::Down, Rule::Delay(delay));
+    let guard = locks.acquire("orders/1").await.unwrap();
+    // The grant was asked for at least two answers ago: its own, and that of the check after it.
+    assert!(guard.validity() <= Duration::from_secs(8) - delay * 2, "{:?}", guard.validity());
+    assert!(guard.validity() > Duration::ZERO && guard.loss().is_none());
+}
+
+#[tokio::test]
+async fn t30_a_generation_learned_late_is_never_used() {
+    let gateway = Fresh::memory(&[]);
+    let service = Scripted::new(Lift::Can);
+    service.set_counter(32);
+    let zombie = locks_of(&gateway, service.clone(), options("zombie", LONG));
+    let mut pause = service.pause_at(Moment::Granted);
+    let asking = zombie.clone();
+    let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
+    pause.reached().await;
+    // 33 is granted in generation 0. The administrator rotates, and the service begins anew.
+    let admin = Admin::new(&gateway.data().join("admin.sock"), LONG);
+    let rotation: RotateRequest = serde_json::from_str(r#"{"from": 0, "reason": "replaced"}"#).unwrap();
+    admin.rotate(&resource("orders/1"), &rotation).await.unwrap();
+    service.set_counter(0);
+    pause.go_on();
+    let guard = acquiring.await.unwrap().unwrap();
+    assert_eq!(guard.token().to_string(), "1:1", "acquired again; 33 did not become 1:33");
+    assert_eq!(service.asked().len(), 2);
+    assert_eq!(service.lifts(), 0);
+}
+
+#[tokio::test]
+async fn t31_whoever_was_taken_over_does_not_heal() {
+    let gateway = Fresh::memory(&[]);
+    let service = Scripted::new(Lift::Can);
+    let late = locks_of(&gateway, service.clone(), options("late", LONG));
+    let mut pause = service.pause_at(Moment::Verified);
+    let asking = late.with_options(LockOptions { wait: Duration::ZERO, ..options("late", LONG) });
+    let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
+    pause.reached().await;
+    service.expire();
+    let quick = late.with_options(options("quick", LONG)).acquire("orders/1").await.unwrap();
+    pause.go_on();
+    let error = acquiring.await.unwrap().unwrap_err();
+    assert!(matches!(error, AcquireError::Lost(_)), "{error}");
+    assert_eq!(service.lifts(), 1, "the service was asked, and said that it is lost");
+    quick.put("orders/1", "the rightful holder is not fenced").await.unwrap();
+}
+
+#[tokio::test]
+async fn t31_a_service_that_went_backwards_is_lifted_under_the_lock() {
+    let gateway = Fresh::memory(&[]);
+    let service = Scripted::new(Lift::Can);
+    service.set_counter(99);
+    let locks = locks_of(&gateway, service.clone(), options("a", LONG));
+    let first = locks.acquire("orders/1").await.unwrap();
+    first.put("orders/1", "before").await.unwrap();
+    first.release().await.unwrap();
+    service.set_counter(4);
+    let second = locks.acquire("orders/1").await.unwrap();
+    assert_eq!(second.token().to_string(), "101");
+    assert_eq!(service.asked().last().unwrap().1, 100, "the fence is the floor");
+    assert_eq!(service.lifts(), 1);
+    second.put("orders/1", "after").await.unwrap();
+}
+
+#[tokio::test]
+async fn t05_a_service_that_went_backwards_and_cannot_be_lifted_is_named() {
+    let gateway = Fresh::memory(&[]);
+    let service = Scripted::new(Lift::Cannot);
+    service.set_counter(99);
+    let locks = locks_of(&gateway, service.clone(), options("a", LONG));
+    locks.acquire("orders/1").await.unwrap().release().await.unwrap();
+    service.set_counter(4);
+    let error = locks.acquire("orders/1").await.unwrap_err();
+    assert!(matches!(error, AcquireError::WentBackwards { number: 5, generation: 0, .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("5") && said.contains("100") && said.contains("fencepost fence rotate orders/1"), "{said}");
+    // What was taken is given back.
+    until("the lock to be free", || service.asked().len() == 2).await;
+    service.set_counter(100);
+    locks.with_options(LockOptions { wait: Duration::ZERO, ..options("b", LONG) }).acquire("orders/1").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_token_before_its_claim() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let locks = locks_at(proxy.address(), address(&gateway), options("a", TTL * 5)).await;
+    // The fence is read; the answer to the claim does not come.
+    proxy.set(Direction::Down, Rule::DropAfter(1));
+    let asking = locks.clone();
+    let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
+    until("the claim's answer to be lost", || proxy.count(Direction::Down).dropped > 0).await;
+    assert!(!acquiring.is_finished(), "a guard without a claim");
+    // It comes after all, to the second attempt.
+    proxy.cut();
+    proxy.pass();
+    let guard = acquiring.await.unwrap().unwrap();
+    guard.put("orders/1", "claimed").await.unwrap();
+    guard.release().await.unwrap();
+    // Never claimed: no guard, and the lock is given back.
+    proxy.set(Direction::Down, Rule::DropAfter(1));
+    let before = proxy.count(Direction::Down).dropped;
+    let asking = locks.with_options(options("b", TTL));
+    let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
+    until("the claim's answer to be lost", || proxy.count(Direction::Down).dropped > before).await;
+    proxy.shut();
+    let error = acquiring.await.unwrap().unwrap_err();
+    assert!(matches!(error, AcquireError::Gateway(_)), "{error}");
+    proxy.pass();
+    locks.acquire("orders/1").await.unwrap();
+}

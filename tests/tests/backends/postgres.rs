@@ -1,0 +1,69 @@
+//! PostgreSQL, in both modes.
+
+mod access;
+mod backwards;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fencepost_conformance::harness::servers::postgres::Postgres;
+
+use crate::suite::Service;
+
+mod lease {
+    use super::*;
+
+    struct Leases(Postgres);
+
+    impl Service for Leases {
+        const TTL: Duration = Duration::from_secs(1);
+
+        fn start() -> Leases {
+            Leases(Postgres::start())
+        }
+
+        fn address(&self) -> SocketAddr {
+            self.0.address()
+        }
+
+        fn url_at(&self, address: SocketAddr) -> String {
+            format!("postgres://postgres@{address}/postgres")
+        }
+
+        fn restart(&mut self) {
+            self.0.restart();
+        }
+    }
+
+    suite!(super::Leases);
+}
+
+mod advisory {
+    use super::*;
+
+    struct Sessions(Postgres);
+
+    impl Service for Sessions {
+        const TTL: Duration = Duration::from_secs(1);
+        const ROUNDS: usize = 300;
+        const OUTLIVES_CONNECTION: bool = false;
+
+        fn start() -> Sessions {
+            Sessions(Postgres::start())
+        }
+
+        fn address(&self) -> SocketAddr {
+            self.0.address()
+        }
+
+        fn url_at(&self, address: SocketAddr) -> String {
+            format!("postgres://postgres@{address}/postgres?mode=advisory")
+        }
+
+        fn restart(&mut self) {
+            self.0.restart();
+        }
+    }
+
+    suite!(super::Sessions);
+}

@@ -1,0 +1,197 @@
+//! What makes Redis' numbers go backwards, and what comes of it at a real gateway.
+
+use std::time::Duration;
+
+use fencepost_client::locks::{Kept, Lifted};
+use fencepost_client::{AcquireError, CallError, Gateway, Guard, GuardError, LockOptions, Locks, Loss, WriteOptions};
+use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::http::Client;
+use fencepost_conformance::harness::servers::redis::RedisServer;
+use fencepost_core::{Key, Presented, Token};
+use serde_json::json;
+
+use super::{LONG, take};
+use crate::suite::{Service, connect, holder};
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// Locks of this Redis, for this gateway.
+async fn locks(gateway: &Fresh, server: &RedisServer) -> Locks {
+    let to_gateway = Gateway::new(gateway.url(), Duration::from_secs(10)).unwrap();
+    Locks::new(to_gateway, connect(&server.url()).await, LockOptions { wait: LONG, ..LockOptions::with_ttl(TTL) })
+}
+
+async fn value(gateway: &Fresh, key: &str) -> String {
+    let gateway = Gateway::new(gateway.url(), Duration::from_secs(10)).unwrap();
+    let read = gateway.get(&Key::new(key).unwrap(), None).await.unwrap();
+    String::from_utf8(read.body.to_vec()).unwrap()
+}
+
+/// A write with these credentials, past any guard.
+async fn write(gateway: &Fresh, key: &str, text: &'static str, credentials: Presented) -> Result<(), CallError> {
+    let gateway = Gateway::new(gateway.url(), Duration::from_secs(10)).unwrap();
+    let options = WriteOptions { credentials: Some(credentials), ..WriteOptions::default() };
+    gateway.put(&Key::new(key).unwrap(), text.into(), None, &options).await.map(drop)
+}
+
+fn number(guard: &Guard) -> u64 {
+    guard.token().number().get()
+}
+
+/// T5, T6: the incarnation is gone with the counter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_flushall_nothing_is_accepted_until_the_fence_is_rotated() {
+    let (gateway, server) = (Fresh::rocksdb(&[]), RedisServer::start(&[]));
+    let locks = locks(&gateway, &server).await;
+    for _ in 0..3 {
+        locks.acquire("orders/1").await.unwrap().release().await.unwrap();
+    }
+    let old = locks.acquire("orders/1").await.unwrap();
+    old.put("orders/1", "before").await.unwrap();
+    assert_eq!(number(&old), 4);
+    assert_eq!(server.cli(&["FLUSHALL"]), "OK");
+    assert_eq!(old.lost().await, Loss::TakenOver);
+
+    let error = locks.acquire("orders/1").await.unwrap_err();
+    let said = error.to_string();
+    let AcquireError::ForeignIssuer { bound, ours, .. } = error else { panic!("{said}") };
+    assert_eq!(bound, old.issuer().unwrap().as_str());
+    assert!(ours.starts_with("redis:") && ours != bound && said.contains("fencepost fence rotate orders/1"), "{said}");
+
+    // Whatever number the new incarnation gives, low or high, it opens nothing.
+    let backend = connect(&server.url()).await;
+    let lease = take(backend.as_ref(), "orders/1", "new#1", LONG).await;
+    for number in [lease.number.get(), 1000] {
+        let token = Token::from_parts(old.token().generation(), number.try_into().unwrap());
+        let presented = Presented { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
+        let refused = write(&gateway, "orders/1", "stale", presented).await;
+        assert!(matches!(refused, Err(CallError::Fenced(_))), "{refused:?}");
+    }
+    assert_eq!(value(&gateway, "orders/1").await, "before");
+    backend.release(lease).await.unwrap();
+
+    let mut admin = Client::connect_unix(&gateway.data().join("admin.sock"));
+    let rotation = json!({"from": old.token().generation(), "reason": "Redis was flushed"});
+    assert_eq!(admin.post("/v1/admin/fences/orders%2F1/rotate", &rotation).status, 200);
+    let new = locks.acquire("orders/1").await.unwrap();
+    new.put("orders/1", "after").await.unwrap();
+    let zombie = write(&gateway, "orders/1", "zombie", old.credentials().clone()).await;
+    assert!(matches!(zombie, Err(CallError::Fenced(_))), "{zombie:?}");
+    assert_eq!(value(&gateway, "orders/1").await, "after");
+}
+
+/// An evicted counter takes its incarnation along: it is no counter that fell, it is another one.
+#[tokio::test]
+async fn a_counter_that_is_evicted_is_another_issuer() {
+    let server = RedisServer::start(&[]);
+    let backend = connect(&server.url()).await;
+    let before = take(backend.as_ref(), "r", "a#1", LONG).await;
+    assert_eq!(server.cli(&["DEL", "fencepost:{r}"]), "1");
+    let mut held = take(backend.as_ref(), "other", "a#2", LONG).await;
+    assert_eq!(server.cli(&["DEL", "fencepost:{other}"]), "1");
+    let lifted = backend.lift(&mut held, 7).await.unwrap();
+    assert_eq!(lifted, Lifted::Lost, "its number would belong to another issuer");
+    let issuer = before.issuer.clone();
+    backend.release(before).await.unwrap();
+    let after = take(backend.as_ref(), "r", "a#3", LONG).await;
+    assert_eq!(after.number.get(), 1);
+    assert_ne!(after.issuer, issuer);
+}
+
+/// T5: the counter fell, the fence is known before acquiring.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_missed_writes_counts_on_above_the_fence() {
+    let (gateway, primary) = (Fresh::memory(&[]), RedisServer::start(&[]));
+    let locks = locks(&gateway, &primary).await;
+    locks.acquire("orders/1").await.unwrap().release().await.unwrap();
+    let mut replica = RedisServer::replica_of(&primary);
+    replica.cut_off();
+    let mut last = 1;
+    for _ in 0..3 {
+        let guard = locks.acquire("orders/1").await.unwrap();
+        assert!(number(&guard) > last);
+        last = number(&guard);
+        guard.release().await.unwrap();
+    }
+    let zombie = locks.acquire("orders/1").await.unwrap();
+    zombie.put("orders/1", "before").await.unwrap();
+    let before = number(&zombie);
+    assert_eq!(replica.cli(&["HGET", "fencepost:{orders/1}", "number"]), "1", "the replica missed them");
+    replica.take_over(primary);
+
+    // The replica does not know that the lock is held: two holders, and only the fence stands between them.
+    let next = locks.acquire("orders/1").await.unwrap();
+    assert!(number(&next) > before, "{} after {before}", number(&next));
+    assert_eq!(next.issuer(), zombie.issuer(), "a replica is the same incarnation");
+    next.put("orders/1", "after").await.unwrap();
+    let refused = zombie.put("orders/1", "zombie").await;
+    assert!(matches!(refused, Err(GuardError::Fenced(_) | GuardError::Lost(_))), "{refused:?}");
+    let refused = write(&gateway, "orders/1", "zombie", zombie.credentials().clone()).await;
+    assert!(matches!(refused, Err(CallError::Fenced(_))), "{refused:?}");
+    assert_eq!(value(&gateway, "orders/1").await, "after");
+    assert_eq!(replica.cli(&["HGET", "fencepost:{orders/1}", "number"]), number(&next).to_string());
+}
+
+/// T5, T31: the counter fell while somebody waited, whose floor was read before. Only lifting helps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_floor_is_old_lifts_the_counter() {
+    let (gateway, primary) = (Fresh::memory(&[]), RedisServer::start(&[]));
+    let first = locks(&gateway, &primary).await;
+    let guard = first.acquire("orders/1").await.unwrap();
+    let mut replica = RedisServer::replica_of(&primary);
+    replica.cut_off();
+    // It reads the fence, 1, and waits while the numbers go on.
+    let second = locks(&gateway, &primary).await;
+    let waiting = tokio::spawn(async move { second.acquire("orders/1").await });
+    super::queue::waiters(&primary, "orders/1", 1);
+    // The fence goes on to 5, as by holders whose locks the replica will not know.
+    let mut credentials = guard.credentials().clone();
+    credentials.token = Token::from_parts(credentials.token.generation(), 5.try_into().unwrap());
+    credentials.holder = Some(holder("other#1"));
+    write(&gateway, "orders/1", "before", credentials.clone()).await.unwrap();
+    let before = guard.token();
+    replica.take_over(primary);
+    // The replica knows the first holder, but neither the waiter nor any later number. If the call is lost because the
+    // primary died, the lease ends by itself.
+    let _ = guard.release().await;
+    let new = waiting.await.unwrap().unwrap();
+    assert_eq!((before.number().get(), number(&new)), (1, 6), "lifted above the fence");
+    new.put("orders/1", "after").await.unwrap();
+    let refused = write(&gateway, "orders/1", "zombie", credentials).await;
+    assert!(matches!(refused, Err(CallError::Fenced(_))), "{refused:?}");
+    assert_eq!(value(&gateway, "orders/1").await, "after");
+    new.release().await.unwrap();
+    let next = first.acquire("orders/1").await.unwrap();
+    assert_eq!(number(&next), 7, "and counts on from there");
+    assert_eq!(replica.cli(&["HGET", "fencepost:{orders/1}", "number"]), "7");
+}
+
+/// T31: whoever was taken over lifts nothing.
+#[tokio::test]
+async fn lifting_without_the_lock_changes_nothing() {
+    let server = RedisServer::start(&[]);
+    let backend = connect(&server.url()).await;
+    let mut old = take(backend.as_ref(), "r", "a#1", LONG).await;
+    assert_eq!(server.cli(&["DEL", "fencepost:{r}:lock"]), "1");
+    let new = take(backend.as_ref(), "r", "b#1", LONG).await;
+    assert_eq!(backend.lift(&mut old, 100).await.unwrap(), Lifted::Lost);
+    assert_eq!((old.number.get(), new.number.get()), (1, 2));
+    assert_eq!(server.cli(&["HGET", "fencepost:{r}", "number"]), "2");
+    backend.release(old).await.unwrap();
+    assert_eq!(server.cli(&["GET", "fencepost:{r}:lock"]), "2 b#1");
+}
+
+/// The old primary is still there, and still connected, but takes no writes.
+#[tokio::test]
+async fn a_planned_failover_behind_one_address_loses_nothing() {
+    let mut primary = RedisServer::start(&[]);
+    let backend = connect(&primary.url()).await;
+    let lease = take(backend.as_ref(), "r", "a#1", LONG).await;
+    let mut replica = RedisServer::replica_of(&primary);
+    primary.hand_over(&mut replica);
+    let error = backend.renew(&lease).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("replica"), "{error}");
+    assert_eq!(backend.renew(&lease).await.unwrap(), Kept::Kept, "connected anew, it is at the new primary");
+    backend.release(lease).await.unwrap();
+    assert_eq!(take(backend.as_ref(), "r", "a#2", LONG).await.number.get(), 2);
+}

@@ -1,0 +1,140 @@
+//! Waiting for a lock, and giving up: contract 4 and 10.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fencepost_client::locks::Acquired;
+use fencepost_conformance::harness::proxy::Direction;
+
+use super::{RECOVERY, SLACK, Service, ask, asked, connect, connect_through, keep, start, take, take_within, try_ask};
+
+/// What a service that is asked again and again would not reach.
+const SOON: Duration = Duration::from_millis(250);
+
+/// Contract 10.
+pub(crate) async fn a_waiter_gets_the_lock_soon<S: Service>() {
+    let service = start::<S>();
+    let a = connect(&service.url()).await;
+    let (proxy, b) = connect_through(&service).await;
+    let mut took = Vec::new();
+    for round in 0..7 {
+        let kept = keep(&a, take_within(a.as_ref(), "orders/1", &format!("a#{round}"), S::TTL, SLACK).await);
+        let (before, waiter) = (proxy.count(Direction::Up).bytes, b.clone());
+        let waiting = tokio::spawn(async move {
+            let lease = take_within(waiter.as_ref(), "orders/1", &format!("b#{round}"), S::TTL, RECOVERY).await;
+            (Instant::now(), lease)
+        });
+        asked(&proxy, before).await;
+        let lease = kept.stop().await;
+        let released = Instant::now();
+        a.release(lease).await.unwrap();
+        let (held, lease) = waiting.await.unwrap();
+        took.push(held.saturating_duration_since(released));
+        b.release(lease).await.unwrap();
+    }
+    took.sort();
+    let limit = if a.capabilities().watch { SOON } else { S::TTL };
+    assert!(took[took.len() / 2] <= limit, "from release to grant: {took:?}");
+}
+
+/// Contract 10, where it is claimed; everybody gets it in any case.
+pub(crate) async fn waiters_come_in_order<S: Service>() {
+    const WAITERS: usize = 5;
+    let service = start::<S>();
+    let a = connect(&service.url()).await;
+    let kept = keep(&a, take(a.as_ref(), "orders/1", "a#1", S::TTL).await);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    let mut proxies = Vec::new();
+    for waiter in 0..WAITERS {
+        let (proxy, backend) = connect_through(&service).await;
+        let (before, order) = (proxy.count(Direction::Up).bytes, order.clone());
+        waiting.push(tokio::spawn(async move {
+            let lease = take_within(backend.as_ref(), "orders/1", &format!("w{waiter}#1"), S::TTL, RECOVERY).await;
+            order.lock().unwrap().push(waiter);
+            backend.release(lease).await.unwrap();
+        }));
+        asked(&proxy, before).await;
+        proxies.push(proxy);
+    }
+    assert!(order.lock().unwrap().is_empty(), "nobody overtakes the holder");
+    a.release(kept.stop().await).await.unwrap();
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+    let mut order = order.lock().unwrap().clone();
+    if !a.capabilities().fair {
+        order.sort_unstable();
+    }
+    assert_eq!(order, (0..WAITERS).collect::<Vec<_>>());
+}
+
+/// Not earlier, and not much later.
+pub(crate) async fn busy_when_the_wait_is_over<S: Service>() {
+    let service = start::<S>();
+    let (a, b) = (connect(&service.url()).await, connect(&service.url()).await);
+    let kept = keep(&a, take(a.as_ref(), "orders/1", "a#1", S::TTL).await);
+    for (round, wait) in [Duration::ZERO, S::TTL / 2, S::TTL * 2].into_iter().enumerate() {
+        let since = Instant::now();
+        let answer = ask(b.as_ref(), "orders/1", &format!("b#{round}"), S::TTL, wait).await;
+        let waited = since.elapsed();
+        assert!(matches!(answer, Acquired::Busy), "{answer:?}");
+        assert!(waited + Duration::from_millis(5) >= wait, "busy after {waited:?} instead of {wait:?}");
+        assert!(waited <= wait + SLACK, "busy after {waited:?} instead of {wait:?}");
+    }
+    // Whoever gave up does not stand in the way.
+    a.release(kept.stop().await).await.unwrap();
+    let next = take_within(a.as_ref(), "orders/1", "a#2", S::TTL, SLACK).await;
+    a.release(next).await.unwrap();
+}
+
+/// Contract 4: whoever leaves the queue does not block it.
+pub(crate) async fn a_dropped_waiter_leaves_nothing<S: Service>() {
+    let service = start::<S>();
+    let a = connect(&service.url()).await;
+    let (proxy, b) = connect_through(&service).await;
+    let c = connect(&service.url()).await;
+    let kept = keep(&a, take(a.as_ref(), "orders/1", "a#1", S::TTL).await);
+    let (before, waiter) = (proxy.count(Direction::Up).bytes, b.clone());
+    let waiting =
+        tokio::spawn(async move { try_ask(waiter.as_ref(), "orders/1", "b#1", S::TTL, RECOVERY).await.is_ok() });
+    asked(&proxy, before).await;
+    waiting.abort();
+    assert!(waiting.await.is_err_and(|error| error.is_cancelled()), "it was still waiting");
+    a.release(kept.stop().await).await.unwrap();
+    let since = Instant::now();
+    let next = take_within(c.as_ref(), "orders/1", "c#1", S::TTL, S::TTL * 2 + SLACK).await;
+    c.release(next).await.unwrap();
+    println!("free {:?} after its waiter was dropped", since.elapsed());
+    // The connection of the one who left is as good as before.
+    let again = take_within(b.as_ref(), "orders/1", "b#2", S::TTL, SLACK).await;
+    b.release(again).await.unwrap();
+}
+
+/// Contract 4: dropped at any point of an acquisition of a free lock.
+pub(crate) async fn a_dropped_acquisition_leaves_nothing<S: Service>() {
+    let service = start::<S>();
+    let (a, b) = (connect(&service.url()).await, connect(&service.url()).await);
+    let since = Instant::now();
+    let mut last = take(a.as_ref(), "orders/1", "a#1", S::TTL).await;
+    let usual = since.elapsed();
+    for round in 0..10_u32 {
+        let number = last.number;
+        a.release(last).await.unwrap();
+        let who = format!("a#d{round}");
+        let begun = try_ask(a.as_ref(), "orders/1", &who, S::TTL, SLACK);
+        // What was granted in time is dropped all the same: the process forgot it.
+        let granted = tokio::time::timeout(usual * round / 8, begun).await;
+        let granted = granted.ok().and_then(Result::ok).and_then(|acquired| match acquired {
+            Acquired::Held(lease) => Some(lease),
+            Acquired::Busy => None,
+        });
+        let since = Instant::now();
+        let number = granted.as_ref().map_or(number, |lease| lease.number.max(number));
+        drop(granted);
+        last = take_within(b.as_ref(), "orders/1", &format!("b#{round}"), S::TTL, S::TTL * 2 + SLACK).await;
+        assert!(last.number > number, "{} after {number}", last.number);
+        assert!(since.elapsed() <= S::TTL * 2 + SLACK);
+    }
+    b.release(last).await.unwrap();
+}

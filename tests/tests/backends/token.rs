@@ -1,0 +1,65 @@
+//! A number that the caller already has.
+
+use std::time::Duration;
+
+use fencepost_client::locks::{self, Kept, Lifted, LockError};
+use fencepost_client::{AcquireError, GuardError, Locks};
+use fencepost_conformance::harness::fresh::Fresh;
+
+use crate::suite::{connect, take};
+
+const TTL: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn is_what_the_caller_says() {
+    let backend = connect("token:34?issuer=redis:9f2c").await;
+    let mut lease = take(backend.as_ref(), "orders/1", "a#1", TTL).await;
+    assert_eq!((lease.number.get(), lease.issuer.as_str()), (34, "redis:9f2c"));
+    assert!(backend.capabilities().detachable);
+    assert_eq!(backend.verify(&lease).await, Ok(Kept::Kept));
+    assert_eq!(backend.renew(&lease).await, Ok(Kept::Kept));
+    assert_eq!(backend.lift(&mut lease, 100).await, Ok(Lifted::Unsupported));
+    assert_eq!(lease.number.get(), 34);
+    assert_eq!(backend.release(lease).await, Ok(()));
+    let backend = connect("token:18446744073709551615").await;
+    let lease = take(backend.as_ref(), "orders/1", "a#2", TTL).await;
+    assert_eq!((lease.number.get(), lease.issuer.as_str()), (u64::MAX, "token:caller"));
+}
+
+#[tokio::test]
+async fn wrong_urls_say_what_is_wrong() {
+    for (url, why) in [
+        ("token:0", "from 1 to"),
+        ("token:", "from 1 to"),
+        ("token:abc", "from 1 to"),
+        ("token:1:34", "without a generation"),
+        ("token:34/x", "one number"),
+        ("token:34?isuer=a", "`isuer`"),
+        ("token:34?issuer=", "issuer"),
+    ] {
+        let Err(LockError::Invalid(said)) = locks::connect(url).await else { panic!("{url} was taken") };
+        assert!(said.contains(why) && said.contains("token"), "{url}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn is_claimed_like_any_other() {
+    let gateway = Fresh::memory(&[]);
+    let new = Locks::connect(gateway.url(), "token:35").await.unwrap().acquire("orders/1").await.unwrap();
+    assert_eq!(new.token().to_string(), "35");
+    new.put("orders/1", "paid").await.unwrap();
+    // An older number is refused, with both sides named.
+    let error = Locks::connect(gateway.url(), "token:34").await.unwrap().acquire("orders/1").await.unwrap_err();
+    let AcquireError::WentBackwards { number: 34, .. } = &error else { panic!("{error}") };
+    // The same number for a second acquisition is a collision.
+    let error = Locks::connect(gateway.url(), "token:35").await.unwrap().acquire("orders/1").await.unwrap_err();
+    assert!(matches!(error, AcquireError::WentBackwards { number: 35, .. }), "{error}");
+    // One of another service cannot be compared.
+    let other = Locks::connect(gateway.url(), "token:99?issuer=redis:9f2c").await.unwrap();
+    let error = other.acquire("orders/1").await.unwrap_err();
+    assert!(matches!(&error, AcquireError::ForeignIssuer { bound, .. } if bound == "token:caller"), "{error}");
+    let newest = Locks::connect(gateway.url(), "token:36").await.unwrap().acquire("orders/1").await.unwrap();
+    let refused = new.put("orders/1", "late").await.unwrap_err();
+    assert!(matches!(refused, GuardError::Fenced(_)), "{refused}");
+    newest.release().await.unwrap();
+}
