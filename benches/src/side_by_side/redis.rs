@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use fencepost_gateway::bench::{Answered, Protocol, Workload};
+use fencepost_gateway::bench::{Answered, Protocol, Workload, spread, text};
 
 use crate::gateway::load;
 use crate::server::{Server, free_port};
@@ -73,7 +73,7 @@ struct Resp {
 impl Protocol for Resp {
     fn request(&mut self, out: &mut Vec<u8>) {
         self.sent += 1;
-        let resource = (self.sent.wrapping_mul(7919).wrapping_add(self.number.wrapping_mul(104_729))) % RESOURCES;
+        let resource = spread(self.number, self.sent, RESOURCES);
         let stale = match self.workload {
             Workload::Stale => true,
             Workload::Mixed => self.sent % 2 == 1,
@@ -104,12 +104,16 @@ impl Peer for Redis {
         let speaker = |number| Resp {
             workload,
             script: self.script.clone(),
-            value: "x".repeat(VALUE),
+            value: text(number, VALUE),
             number,
             sent: 0,
             expected: 0,
         };
         load(self.server.address, (0..connections as u64).map(speaker).collect(), time)
+    }
+
+    fn http(&self) -> Option<std::net::SocketAddr> {
+        None
     }
 
     fn process(&self) -> u32 {
