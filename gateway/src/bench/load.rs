@@ -5,12 +5,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 /// What one connection says, and how it reads the answers.
@@ -98,22 +99,36 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).unwrap_or_else(|_| unreachable!("the bounds are constants"))
 }
 
-/// Opens one connection for each speaker, and lets them all speak.
+/// Connections that are being opened at once: those whose first answer is not there yet.
+const OPENING: u32 = 256;
+
+/// From when to when it is measured; unknown until every connection has had an answer.
+type Period = Arc<OnceLock<(Instant, Instant)>>;
+
+/// Opens one connection for each speaker, and lets them all speak. Each begins at once, because thousands take a while to
+/// open and a server need not keep one that says nothing; and only so many wait for their first answer that no server's
+/// queue of new connections overflows.
 pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, Trouble> {
     let connections = speakers.len();
-    let mut opened = Vec::with_capacity(connections);
-    for speaker in speakers {
-        let stream = TcpStream::connect(load.address).await.map_err(|error| Trouble::Connect(load.address, error))?;
-        stream.set_nodelay(true)?;
-        opened.push((stream, speaker));
-    }
-    let begin = Instant::now() + load.warm_up;
-    let end = begin + load.duration;
-    let latency = Arc::new(Mutex::new(histogram()));
+    let (period, latency) = (Period::default(), Arc::new(Mutex::new(histogram())));
+    let opening = Arc::new(Semaphore::new(OPENING as usize));
     let mut speaking = JoinSet::new();
-    for (stream, speaker) in opened {
-        speaking.spawn(speak(stream, speaker, begin, end, latency.clone()));
+    for speaker in speakers {
+        let turn = opening.clone().acquire_owned().await.map_err(|error| Trouble::Broken(error.to_string()))?;
+        let (period, latency) = (period.clone(), latency.clone());
+        speaking.spawn(async move {
+            let stream = TcpStream::connect(load.address).await;
+            let stream = stream.map_err(|error| Trouble::Connect(load.address, error))?;
+            stream.set_nodelay(true)?;
+            speak(stream, speaker, turn, period, latency).await
+        });
     }
+    // All turns are back: all are open.
+    let all = opening.acquire_many(OPENING).await.map_err(|error| Trouble::Broken(error.to_string()))?;
+    drop(all);
+    let begin = Instant::now() + load.warm_up;
+    // Nobody else sets it.
+    let _ = period.set((begin, begin + load.duration));
     let mut unexpected = 0;
     while let Some(ended) = speaking.join_next().await {
         unexpected += ended.map_err(|error| Trouble::Broken(error.to_string()))??;
@@ -127,11 +142,11 @@ pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, 
 async fn speak<P: Protocol>(
     mut stream: TcpStream,
     mut speaker: P,
-    begin: Instant,
-    end: Instant,
+    turn: OwnedSemaphorePermit,
+    period: Period,
     latency: Arc<Mutex<Histogram<u64>>>,
 ) -> Result<u64, Trouble> {
-    let mut unexpected = 0;
+    let (mut unexpected, mut turn) = (0, Some(turn));
     let (mut out, mut input) = (Vec::with_capacity(4096), Vec::with_capacity(4096));
     let mut sent = Instant::now();
     loop {
@@ -147,24 +162,24 @@ async fn speak<P: Protocol>(
                 break answered;
             }
         };
+        turn.take();
         if answered == Answered::Part {
             continue;
         }
+        if let Answered::Senseless(why) = answered {
+            return Err(Trouble::Senseless(why));
+        }
         let now = Instant::now();
-        if sent >= begin && now <= end {
-            match answered {
+        match period.get() {
+            Some((_, end)) if now > *end => return Ok(unexpected),
+            Some((begin, _)) if sent >= *begin => match answered {
                 Answered::Expected => {
                     let micros = u64::try_from((now - sent).as_micros()).unwrap_or(u64::MAX);
                     latency.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
                 }
-                Answered::Unexpected | Answered::Part => unexpected += 1,
-                Answered::Senseless(why) => return Err(Trouble::Senseless(why)),
-            }
-        } else if let Answered::Senseless(why) = answered {
-            return Err(Trouble::Senseless(why));
-        }
-        if now >= end {
-            return Ok(unexpected);
+                _ => unexpected += 1,
+            },
+            _ => {}
         }
         sent = now;
     }
