@@ -13,6 +13,7 @@ pub(crate) const DOCUMENT: &str = "docs/instructions.md";
 pub(crate) struct Baseline {
     pub(crate) compiler: String,
     pub(crate) valgrind: String,
+    pub(crate) processor: String,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -49,7 +50,8 @@ impl Baseline {
         if entries.is_empty() {
             return None;
         }
-        Some(Baseline { compiler: after("- compiler: ")?, valgrind: after("- counted by: ")?, entries })
+        let (compiler, valgrind) = (after("- compiler: ")?, after("- counted by: ")?);
+        Some(Baseline { compiler, valgrind, processor: after("- on: ")?, entries })
     }
 
     fn markdown(&self) -> String {
@@ -60,12 +62,12 @@ impl Baseline {
              its tolerance allows. Counts do not depend on how busy the machine is, so this is the guard against slow creep that a timed test cannot be.\n\n\
              Each part runs twice under callgrind, with two numbers of repetitions; the difference divided by the further repetitions is the count. The parts of the store run with the \
              engine in memory and cover both threads: the caller's and the committer's. Who wakes whom first differs from run to run, so they have the wider tolerance.\n\n\
-             - compiler: {}\n- counted by: {}\n\n\
-             Another compiler or C library may give other counts; the guard says so if the compiler or valgrind differs. The program sees the processor that valgrind emulates, not the real one: on a \
-             machine without AVX2 the C library copies and compares memory in other ways, and counts are some percent off. Nothing else here looks at the processor: the checksums that do are RocksDB's and the log check's, \
-             which no part runs. If valgrind does not know an instruction, the guard fails and shows what valgrind said.\n\n\
+             - compiler: {}\n- counted by: {}\n- on: {}\n\n\
+             Another compiler or C library may give other counts; the guard says so if one of the three above differs. The program sees the processor that valgrind emulates: the real one's \
+             instructions as far as valgrind knows them. The C library copies and compares memory by what it finds there, with AVX2 or without. Nothing else here looks at the processor: the checksums that do are not in \
+             any of these parts. If valgrind does not know an instruction, the guard fails and shows what valgrind said.\n\n\
              | part | instructions | may grow by | what is done |\n| --- | --: | --: | --- |\n",
-            self.compiler, self.valgrind
+            self.compiler, self.valgrind, self.processor
         );
         for Entry { name, instructions } in &self.entries {
             if let Some(part) = parts::find(name) {

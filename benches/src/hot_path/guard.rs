@@ -77,6 +77,13 @@ pub(crate) fn valgrind() -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// What the C library may choose its ways by; valgrind passes it on.
+pub(crate) fn processor() -> String {
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let has = flags.lines().find(|line| line.starts_with("flags")).is_some_and(|line| line.contains(" avx2"));
+    format!("{} processor {} AVX2", std::env::consts::ARCH, if has { "with" } else { "without" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

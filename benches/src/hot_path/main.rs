@@ -42,7 +42,8 @@ fn counted() -> Result<Vec<Entry>, String> {
 }
 
 fn record() -> Result<(), String> {
-    let baseline = Baseline { compiler: guard::compiler(), valgrind: guard::valgrind()?, entries: counted()? };
+    let (compiler, valgrind, processor) = (guard::compiler(), guard::valgrind()?, guard::processor());
+    let baseline = Baseline { compiler, valgrind, processor, entries: counted()? };
     baseline.write()?;
     println!("{} is written", baseline::DOCUMENT);
     Ok(())
@@ -50,8 +51,9 @@ fn record() -> Result<(), String> {
 
 fn check() -> Result<(), String> {
     let baseline = Baseline::read()?;
-    let (compiler, valgrind) = (guard::compiler(), guard::valgrind()?);
-    for (now, then) in [(&compiler, &baseline.compiler), (&valgrind, &baseline.valgrind)] {
+    let now = [guard::compiler(), guard::valgrind()?, guard::processor()];
+    let then = [&baseline.compiler, &baseline.valgrind, &baseline.processor];
+    for (now, then) in now.iter().zip(then) {
         if now != then {
             println!("note: recorded with {then}, counted now with {now}; a difference may come from that");
         }

@@ -96,8 +96,8 @@ impl Report {
              ![Answers per second of fencepost and its peers](benchmarks.svg)\n\n\
              ## How it was measured\n\n\
              {}\n\n\
-             Values of {VALUE} bytes that hardly compress, {} resources chosen at random, and every answered write durable. Each row was measured in {} \
-             interleaved rounds: in every round each peer had its turn, for {duration:.0} s after {warm_up:.0} s of warm-up, while the others were idle. The figures are \
+             Values of {VALUE} bytes that hardly compress, {} resources chosen at random, and every answered write durable. Each row was measured in {}, \
+             interleaved: in every round each peer had its turn, for {duration:.0} s after {warm_up:.0} s of warm-up, while the others were idle. The figures are \
              medians over the rounds; the spread is the lowest and the highest round. The load generator runs on the same machine, on one thread; \
              each connection sends its next request when it has the last answer. PostgreSQL is loaded by pgbench, also on one thread. CPU time and bytes \
              written are those of the server with all its processes, memory is its anonymous resident memory.\n\n\
@@ -105,14 +105,14 @@ impl Report {
              - *bare hyper* is a server on the same HTTP library. It reads the body, answers `ok` and keeps nothing. No HTTP service on this library can do more here.\n\
              - *Redis* {redis}: one Lua script compares the fence and writes both. `appendfsync always`.\n\
              - *PostgreSQL* {postgres}: one prepared upsert that writes where the fence is not higher. `fsync` and `synchronous_commit` are on.\n\
-             - *etcd* {etcd}: one transaction that compares the stored fence and puts. A single member, which syncs before it answers; old revisions are compacted. \
+             - *etcd* {etcd}: one transaction that compares the stored fence and puts. A single member, which syncs before it answers; old revisions are compacted. A refusal goes through its log too, because it is a transaction. \
              It is spoken to in gRPC as its own clients do, not through its JSON gateway, which would cost it more CPU time. Each connection carries one request at a time.\n\n\
              A bold figure is the rate of fencepost divided by that of the peer: above 1, fencepost is faster. `put` is a durable fenced write, `stale` a write with an \
              old token, which is refused, `mixed` half of each, `get` a read, `checked-get` a read with the current token, `claim` a fence raised and its value read, \
              `txn` four keys of four resources in one transaction, `lock` a lock acquired and released.\n\n",
             self.machine,
             grouped(RESOURCES as f64),
-            self.rounds,
+            rounds_of(self.rounds),
         )
     }
 
@@ -187,6 +187,11 @@ pub(crate) fn write(name: &str, text: &str, chart: &Chart) -> Result<(), String>
         fs::write(&path, text).map_err(|error| format!("{path}: {error}"))?;
     }
     Ok(())
+}
+
+/// `1 round`, `3 rounds`.
+pub(crate) fn rounds_of(rounds: usize) -> String {
+    format!("{rounds} round{}", if rounds == 1 { "" } else { "s" })
 }
 
 /// wrk says its version where others say how to use them.

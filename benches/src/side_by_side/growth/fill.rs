@@ -18,6 +18,9 @@ const BYTES: usize = 256 << 10;
 /// Transactions on their way at once, so that many share a commit.
 const AT_ONCE: usize = 16;
 
+/// More than a gateway has, so that filling takes minutes and not hours: every new key looks for itself first.
+const CACHE: usize = 2 << 30;
+
 /// What is to be written: keys, each with a fence of its own and a value.
 pub(crate) struct Content<'a> {
     pub(crate) prefix: &'a str,
@@ -33,7 +36,8 @@ pub(crate) fn fill(directory: &Path, content: &Content<'_>) -> Result<f64, Strin
 
 async fn written(directory: &Path, content: &Content<'_>) -> Result<f64, String> {
     let kind = engines::find("rocksdb").ok_or("there is no embedded engine")?;
-    let engine = (kind.open)(directory, &EngineOptions::default()).map_err(|error| error.to_string())?;
+    let options = EngineOptions { cache_bytes: CACHE, ..EngineOptions::default() };
+    let engine = (kind.open)(directory, &options).map_err(|error| error.to_string())?;
     let opened = Store::open(engine, Guards::default(), StoreOptions::default(), Arc::new(NoObserver)).await;
     let store = Arc::new(opened.map_err(|error| error.to_string())?);
     let started = Instant::now();

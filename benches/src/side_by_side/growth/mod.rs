@@ -92,7 +92,7 @@ pub(crate) struct ByConnections {
 /// Runs everything and writes the document.
 pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
     let (rounds, seconds, fences) = match arguments {
-        [] => (3, 5, FENCES.to_vec()),
+        [] => (3_usize, 5, FENCES.to_vec()),
         [rounds, seconds, fences @ ..] => {
             let fences: Result<Vec<u64>, _> = fences.iter().map(|count| count.parse()).collect();
             match (rounds.parse(), seconds.parse(), fences) {
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), String> {
     grow(rounds, time, &fences)
 }
 
-fn grow(rounds: u64, time: Timing, sizes: &[u64]) -> Result<(), String> {
+fn grow(rounds: usize, time: Timing, sizes: &[u64]) -> Result<(), String> {
     let open_files = machine::raise_open_files();
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut report = Report::new(machine::describe(home.path()), rounds, time);
@@ -127,7 +127,7 @@ fn grow(rounds: u64, time: Timing, sizes: &[u64]) -> Result<(), String> {
     }));
     prepare(&other, &contents)?;
 
-    for round in 1..=rounds {
+    for round in 1..=rounds as u64 {
         for row in &mut report.fences {
             eprintln!("round {round} of {rounds}: {} fences", row.fences);
             by_fences(row, &path(row.fences), round, time)?;
