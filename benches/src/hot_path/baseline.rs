@@ -88,8 +88,12 @@ mod tests {
     fn what_is_written_is_read_back() {
         let entries =
             PARTS.iter().zip(100..).map(|(part, instructions)| Entry { name: part.name.into(), instructions });
-        let baseline =
-            Baseline { compiler: "rustc 1.0.0".into(), valgrind: "valgrind-3.19.0".into(), entries: entries.collect() };
+        let baseline = Baseline {
+            compiler: "rustc 1.0.0".into(),
+            valgrind: "valgrind-3.19.0".into(),
+            processor: "z80 processor without AVX2".into(),
+            entries: entries.collect(),
+        };
         assert_eq!(Baseline::parse(&baseline.markdown()), Some(baseline));
     }
 

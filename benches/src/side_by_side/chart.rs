@@ -37,7 +37,7 @@ const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 24.0;
 /// Labels end and bars begin here, and the longest bar has this width. What is written behind it has the rest.
 const BARS_AT: f64 = 150.0;
-const LONGEST: f64 = 400.0;
+const LONGEST: f64 = 360.0;
 const LINE: f64 = 24.0;
 
 const STYLE: &str = "<style>\
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn bars_are_as_long_as_their_rates() {
         let svg = chart("x", &[1000.0, 250.0, 0.0]).svg();
-        for length in ["width=\"400.0\"", "width=\"100.0\"", "width=\"1.0\""] {
+        for length in ["width=\"360.0\"", "width=\"90.0\"", "width=\"1.0\""] {
             assert!(svg.contains(length), "{length}: {svg}");
         }
     }
