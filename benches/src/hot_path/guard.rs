@@ -25,13 +25,14 @@ const SLACK: u64 = 8;
 
 pub(crate) fn compare(recorded: Option<u64>, counted: u64, tolerance: u64) -> Finding {
     let Some(recorded) = recorded else { return Finding::Unknown };
-    let percent = (counted as f64 / recorded.max(1) as f64 - 1.0) * 100.0;
-    if counted.abs_diff(recorded) <= SLACK || percent.abs() <= tolerance as f64 {
+    let difference = counted.abs_diff(recorded);
+    let percent = difference as f64 * 100.0 / recorded.max(1) as f64;
+    if difference <= SLACK || difference * 100 <= recorded * tolerance {
         Finding::Within
-    } else if percent > 0.0 {
+    } else if counted > recorded {
         Finding::Above { recorded, percent }
     } else {
-        Finding::Below { recorded, percent: -percent }
+        Finding::Below { recorded, percent }
     }
 }
 
@@ -92,8 +93,9 @@ mod tests {
     fn only_growth_beyond_the_tolerance_is_above() {
         assert_eq!(compare(Some(1000), 1030, 3), Finding::Within);
         assert_eq!(compare(Some(1000), 970, 3), Finding::Within);
-        assert_eq!(compare(Some(1000), 1100, 3), Finding::Above { recorded: 1000, percent: 10.000000000000009 });
-        assert!(matches!(compare(Some(1000), 900, 3), Finding::Below { recorded: 1000, .. }));
+        assert_eq!(compare(Some(1000), 1100, 3), Finding::Above { recorded: 1000, percent: 10.0 });
+        assert_eq!(compare(Some(1000), 900, 3), Finding::Below { recorded: 1000, percent: 10.0 });
+        assert!(matches!(compare(Some(1000), 1031, 3), Finding::Above { .. }));
         assert_eq!(compare(None, 900, 3), Finding::Unknown);
     }
 

@@ -7,7 +7,7 @@ mod fill;
 mod report;
 mod subject;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use fencepost_gateway::bench::Workload;
@@ -176,7 +176,7 @@ fn usual(workload: Workload, round: u64) -> Charge<'static> {
     Charge { workload, connections, prefix: "bench/", resources, value: VALUE, starting_at }
 }
 
-fn by_fences(row: &mut ByFences, data: &PathBuf, round: u64, time: Timing) -> Result<(), String> {
+fn by_fences(row: &mut ByFences, data: &Path, round: u64, time: Timing) -> Result<(), String> {
     let millis = |time: Duration| time.as_secs_f64() * 1000.0;
     let charge = |workload| Charge { resources: row.fences, ..usual(workload, round) };
     let (put, get) = (charge(Workload::Put), charge(Workload::Get));

@@ -144,12 +144,12 @@ impl Report {
         }
     }
 
-    fn first(&self, of: fn(&ByFences) -> &Speed) -> f64 {
+    fn first(&self, of: SpeedOf) -> f64 {
         self.fences.first().map_or(f64::NAN, |first| of(first).rate.median())
     }
 
     fn chart(&self) -> Chart {
-        let fences = |(name, of): &(&str, fn(&ByFences) -> &Speed)| {
+        let fences = |(name, of): &(&str, SpeedOf)| {
             let bar = |row: &ByFences| Bar {
                 label: format!("{} fences", counted(row.fences)),
                 rate: of(row).rate.median(),
@@ -191,8 +191,10 @@ impl Report {
     }
 }
 
+type SpeedOf = fn(&ByFences) -> &Speed;
+
 /// What is measured over the number of fences.
-const KINDS: &[(&str, fn(&ByFences) -> &Speed)] = &[("put", |row| &row.put), ("get", |row| &row.get)];
+const KINDS: &[(&str, SpeedOf)] = &[("put", |row| &row.put), ("get", |row| &row.get)];
 
 /// Cells of rate, spread, ratio to another rate if there is one, and latencies.
 fn speed(speed: &Speed, first: Option<f64>) -> String {
