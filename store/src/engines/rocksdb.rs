@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind, IteratorMode, LogLevel,
-    Options, ReadOptions, ReadTier, WriteBatch, WriteOptions, properties,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind,
+    IteratorMode, LogLevel, Options, ReadOptions, ReadTier, WriteBatch, WriteOptions, properties,
 };
 
 use super::data_dir::{CommittedMark, DataDir};
