@@ -19,10 +19,10 @@ ARGS ?=
 PREFIX ?= $(HOME)/.local
 SUITE ?=
 
-.PHONY: help run install test test-quick test-full check fmt bench bench-parts audit
+.PHONY: help run install test test-quick test-full check fmt bench bench-growth bench-instructions bench-parts audit
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 run: ## set up, then start a gateway on this machine (ARGS='…' is passed to `fencepost serve`)
 	@scripts/setup
@@ -56,10 +56,22 @@ check: ## format, lints, docs, licences and dependency direction; changes no fil
 fmt: ## format the code
 	cargo fmt --all
 
-bench: ## measure beside bare hyper, Redis and PostgreSQL; writes docs/benchmarks.md (ARGS='ROUNDS SECONDS')
+bench: ## measure beside Redis, PostgreSQL, etcd and bare hyper, then count instructions; writes docs/benchmarks.md (ARGS='ROUNDS SECONDS')
 	@scripts/setup bench
 	cargo build --locked --release --workspace --bins
 	$(CARGO_TARGET_DIR)/release/side-by-side $(ARGS)
+	$(CARGO_TARGET_DIR)/release/hot-path check
+	@echo 'Growth to 10 million fences, 1 MiB and 4,096 connections is measured by `make bench-growth`, a quarter of an hour.'
+
+bench-growth: ## measure as fences, values and connections grow; writes docs/growth.md (ARGS='ROUNDS SECONDS FENCES…')
+	@scripts/setup bench
+	cargo build --locked --release --workspace --bins
+	$(CARGO_TARGET_DIR)/release/side-by-side growth $(ARGS)
+
+bench-instructions: ## count the instructions of the hot path against docs/instructions.md (ARGS=record writes it anew)
+	@scripts/setup bench
+	cargo build --locked --release --workspace --bins
+	$(CARGO_TARGET_DIR)/release/hot-path $(or $(ARGS),check)
 
 bench-parts: ## Criterion benches of the parts (ARGS='…' is passed to Criterion)
 	@scripts/setup

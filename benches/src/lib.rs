@@ -1,2 +1,3 @@
-//! Criterion benches of Fencepost, and the run beside its peers (`side_by_side/`): `make bench`. What the benches share is in
-//! each of them, so that each reads alone.
+//! Benches of Fencepost. `side_by_side/` measures beside peers (`make bench`) and as things grow (`make bench-growth`);
+//! `hot_path/` counts instructions (`make bench-instructions`); `benches/` has Criterion's (`make bench-parts`). What the
+//! Criterion benches share is in each of them, so that each reads alone.

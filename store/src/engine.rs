@@ -135,12 +135,18 @@ pub enum Ownership {
 ///   that nothing was written; `Err` means that the outcome is unknown.
 /// - **E5** Nothing uncommitted is visible to `load` and `scan`.
 ///
-/// A future of `commit` may block its thread: the sequencer polls it on a thread of its own. A future of `load` or
-/// `scan` must not block for a disk.
+/// A future of `commit` or `load_to_change` may block its thread: the sequencer polls it on a thread of its own. A future
+/// of `load` or `scan` must not block for a disk.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
     /// Reads records as of one instant (E1, E5).
     async fn load(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError>;
+
+    /// The same, for records about to be changed. Like `commit` it may block its thread, which saves the way to
+    /// another one.
+    async fn load_to_change(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError> {
+        self.load(keys).await
+    }
 
     /// Reads a run of records in key order (E5).
     async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError>;

@@ -1,11 +1,13 @@
 //! Reads: committed records as of one instant, past the sequencer.
 
+use std::sync::atomic::Ordering;
+
 use fencepost_core::{
     Access, FenceState, Holder, IdempotencyKey, Key, Presented, Reason, Refusal, Resource, Step, Timestamp, Token,
     Verdict, decide,
 };
 
-use crate::engine::{EngineError, Record, Scan, Version};
+use crate::engine::{EngineError, Ownership, Record, Scan, Version};
 use crate::outcome::{Held, Outcome};
 use crate::overlay::settle;
 use crate::record::{self, Lease, LockRecord, Meta, OutcomeKey, RecordKey, Recorded, Undecodable, Value};
@@ -113,10 +115,13 @@ impl Store {
             Ok(guarded) => guarded,
             Err(error) => return Ok(Err(error.into())),
         };
-        let keys = [RecordKey::meta(), RecordKey::fence(&guarded.resource), RecordKey::value(key)];
-        let mut records = self.engine.load(&keys).await?.records.into_iter();
-        let (meta, fence, value) = (records.next().flatten(), records.next().flatten(), records.next().flatten());
-        let state = state_of(self.base_generation(meta.as_ref())?, fence.as_ref())?;
+        let known = self.own_base();
+        let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key), RecordKey::meta()];
+        let keys = if known.is_some() { &keys[..2] } else { &keys[..] };
+        let mut records = self.engine.load(keys).await?.records.into_iter();
+        let (fence, value, meta) = (records.next().flatten(), records.next().flatten(), records.next().flatten());
+        let base = known.map_or_else(|| self.base_generation(meta.as_ref()), Ok)?;
+        let state = state_of(base, fence.as_ref())?;
         let value =
             value.map(|record| Value::decode(&record.bytes).map(|value| (record.version, value))).transpose()?;
         let mut read = Read { resource: guarded.resource, state, value, unclaimed: false, observed: None };
@@ -206,6 +211,12 @@ impl Store {
             Ok(KeyInfo { key, version: record.version, token, content_type, size: body.len() as u64 })
         })
         .await
+    }
+
+    /// The base generation, if only this process can change it. It is noted after the commit that raised it and before
+    /// the next, so a read that misses it is one from just before.
+    fn own_base(&self) -> Option<u32> {
+        (self.engine.ownership() == Ownership::Exclusive).then(|| self.base.load(Ordering::Acquire))
     }
 
     fn base_generation(&self, meta: Option<&Record>) -> Result<u32, ReadError> {

@@ -3,7 +3,7 @@
 //! Runs on a thread of its own, because committing blocks. There is no other way to change a record.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ pub trait Observer: Send + Sync + 'static {
 pub(crate) struct Sequencer {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) cache: Arc<FenceCache>,
+    /// The base generation, for readers.
+    pub(crate) base: Arc<AtomicU32>,
     pub(crate) poison: Poison,
     pub(crate) locks: Arc<Locks>,
     pub(crate) observer: Arc<dyn Observer>,
@@ -132,7 +134,7 @@ impl Sequencer {
                 continue;
             }
             let plan = Plan::of(&waiting.commands);
-            let loaded = match self.engine.load(&plan.keys).await {
+            let loaded = match self.engine.load_to_change(&plan.keys).await {
                 Ok(loaded) => loaded,
                 Err(EngineError(why)) => {
                     waiting.answer_all(&Rejected::Unavailable(why).into());
@@ -230,7 +232,8 @@ impl Sequencer {
     }
 
     fn note(&self, overlay: &Overlay) {
-        if overlay.base_changed() {
+        if let Some(base) = overlay.new_base() {
+            self.base.store(base, Ordering::Release);
             // What is cached could only refuse, but for reasons of an older generation.
             self.cache.clear();
         }

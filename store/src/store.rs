@@ -1,6 +1,6 @@
 //! The store: the one door to fences and data.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -179,6 +179,8 @@ pub struct Store {
     committer: JoinHandle<()>,
     forgetter: Forgetter,
     meta: Meta,
+    /// The base generation, as the sequencer last committed it.
+    pub(crate) base: Arc<AtomicU32>,
     pub(crate) scans: Semaphore,
 }
 
@@ -196,8 +198,10 @@ impl Store {
         let locks = Arc::new(Locks::new(options.lock_delay));
         let mut index_id = [0; 8];
         getrandom::fill(&mut index_id).map_err(|error| OpenError::Engine(error.to_string()))?;
+        let base = Arc::new(AtomicU32::new(meta.base_generation));
         let sequencer = Sequencer {
             engine: engine.clone(),
+            base: base.clone(),
             cache: door.cache.clone(),
             poison: door.poison.clone(),
             locks: locks.clone(),
@@ -219,6 +223,7 @@ impl Store {
             committer,
             forgetter,
             meta,
+            base,
             scans: Semaphore::new(MAX_SCANS),
         })
     }

@@ -68,12 +68,16 @@ impl Peer for Bare {
     }
 
     fn offers(&self, workload: Workload) -> bool {
-        matches!(workload, Workload::Put | Workload::Stale | Workload::Get)
+        matches!(workload, Workload::Put | Workload::Stale | Workload::Mixed | Workload::Get)
     }
 
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String> {
         let speaker = |number| AnyAnswer(Http::new(workload, number, RESOURCES, VALUE, "bench/"));
         load(self.0.address, (0..connections as u64).map(speaker).collect(), time)
+    }
+
+    fn http(&self) -> Option<std::net::SocketAddr> {
+        Some(self.0.address)
     }
 
     fn process(&self) -> u32 {

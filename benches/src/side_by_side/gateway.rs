@@ -45,6 +45,10 @@ impl Peer for Gateway {
         http(self.0.address, workload, connections, time)
     }
 
+    fn http(&self) -> Option<std::net::SocketAddr> {
+        Some(self.0.address)
+    }
+
     fn process(&self) -> u32 {
         self.0.process()
     }

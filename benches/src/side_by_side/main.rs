@@ -5,13 +5,21 @@
 //! minute of the machine hits all alike. The load generator runs on the same machine, on one thread.
 
 mod bare;
+mod chart;
+mod etcd;
+mod figures;
 mod gateway;
+mod growth;
+mod grpc;
+mod machine;
 mod postgres;
 mod redis;
 mod report;
 mod server;
 mod usage;
+mod wrk;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use fencepost_gateway::bench::Workload;
@@ -47,6 +55,9 @@ pub(crate) trait Peer {
 
     /// Rate and latencies in milliseconds: answers per second, p50, p99, p99.9, and how many answers.
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String>;
+
+    /// Where it speaks the gateway's HTTP, if it does.
+    fn http(&self) -> Option<SocketAddr>;
 
     /// The process whose children and itself are the server.
     fn process(&self) -> u32;
@@ -84,12 +95,14 @@ const ROWS: &[(Workload, usize)] = &[
 ];
 
 /// 256 connections of PostgreSQL alone take more than a second to open.
-const USAGE: &str = "usage: side-by-side [ROUNDS SECONDS], at least 1 round of at least 3 seconds";
+const USAGE: &str = "usage: side-by-side [ROUNDS SECONDS], at least 1 round of at least 3 seconds
+       side-by-side growth [ROUNDS SECONDS [FENCES…]]";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["bare", address] => bare::serve(address),
+        ["growth", rest @ ..] => growth::run(rest),
         [] => compare(3, Duration::from_secs(3)),
         [rounds, seconds] => match (rounds.parse(), seconds.parse()) {
             (Ok(rounds @ 1..), Ok(seconds @ 3..)) => compare(rounds, Duration::from_secs(seconds)),
@@ -104,12 +117,14 @@ fn main() {
 }
 
 fn compare(rounds: usize, duration: Duration) -> Result<(), String> {
+    machine::raise_open_files();
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut peers: Vec<Box<dyn Peer>> = vec![
         Box::new(gateway::Gateway::start(home.path())?),
         Box::new(bare::Bare::start()?),
         Box::new(redis::Redis::start(home.path())?),
         Box::new(postgres::Postgres::start(home.path())?),
+        Box::new(etcd::Etcd::start(home.path())?),
     ];
     let time = Timing { warm_up: Duration::from_secs(1), duration };
     let mut report = Report::new(home.path(), rounds, time);
@@ -135,6 +150,14 @@ fn compare(rounds: usize, duration: Duration) -> Result<(), String> {
                     memory: used.memory,
                 };
                 report.add(Row { workload: *workload, connections: *connections, peer: peer.name() }, sample);
+            }
+        }
+        for (workload, connections) in wrk::ROWS {
+            for peer in &peers {
+                let Some(address) = peer.http() else { continue };
+                eprintln!("round {round} of {rounds}: {workload} at {connections} by wrk, {}", peer.name());
+                let said = wrk::measure(address, *workload, *connections, time)?;
+                report.add_wrk(Row { workload: *workload, connections: *connections, peer: peer.name() }, said);
             }
         }
     }

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencepost_gateway::bench::Workload;
+use fencepost_gateway::bench::{Workload, text};
 
+use crate::figures::quantile;
 use crate::server::{Server, free_port};
 use crate::{Outcome, Peer, RESOURCES, Timing, VALUE};
 
@@ -30,6 +31,12 @@ fn as_its_user(program: &Path) -> Command {
     }
 }
 
+/// Where the newest PostgreSQL has its programs.
+pub(crate) fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
+    versions.filter_map(Result::ok).map(|version| version.path().join("bin")).max()
+}
+
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
     match output.status.success() {
@@ -40,10 +47,7 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 impl Postgres {
     pub(crate) fn start(home: &Path) -> Result<Postgres, String> {
-        let versions =
-            fs::read_dir("/usr/lib/postgresql").map_err(|error| format!("PostgreSQL is missing: {error}"))?;
-        let programs = versions.filter_map(Result::ok).map(|version| version.path().join("bin")).max();
-        let programs = programs.ok_or("PostgreSQL is missing")?;
+        let programs = programs().ok_or("PostgreSQL is missing")?;
         let (port, home) = (free_port()?, home.join("postgres"));
         fs::create_dir_all(&home).map_err(|error| error.to_string())?;
         if rustix::process::geteuid().is_root() {
@@ -61,7 +65,8 @@ impl Postgres {
         let server = Server::start(command, port)?;
         let postgres = Postgres { server, programs, home };
         let fill = format!(
-            "{TABLE}; insert into fenced select 'bench/' || n, 1000000, repeat('x', {VALUE}) from generate_series(0, {}) n",
+            "{TABLE}; insert into fenced select 'bench/' || n, 1000000, '{}' from generate_series(0, {}) n",
+            text(0, VALUE),
             RESOURCES - 1
         );
         crate::server::pause(std::time::Duration::from_secs(1));
@@ -95,7 +100,7 @@ impl Peer for Postgres {
             _ => format!(
                 "insert into fenced values ('bench/' || :n, {token}, '{}') on conflict (key) do update \
                  set fence = excluded.fence, value = excluded.value where fenced.fence <= excluded.fence",
-                "x".repeat(VALUE)
+                text(0, VALUE)
             ),
         };
         let script = format!("\\set n random(0, {})\n{statement};\n", RESOURCES - 1);
@@ -126,17 +131,18 @@ impl Peer for Postgres {
         let rate = said.split("tps = ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
         let mut latencies = latencies(logs.path())?;
         latencies.sort_unstable();
-        let quantile = |q: f64| {
-            let at = ((latencies.len() as f64 * q) as usize).min(latencies.len().saturating_sub(1));
-            latencies.get(at).copied().unwrap_or(0) as f64 / 1000.0
-        };
+        let millis = |part: f64| quantile(&latencies, part) as f64 / 1000.0;
         Ok(Outcome {
             rate: rate.ok_or(format!("pgbench said {said}"))?,
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
+            p50: millis(0.5),
+            p99: millis(0.99),
+            p999: millis(0.999),
             answers: latencies.len() as f64,
         })
+    }
+
+    fn http(&self) -> Option<std::net::SocketAddr> {
+        None
     }
 
     fn process(&self) -> u32 {

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use fencepost_gateway::bench::{Answered, Protocol, Workload};
+use fencepost_gateway::bench::{Answered, Protocol, Workload, spread, text};
 
 use crate::gateway::load;
 use crate::server::{Server, free_port};
@@ -48,8 +48,29 @@ impl Redis {
         let read = stream.read(&mut answer).map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&answer[..read]).into_owned();
         let script = text.lines().nth(1).map(str::to_owned).ok_or(format!("Redis took no script: {text}"))?;
+        fill(&mut stream, &script).map_err(|error| format!("Redis cannot be filled: {error}"))?;
         Ok(Redis { server, script })
     }
+}
+
+/// Every resource gets its fence and its value.
+fn fill(stream: &mut TcpStream, script: &str) -> std::io::Result<()> {
+    let value = text(0, VALUE);
+    for resource in 0..RESOURCES {
+        let mut command = Vec::new();
+        command_of(&mut command, &["EVALSHA", script, "1", &name(resource), &TOKEN.to_string(), &value]);
+        stream.write_all(&command)?;
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer)?;
+        if answer != *b":0\r\n" {
+            return Err(std::io::Error::other("a write was refused"));
+        }
+    }
+    Ok(())
+}
+
+fn name(resource: u64) -> String {
+    format!("bench/{resource}")
 }
 
 fn command_of(out: &mut Vec<u8>, parts: &[&str]) {
@@ -73,7 +94,10 @@ struct Resp {
 impl Protocol for Resp {
     fn request(&mut self, out: &mut Vec<u8>) {
         self.sent += 1;
-        let resource = (self.sent.wrapping_mul(7919).wrapping_add(self.number.wrapping_mul(104_729))) % RESOURCES;
+        let resource = spread(self.number, self.sent, RESOURCES);
+        if self.workload == Workload::Get {
+            return command_of(out, &["HMGET", &name(resource), "fence", "value"]);
+        }
         let stale = match self.workload {
             Workload::Stale => true,
             Workload::Mixed => self.sent % 2 == 1,
@@ -81,14 +105,27 @@ impl Protocol for Resp {
         };
         self.expected = if stale { TOKEN } else { 0 };
         let token = (if stale { TOKEN - 1 } else { TOKEN }).to_string();
-        command_of(out, &["EVALSHA", &self.script, "1", &format!("bench/{resource}"), &token, &self.value]);
+        command_of(out, &["EVALSHA", &self.script, "1", &name(resource), &token, &self.value]);
     }
 
     fn answer(&mut self, input: &[u8]) -> Option<Answered> {
+        if self.workload == Workload::Get {
+            return found(input);
+        }
         let line = std::str::from_utf8(input.strip_suffix(b"\r\n")?).ok()?;
         let number = line.strip_prefix(':').and_then(|number| number.parse().ok());
         Some(if number == Some(self.expected) { Answered::Expected } else { Answered::Unexpected })
     }
+}
+
+/// Is it a fence and a value, and all of it?
+fn found(input: &[u8]) -> Option<Answered> {
+    let head = format!("*2\r\n$7\r\n{TOKEN}\r\n${VALUE}\r\n").into_bytes();
+    let known = input.len().min(head.len());
+    if input[..known] != head[..known] {
+        return Some(Answered::Unexpected);
+    }
+    (input.len() == head.len() + VALUE + 2).then_some(Answered::Expected)
 }
 
 impl Peer for Redis {
@@ -97,14 +134,14 @@ impl Peer for Redis {
     }
 
     fn offers(&self, workload: Workload) -> bool {
-        matches!(workload, Workload::Put | Workload::Stale | Workload::Mixed)
+        matches!(workload, Workload::Put | Workload::Stale | Workload::Mixed | Workload::Get)
     }
 
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String> {
         let speaker = |number| Resp {
             workload,
             script: self.script.clone(),
-            value: "x".repeat(VALUE),
+            value: text(number, VALUE),
             number,
             sent: 0,
             expected: 0,
@@ -112,7 +149,26 @@ impl Peer for Redis {
         load(self.server.address, (0..connections as u64).map(speaker).collect(), time)
     }
 
+    fn http(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     fn process(&self) -> u32 {
         self.server.process()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_is_over_when_fence_and_value_are_there() {
+        let whole = format!("*2\r\n$7\r\n1000000\r\n$256\r\n{}\r\n", text(1, 256)).into_bytes();
+        for end in 0..whole.len() {
+            assert_eq!(found(&whole[..end]), None, "{end}");
+        }
+        assert_eq!(found(&whole), Some(Answered::Expected));
+        assert_eq!(found(b"*2\r\n$-1\r\n$-1\r\n"), Some(Answered::Unexpected));
     }
 }

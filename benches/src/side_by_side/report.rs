@@ -1,17 +1,25 @@
-//! The table.
+//! The document of a comparison: a table, what wrk saw, and a chart.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
-use std::path::Path;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
 
 use fencepost_gateway::bench::Workload;
 
-use crate::{RESOURCES, Sample, Timing, VALUE};
+use crate::chart::{Bar, Chart, Group, Look};
+use crate::figures::{Rounds, grouped};
+use crate::wrk::Said;
+use crate::{RESOURCES, Sample, Timing, VALUE, machine};
 
-/// Where it is written.
-const DOCUMENT: &str = "docs/benchmarks.md";
+const OURS: &str = "fencepost";
+
+/// What the chart shows.
+const CHARTED: &[(Workload, usize, &str)] = &[
+    (Workload::Put, 64, "durable fenced PUT, 64 connections"),
+    (Workload::Put, 256, "durable fenced PUT, 256 connections"),
+    (Workload::Stale, 64, "stale writes refused, 64 connections"),
+    (Workload::Stale, 256, "stale writes refused, 256 connections"),
+];
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,102 +31,184 @@ pub(crate) struct Row {
 
 pub(crate) struct Report {
     rows: Vec<(Row, Vec<Sample>)>,
+    wrk: Vec<(Row, Vec<Said>)>,
     machine: String,
+    rounds: usize,
+    time: Timing,
 }
 
 impl Report {
     pub(crate) fn new(home: &Path, rounds: usize, time: Timing) -> Report {
-        Report { rows: Vec::new(), machine: machine(home, rounds, time) }
+        Report { rows: Vec::new(), wrk: Vec::new(), machine: machine::describe(home), rounds, time }
     }
 
     pub(crate) fn add(&mut self, row: Row, sample: Sample) {
-        match self.rows.iter_mut().find(|(known, _)| *known == row) {
-            Some((_, samples)) => samples.push(sample),
-            None => self.rows.push((row, vec![sample])),
-        }
+        add(&mut self.rows, row, sample);
     }
 
-    fn median(&self, row: Row, of: impl Fn(&Sample) -> f64) -> Option<f64> {
-        let (_, samples) = self.rows.iter().find(|(known, _)| *known == row)?;
-        let mut values: Vec<f64> = samples.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
+    pub(crate) fn add_wrk(&mut self, row: Row, said: Said) {
+        add(&mut self.wrk, row, said);
+    }
+
+    fn rate(&self, row: Row) -> f64 {
+        rounds(&self.rows, row, |sample| sample.rate).median()
     }
 
     pub(crate) fn markdown(&self) -> String {
-        let mut text =
-            format!("# Benchmarks\n\nMade by `make bench`; nothing here is edited by hand.\n\n{}\n", self.machine);
+        let mut text = self.introduction();
         text.push_str("| workload | connections | | answers/s | spread | fencepost ÷ this | p50 ms | p99 ms | p99.9 ms | CPU s / 100,000 | bytes written each | memory MiB |\n");
-        text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
-        for (row, samples) in &self.rows {
-            let ours = self.median(Row { peer: "fencepost", ..*row }, |sample| sample.rate).unwrap_or(f64::NAN);
-            let of = |value: fn(&Sample) -> f64| self.median(*row, value).unwrap_or(f64::NAN);
-            let rate = of(|sample| sample.rate);
-            let spread = samples.iter().map(|sample| sample.rate);
-            let (low, high) = spread.fold((f64::MAX, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
-            let ratio = if row.peer == "fencepost" { String::new() } else { format!("**{:.2}**", ours / rate) };
+        text.push_str("| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
+        for (row, _) in &self.rows {
+            let of = |value: fn(&Sample) -> f64| rounds(&self.rows, *row, value);
+            let (rates, ours) = (of(|sample| sample.rate), self.rate(Row { peer: OURS, ..*row }));
+            let ratio = if row.peer == OURS { String::new() } else { format!("**{:.2}**", ours / rates.median()) };
             // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {rate:.0} | {low:.0}–{high:.0} | {ratio} | {:.2} | {:.2} | {:.2} | {:.2} | {:.0} | {:.0} |",
+                "| {} | {} | {} | {} | {} | {ratio} | {:.2} | {:.2} | {:.2} | {:.2} | {} | {:.0} |",
                 row.workload,
                 row.connections,
                 row.peer,
-                of(|sample| sample.p50),
-                of(|sample| sample.p99),
-                of(|sample| sample.p999),
-                of(|sample| sample.cpu),
-                of(|sample| sample.written),
-                of(|sample| sample.memory),
+                grouped(rates.median()),
+                rates.spread(),
+                of(|sample| sample.p50).median(),
+                of(|sample| sample.p99).median(),
+                of(|sample| sample.p999).median(),
+                of(|sample| sample.cpu).median(),
+                grouped(of(|sample| sample.written).median()),
+                of(|sample| sample.memory).median(),
+            );
+        }
+        text.push_str(&self.checked_with_wrk());
+        text
+    }
+
+    fn introduction(&self) -> String {
+        let (duration, warm_up) = (self.time.duration.as_secs_f64(), self.time.warm_up.as_secs_f64());
+        let etcd = machine::version(Path::new("etcd"));
+        let redis = machine::version(Path::new("redis-server"));
+        let postgres =
+            crate::postgres::programs().map(|programs: PathBuf| machine::version(&programs.join("postgres")));
+        let postgres = postgres.unwrap_or_default();
+        format!(
+            "# Benchmarks\n\n<!-- Generated by `make bench`. Edit nothing here: the next run overwrites it. -->\n\n\
+             Generated by `make bench`. Machines differ, and one machine differs from minute to minute: read the ratios, not the rates.\n\n\
+             ![Answers per second of fencepost and its peers](benchmarks.svg)\n\n\
+             ## How it was measured\n\n\
+             {}\n\n\
+             Values of {VALUE} bytes that hardly compress, {} resources chosen at random, and every answered write durable. Each row was measured in {}, \
+             interleaved: in every round each peer had its turn, for {duration:.0} s after {warm_up:.0} s of warm-up, while the others were idle. The figures are \
+             medians over the rounds; the spread is the lowest and the highest round. The load generator runs on the same machine, on one thread; \
+             each connection sends its next request when it has the last answer. PostgreSQL is loaded by pgbench, also on one thread. CPU time and bytes \
+             written are those of the server with all its processes, memory is its anonymous resident memory.\n\n\
+             - *fencepost* is the gateway on its embedded engine, with its defaults.\n\
+             - *bare hyper* is a server on the same HTTP library. It reads the body, answers `ok` and keeps nothing. No HTTP service on this library can do more here.\n\
+             - *Redis* {redis}: one Lua script compares the fence and writes both. `appendfsync always`.\n\
+             - *PostgreSQL* {postgres}: one prepared upsert that writes where the fence is not higher. `fsync` and `synchronous_commit` are on.\n\
+             - *etcd* {etcd}: one transaction that compares the stored fence and puts. A single member, which syncs before it answers; old revisions are compacted. A refusal goes through its log too, because it is a transaction. \
+             It is spoken to in gRPC as its own clients do, not through its JSON gateway, which would cost it more CPU time. Each connection carries one request at a time.\n\n\
+             A bold figure is the rate of fencepost divided by that of the peer: above 1, fencepost is faster. `put` is a durable fenced write, `stale` a write with an \
+             old token, which is refused, `mixed` half of each, `get` a read, `checked-get` a read with the current token, `claim` a fence raised and its value read, \
+             `txn` four keys of four resources in one transaction, `lock` a lock acquired and released.\n\n",
+            self.machine,
+            grouped(RESOURCES as f64),
+            rounds_of(self.rounds),
+        )
+    }
+
+    fn checked_with_wrk(&self) -> String {
+        let mut text = format!(
+            "\n## Checked with wrk\n\nThe same gateway and the same bare server, in the same rounds, under the load of wrk {} (one thread, `benches/fenced.lua`). The ratio of the two \
+             should be about the same, whoever makes the load.\n\n\
+             | workload | connections | | answers/s by wrk | spread | p99 ms by wrk | fencepost ÷ this, by wrk | the same by our generator |\n\
+             | --- | --: | --- | --: | --: | --: | --: | --: |\n",
+            wrk_version(),
+        );
+        for (row, _) in &self.wrk {
+            let rates = rounds(&self.wrk, *row, |said| said.rate);
+            let us = Row { peer: OURS, ..*row };
+            let by_wrk = rounds(&self.wrk, us, |said| said.rate).median() / rates.median();
+            let by_ours = self.rate(us) / self.rate(*row);
+            let ratio = |ratio: f64| if row.peer == OURS { String::new() } else { format!("**{ratio:.2}**") };
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {:.2} | {} | {} |",
+                row.workload,
+                row.connections,
+                row.peer,
+                grouped(rates.median()),
+                rates.spread(),
+                rounds(&self.wrk, *row, |said| said.p99).median(),
+                ratio(by_wrk),
+                ratio(by_ours),
             );
         }
         text
     }
 
-    /// Writes the document, if this is run in the repository.
-    pub(crate) fn write(&self, text: &str) -> Result<(), String> {
-        if !Path::new("docs").is_dir() {
-            return Ok(());
+    fn chart(&self) -> Chart {
+        let group = |(workload, connections, heading): &(Workload, usize, &str)| {
+            let of = |peer| self.rate(Row { workload: *workload, connections: *connections, peer });
+            let rows = self.rows.iter().map(|(row, _)| row);
+            let bars = rows.filter(|row| row.workload == *workload && row.connections == *connections).map(|row| Bar {
+                label: row.peer.to_owned(),
+                rate: self.rate(*row),
+                note: match row.peer {
+                    OURS => String::new(),
+                    peer => format!("fencepost ÷ this: {:.2}", of(OURS) / of(peer)),
+                },
+                look: if row.peer == OURS { Look::Ours } else { Look::Other },
+            });
+            Group { heading: (*heading).to_owned(), bars: bars.collect() }
+        };
+        Chart {
+            title: "Answers per second, side by side".to_owned(),
+            subtitle: format!(
+                "Values of {VALUE} bytes, {} resources, every answered write durable; longer is better.",
+                grouped(RESOURCES as f64)
+            ),
+            groups: CHARTED.iter().map(group).collect(),
         }
-        fs::write(DOCUMENT, text).map_err(|error| format!("{DOCUMENT}: {error}"))
+    }
+
+    /// Writes document and chart, if this is run in the repository.
+    pub(crate) fn write(&self, text: &str) -> Result<(), String> {
+        write("benchmarks", text, &self.chart())
     }
 }
 
-fn machine(home: &Path, rounds: usize, time: Timing) -> String {
-    let field = |path: &str, word: &str| {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let found = text.lines().find(|line| line.starts_with(word)).and_then(|line| line.split(':').nth(1));
-        found.unwrap_or("unknown").trim().to_owned()
-    };
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let memory: u64 =
-        field("/proc/meminfo", "MemTotal").split(' ').next().and_then(|kib| kib.parse().ok()).unwrap_or(0);
-    format!(
-        "{cores} cores of {}, {} GiB of memory, Linux {}. Values of {VALUE} bytes, {RESOURCES} resources, every answered write durable. \
-         {rounds} rounds, interleaved, of {:.0} s each after {:.0} s of warm-up; medians, and the lowest and highest round. The load generator runs on the same \
-         machine, on one thread (pgbench for PostgreSQL). One `fdatasync` after a write of 4 KiB took {:.0} µs (median of 200) on the file system all \
-         of them used. CPU and bytes are those of the server, children included.\n\n\
-         *fencepost* is the gateway on RocksDB. *bare hyper* reads the body and answers `ok`, and keeps nothing: the most that any HTTP service could do here. \
-         *Redis* 7 checks the fence in Lua, with `appendfsync always`. *PostgreSQL* 15 does a fenced upsert as a prepared statement.\n",
-        field("/proc/cpuinfo", "model name"),
-        memory >> 20,
-        fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
-        time.duration.as_secs_f64(),
-        time.warm_up.as_secs_f64(),
-        fsync(home).unwrap_or(f64::NAN),
-    )
+/// Writes a document and its chart to `docs`, if there is one here.
+pub(crate) fn write(name: &str, text: &str, chart: &Chart) -> Result<(), String> {
+    if !Path::new("docs").is_dir() {
+        return Ok(());
+    }
+    for (path, text) in [(format!("docs/{name}.md"), text), (format!("docs/{name}.svg"), &chart.svg())] {
+        fs::write(&path, text).map_err(|error| format!("{path}: {error}"))?;
+    }
+    Ok(())
 }
 
-/// Microseconds of a small durable append.
-fn fsync(home: &Path) -> std::io::Result<f64> {
-    let mut file = fs::File::create(home.join("fsync"))?;
-    let mut times = Vec::new();
-    for _ in 0..200 {
-        let started = Instant::now();
-        file.write_all(&[b'x'; 4096])?;
-        file.sync_data()?;
-        times.push(started.elapsed().as_secs_f64() * 1e6);
+/// `1 round`, `3 rounds`.
+pub(crate) fn rounds_of(rounds: usize) -> String {
+    format!("{rounds} round{}", if rounds == 1 { "" } else { "s" })
+}
+
+/// wrk says its version where others say how to use them.
+fn wrk_version() -> String {
+    let output = std::process::Command::new("wrk").arg("--version").output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    said.split_whitespace().nth(1).unwrap_or_default().trim_start_matches("debian/").to_owned()
+}
+
+fn add<T>(rows: &mut Vec<(Row, Vec<T>)>, row: Row, sample: T) {
+    match rows.iter_mut().find(|(known, _)| *known == row) {
+        Some((_, samples)) => samples.push(sample),
+        None => rows.push((row, vec![sample])),
     }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
+}
+
+fn rounds<T>(rows: &[(Row, Vec<T>)], row: Row, of: impl Fn(&T) -> f64) -> Rounds {
+    let found = rows.iter().find(|(known, _)| *known == row);
+    found.into_iter().flat_map(|(_, samples)| samples).map(of).collect()
 }

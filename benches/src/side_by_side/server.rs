@@ -18,14 +18,24 @@ pub(crate) fn free_port() -> Result<u16, String> {
 
 impl Server {
     /// Starts a server that will listen on this port, and waits until it does.
-    pub(crate) fn start(mut command: Command, port: u16) -> Result<Server, String> {
+    pub(crate) fn start(command: Command, port: u16) -> Result<Server, String> {
+        Server::start_until(command, port, Duration::from_millis(50), |address| TcpStream::connect(address).is_ok())
+    }
+
+    /// Starts a server, and waits until it is ready, looking so often.
+    pub(crate) fn start_until(
+        mut command: Command,
+        port: u16,
+        every: Duration,
+        mut ready: impl FnMut(SocketAddr) -> bool,
+    ) -> Result<Server, String> {
         let what = format!("{:?}", command.get_program());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.spawn().map_err(|error| format!("{what} cannot be started: {error}"))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
-            if TcpStream::connect(address).is_ok() {
+            if ready(address) {
                 return Ok(Server { child, address });
             }
             if let Ok(Some(ended)) = child.try_wait() {
@@ -33,9 +43,9 @@ impl Server {
             }
             if Instant::now() > deadline {
                 let _ = child.kill();
-                return Err(format!("{what} does not listen on {address}"));
+                return Err(format!("{what} is not ready on {address}"));
             }
-            pause(Duration::from_millis(50));
+            pause(every);
         }
     }
 

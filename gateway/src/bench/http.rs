@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use fencepost_core::{Presented, Token};
 
 use super::load::{Answered, Protocol};
+use super::spread::{spread, text};
 use super::workload::Workload;
 
 /// The token of the load; a stale one is one below.
@@ -32,12 +33,17 @@ impl Http {
             workload,
             resources: resources.max(1),
             prefix: prefix.to_owned(),
-            value: "x".repeat(value),
+            value: text(number, value),
             number,
             sent: 0,
             expected: 200,
             lease: None,
         }
+    }
+
+    /// Goes on as if so many requests had been sent, so that another measurement meets other resources.
+    pub fn starting_at(self, sent: u64) -> Http {
+        Http { sent, ..self }
     }
 
     /// What every resource is written with before.
@@ -59,9 +65,8 @@ fn transaction(keys: &[String], value: &str) -> String {
 
 impl Protocol for Http {
     fn request(&mut self, out: &mut Vec<u8>) {
-        // Spread over all resources, differently on every connection.
         self.sent += 1;
-        let resource = (self.sent.wrapping_mul(7919).wrapping_add(self.number.wrapping_mul(104_729))) % self.resources;
+        let resource = spread(self.number, self.sent, self.resources);
         let kv = |http: &Http| format!("/v1/kv/{}", http.key(resource));
         self.expected = match self.workload {
             Workload::Put => {

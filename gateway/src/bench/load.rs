@@ -5,11 +5,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 /// What one connection says, and how it reads the answers.
@@ -97,40 +99,54 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).unwrap_or_else(|_| unreachable!("the bounds are constants"))
 }
 
-/// Opens one connection for each speaker, and lets them all speak.
+/// Connections that are being opened at once: those whose first answer is not there yet.
+const OPENING: u32 = 256;
+
+/// From when to when it is measured; unknown until every connection has had an answer.
+type Period = Arc<OnceLock<(Instant, Instant)>>;
+
+/// Opens one connection for each speaker, and lets them all speak. Each begins at once, because thousands take a while to
+/// open and a server need not keep one that says nothing; and only so many wait for their first answer that no server's
+/// queue of new connections overflows.
 pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, Trouble> {
     let connections = speakers.len();
-    let mut opened = Vec::with_capacity(connections);
-    for speaker in speakers {
-        let stream = TcpStream::connect(load.address).await.map_err(|error| Trouble::Connect(load.address, error))?;
-        stream.set_nodelay(true)?;
-        opened.push((stream, speaker));
-    }
-    let begin = Instant::now() + load.warm_up;
-    let end = begin + load.duration;
+    let (period, latency) = (Period::default(), Arc::new(Mutex::new(histogram())));
+    let opening = Arc::new(Semaphore::new(OPENING as usize));
     let mut speaking = JoinSet::new();
-    for (stream, speaker) in opened {
-        speaking.spawn(speak(stream, speaker, begin, end));
+    for speaker in speakers {
+        let turn = opening.clone().acquire_owned().await.map_err(|error| Trouble::Broken(error.to_string()))?;
+        let (period, latency) = (period.clone(), latency.clone());
+        speaking.spawn(async move {
+            let stream = TcpStream::connect(load.address).await;
+            let stream = stream.map_err(|error| Trouble::Connect(load.address, error))?;
+            stream.set_nodelay(true)?;
+            speak(stream, speaker, turn, period, latency).await
+        });
     }
-    let seconds = load.duration.as_secs_f64();
-    let mut measured = Measured { connections, answered: 0, unexpected: 0, seconds, latency: histogram() };
+    // All turns are back: all are open.
+    let all = opening.acquire_many(OPENING).await.map_err(|error| Trouble::Broken(error.to_string()))?;
+    drop(all);
+    let begin = Instant::now() + load.warm_up;
+    // Nobody else sets it.
+    let _ = period.set((begin, begin + load.duration));
+    let mut unexpected = 0;
     while let Some(ended) = speaking.join_next().await {
-        let (latency, unexpected) = ended.map_err(|error| Trouble::Broken(error.to_string()))??;
-        measured.answered += latency.len();
-        measured.unexpected += unexpected;
-        // The bounds are the same.
-        let _ = measured.latency.add(latency);
+        unexpected += ended.map_err(|error| Trouble::Broken(error.to_string()))??;
     }
-    Ok(measured)
+    let latency = latency.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let seconds = load.duration.as_secs_f64();
+    Ok(Measured { connections, answered: latency.len(), unexpected, seconds, latency })
 }
 
+/// How many answers were not as expected. All connections share one histogram: one each would be 0.6 GB at 4,096.
 async fn speak<P: Protocol>(
     mut stream: TcpStream,
     mut speaker: P,
-    begin: Instant,
-    end: Instant,
-) -> Result<(Histogram<u64>, u64), Trouble> {
-    let (mut latency, mut unexpected) = (histogram(), 0);
+    turn: OwnedSemaphorePermit,
+    period: Period,
+    latency: Arc<Mutex<Histogram<u64>>>,
+) -> Result<u64, Trouble> {
+    let (mut unexpected, mut turn) = (0, Some(turn));
     let (mut out, mut input) = (Vec::with_capacity(4096), Vec::with_capacity(4096));
     let mut sent = Instant::now();
     loop {
@@ -146,23 +162,24 @@ async fn speak<P: Protocol>(
                 break answered;
             }
         };
+        turn.take();
         if answered == Answered::Part {
             continue;
         }
-        let now = Instant::now();
-        if sent >= begin && now <= end {
-            match answered {
-                Answered::Expected => {
-                    latency.saturating_record(u64::try_from((now - sent).as_micros()).unwrap_or(u64::MAX));
-                }
-                Answered::Unexpected | Answered::Part => unexpected += 1,
-                Answered::Senseless(why) => return Err(Trouble::Senseless(why)),
-            }
-        } else if let Answered::Senseless(why) = answered {
+        if let Answered::Senseless(why) = answered {
             return Err(Trouble::Senseless(why));
         }
-        if now >= end {
-            return Ok((latency, unexpected));
+        let now = Instant::now();
+        match period.get() {
+            Some((_, end)) if now > *end => return Ok(unexpected),
+            Some((begin, _)) if sent >= *begin => match answered {
+                Answered::Expected => {
+                    let micros = u64::try_from((now - sent).as_micros()).unwrap_or(u64::MAX);
+                    latency.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
+                }
+                _ => unexpected += 1,
+            },
+            _ => {}
         }
         sent = now;
     }

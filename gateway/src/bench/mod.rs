@@ -2,12 +2,14 @@
 
 mod http;
 mod load;
+mod spread;
 mod workload;
 
 use std::fmt::Write as _;
 
 pub use http::Http;
 pub use load::{Answered, Load, Measured, Protocol, Trouble, run};
+pub use spread::{spread, text};
 pub use workload::{WORKLOADS, Workload};
 
 /// What a table of measurements begins with.

@@ -99,7 +99,7 @@ impl Bench {
     /// Every resource gets a value and a fence first, so that reads find something and refusals have a reason.
     async fn fill(&self) -> Result<(), Failed> {
         let gateway = Gateway::new(&self.url, Duration::from_secs(30)).map_err(Failed::usage)?;
-        let value = Bytes::from("x".repeat(usize::try_from(self.value_size.0).unwrap_or(usize::MAX)));
+        let value = usize::try_from(self.value_size.0).unwrap_or(usize::MAX);
         let options = WriteOptions { credentials: Some(Http::credentials()), ..WriteOptions::default() };
         let mut filling = tokio::task::JoinSet::new();
         for resource in 0..self.resources {
@@ -110,7 +110,8 @@ impl Bench {
                 eprintln!("fencepost: {resource} of {} keys written", self.resources);
             }
             let key = fencepost_core::Key::new(&format!("{}{resource}", self.prefix)).map_err(Failed::usage)?;
-            let (gateway, value, options) = (gateway.clone(), value.clone(), options.clone());
+            let value = Bytes::from(bench::text(resource, value));
+            let (gateway, options) = (gateway.clone(), options.clone());
             filling.spawn(async move { gateway.put(&key, value, None, &options).await.map(drop) });
         }
         while !filling.is_empty() {

@@ -9,7 +9,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -22,6 +22,9 @@ use fencepost_core::ProblemKind;
 
 /// Requests that one HTTP/2 connection may have under way.
 const MAX_STREAMS: u32 = 256;
+
+/// Connections that may wait to be accepted; the system may allow fewer.
+const BACKLOG: u32 = 4096;
 
 /// Connections that may be told at once that there is no place for them; more are just closed.
 const MAX_GOODBYES: usize = 64;
@@ -66,7 +69,7 @@ impl Server {
         if !wanted.ip().is_loopback() && !insecure_no_auth {
             return Err(ServeError::BeyondLoopback(wanted));
         }
-        let listener = TcpListener::bind(wanted).await.map_err(|error| ServeError::Bind(wanted, error))?;
+        let listener = listen_on(wanted).map_err(|error| ServeError::Bind(wanted, error))?;
         let address = listener.local_addr().map_err(|error| ServeError::Bind(wanted, error))?;
         let terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
         let interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
@@ -143,6 +146,14 @@ impl Server {
         connections.shutdown().await;
         Stopped::Forced(sole_owner(gateway).await)
     }
+}
+
+/// Like `TcpListener::bind`, with room for a fleet that connects at once; who finds none tries again only after a second.
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// How serving ended, with the gateway if nobody uses it any more.

@@ -24,7 +24,7 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { cache_bytes: 64 << 20, write_buffer_bytes: 64 << 20, free_space_floor: 256 << 20 }
+        EngineOptions { cache_bytes: 256 << 20, write_buffer_bytes: 64 << 20, free_space_floor: 256 << 20 }
     }
 }
 

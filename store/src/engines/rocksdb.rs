@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind, IteratorMode, LogLevel,
-    Options, ReadOptions, ReadTier, WriteBatch, WriteOptions, properties,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind,
+    IteratorMode, LogLevel, Options, ReadOptions, ReadTier, WriteBatch, WriteOptions, properties,
 };
 
 use super::data_dir::{CommittedMark, DataDir};
@@ -120,10 +120,16 @@ impl RocksDb {
 
 fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&Cache::new_lru_cache(options.cache_bytes));
+    table.set_block_cache(&Cache::new_hyper_clock_cache(options.cache_bytes, 0));
+    table.set_bloom_filter(10.0, false);
+    // Memory is bounded, so indexes and filters share the cache with the data. A table holds a million fences: whole, its
+    // index and filter would be megabytes each, and read again for every fence that is looked up.
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    table.set_bloom_filter(10.0, false);
+    table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    table.set_partition_filters(true);
+    table.set_metadata_block_size(4 << 10);
+    table.set_pin_top_level_index_and_filter(true);
 
     let mut tuned = Options::default();
     // A marked directory without a database has lost it; making an empty one would forget every fence (G1).
@@ -261,6 +267,10 @@ impl Engine for RocksDb {
         blocking(move || shared.load(&keys, ReadTier::All))
             .await?
             .ok_or_else(|| EngineError("a read was incomplete".into()))
+    }
+
+    async fn load_to_change(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError> {
+        self.shared.load(keys, ReadTier::All)?.ok_or_else(|| EngineError("a read was incomplete".into()))
     }
 
     async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError> {

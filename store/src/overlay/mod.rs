@@ -229,9 +229,9 @@ impl Overlay {
         self.fences.iter().map(|(resource, slot)| (resource, &slot.state))
     }
 
-    /// Did the base generation change, so that fences known from before may be outdated?
-    pub(crate) fn base_changed(&self) -> bool {
-        self.meta_changed
+    /// The base generation, if it may have changed, so that fences known from before may be outdated.
+    pub(crate) fn new_base(&self) -> Option<u32> {
+        self.meta_changed.then_some(self.meta.base_generation)
     }
 }
 
