@@ -134,9 +134,10 @@ impl Server {
             }
         }
         tracing::info!("draining: no new connections; a second signal stops at once");
+        // Not ready before it is not there: whoever asks in between hears the reason.
+        gateway.drain();
         drop(self.listener);
         close_admin.notify_one();
-        gateway.drain();
         tokio::select! {
             () = async { drop(tokio::join!(graceful.shutdown(), &mut admin)) } => return Stopped::Drained(sole_owner(gateway).await),
             () = tokio::time::sleep(limits.drain_timeout) => tracing::warn!("requests outlived the drain timeout"),
