@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gateway = Gateway::new(gateway, Duration::from_secs(10))?;
     let locks = Locks::new(gateway, locks::connect(service).await?, options);
     let led = locks
-        .lead("cluster/leader", async |guard| {
+        .lead("cluster/leader", |guard| async move {
             println!("{name} leads with token {}", guard.token());
             for beat in 1..=beats {
                 guard.put("cluster/leader", format!("{name} beat {beat}")).await?;

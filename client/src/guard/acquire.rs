@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use fencepost_core::wire::FenceAnswer;
 use fencepost_core::{Holder, Presented, ProblemDocument, ProblemKind, Resource, Token};
 
 use super::Locks;
 use crate::CallError;
-use crate::random::{self, jittered};
 use crate::locks::{Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
+use crate::random::{self, jittered};
 
 /// Why there is no guard.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +111,7 @@ impl Locks {
     async fn attempt(&self, resource: &Resource, wait: Duration) -> Result<Attempt, AcquireError> {
         let backend = self.backend.as_ref();
         // Before acquiring (T30): a generation learned later could lift a zombie's old number over its successor's.
-        let fence = self.gateway.fence(resource).await?;
+        let fence = self.fence(resource).await?;
         let floor = fence.fence.as_ref().map_or(0, |fence| fence.token.number().get());
         let holder = self.new_holder()?;
         let wanted = Wanted { name: resource, holder: &holder, ttl: self.options.ttl, wait, floor };
@@ -185,6 +186,14 @@ impl Locks {
         give_back(backend, lease).await;
         let Some(fence) = problem.fence else { return Err(AcquireError::Refused(problem.into())) };
         Err(AcquireError::WentBackwards { resource: resource.clone(), number, fence, generation: fence.generation() })
+    }
+
+    /// Reads the fence; once more if the connection was an old one that broke.
+    async fn fence(&self, resource: &Resource) -> Result<FenceAnswer, CallError> {
+        match self.gateway.fence(resource).await {
+            Err(CallError::Failed(_)) => self.gateway.fence(resource).await,
+            read => read,
+        }
     }
 
     /// Claims, again while the answer is lost and the lease is surely ours: a claim may be repeated.

@@ -40,6 +40,9 @@ use renewal::{Keeper, Standing};
 /// How long a call to the gateway may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The pause between two times of standing for the lead.
+const STAND_AGAIN: Duration = Duration::from_millis(50);
+
 /// Takes locks of one service, and claims their tokens at one gateway. Clones share connections.
 #[derive(Clone)]
 pub struct Locks {
@@ -135,42 +138,58 @@ impl Locks {
     }
 
     /// Does something under a lock. If the lease is lost, the work is cancelled at its next await.
-    pub async fn with_lock<T>(&self, resource: &str, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithLockError> {
-        let guard = self.acquire(resource).await?;
+    pub async fn with_lock<T, F>(&self, resource: &str, work: impl FnOnce(Arc<Guard>) -> F) -> Result<T, WithLockError>
+    where
+        F: Future<Output = T>,
+    {
+        let guard = Arc::new(self.acquire(resource).await?);
         let done = tokio::select! {
             biased;
-            done = work(&guard) => Ok(done),
+            done = work(guard.clone()) => Ok(done),
             loss = guard.lost() => Err(WithLockError::Lost(loss)),
         };
-        if let Err(error) = guard.release().await {
-            tracing::debug!(lock = resource, %error, "a lock could not be given back; it ends with its ttl");
-        }
+        give_back(guard).await;
         done
     }
 
     /// Leads whenever it is its turn: waits for the lock, does the work while it holds it, and stands again. Ends when
     /// the work ends by itself, or when the lock cannot be asked for.
-    pub async fn lead<T>(&self, resource: &str, mut work: impl AsyncFnMut(&Guard) -> T) -> Result<T, AcquireError> {
+    pub async fn lead<T, F>(&self, resource: &str, mut work: impl FnMut(Arc<Guard>) -> F) -> Result<T, AcquireError>
+    where
+        F: Future<Output = T>,
+    {
         loop {
             let guard = match self.acquire(resource).await {
-                Ok(guard) => guard,
-                Err(AcquireError::Busy(_) | AcquireError::Lost(_)) => continue,
-                Err(AcquireError::Service(error)) if error.is_transient() => {
+                Ok(guard) => Arc::new(guard),
+                Err(AcquireError::Busy(_) | AcquireError::Lost(_)) => {
+                    // With a short wait it would ask without a pause otherwise.
+                    tokio::time::sleep(jittered(STAND_AGAIN)).await;
+                    continue;
+                }
+                // Whoever is cut off from the service, or from the gateway, may lead again when it is back.
+                Err(error) if error.is_transient() => {
                     tokio::time::sleep(jittered(Duration::from_secs(1))).await;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            tokio::select! {
+            let done = tokio::select! {
                 biased;
-                done = work(&guard) => {
-                    // The lead ends with its ttl otherwise.
-                    let _ = guard.release().await;
-                    return Ok(done);
-                }
-                _ = guard.lost() => {}
-            }
+                done = work(guard.clone()) => done,
+                _ = guard.lost() => continue,
+            };
+            give_back(guard).await;
+            return Ok(done);
         }
+    }
+}
+
+/// Releases it, unless the work has kept a share: then it is released when the last one is dropped.
+async fn give_back(guard: Arc<Guard>) {
+    let Ok(guard) = Arc::try_unwrap(guard) else { return };
+    let resource = guard.resource.clone();
+    if let Err(error) = guard.release().await {
+        tracing::debug!(lock = %resource, %error, "a lock could not be given back; it ends with its ttl");
     }
 }
 

@@ -9,8 +9,8 @@ use tokio::time::{sleep_until, timeout_at};
 use super::acquire::validity;
 use super::observer::{LockEvent, tell};
 use super::{LockOptions, Loss};
-use crate::random::jittered;
 use crate::locks::{Kept, Lease, LockBackend, LockError};
+use crate::random::jittered;
 
 /// How a lease stands.
 #[derive(Clone, Copy, Debug)]

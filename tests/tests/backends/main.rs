@@ -5,11 +5,11 @@
 #[macro_use]
 mod suite;
 
+mod etcd;
 mod exec;
 mod fencepost;
 mod guard;
-mod token;
-mod etcd;
 mod postgres;
 mod redis;
+mod token;
 mod zk;

@@ -12,9 +12,9 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-use crate::random;
 use super::scripts::{Answer, Keys, millis};
 use super::{ATTEMPTS, Acquired, Lease, LockError, Redis, Wanted};
+use crate::random;
 
 /// How long a place in the queue lasts unasked, at most; never longer than the ttl.
 const PLACE: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fencepost_client::{AcquireError, LockOptions};
 use fencepost_conformance::harness::budget;
 use fencepost_conformance::harness::fresh::Fresh;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use super::{LONG, TTL, locks, locks_at, options, proxied};
 
@@ -60,15 +60,19 @@ async fn the_lead_is_passed_on_and_taken_up_again() {
     let b = locks(&gateway, options("b", TTL)).await;
     let (tell, mut leaders) = mpsc::channel(16);
     let (first, second) = (tell.clone(), tell);
-    let (stop, mut stopped) = mpsc::channel::<()>(1);
+    let (stop, stopped) = mpsc::channel::<()>(1);
+    let stopped = Arc::new(Mutex::new(stopped));
     let a_leads = a.lead("leader", async |guard| {
         first.send(("a", guard.token())).await.unwrap();
         pending::<()>().await;
     });
-    let b_leads = b.lead("leader", async |guard| {
-        second.send(("b", guard.token())).await.unwrap();
-        stopped.recv().await;
-        "done"
+    let b_leads = b.lead("leader", |guard| {
+        let (second, stopped) = (second.clone(), stopped.clone());
+        async move {
+            second.send(("b", guard.token())).await.unwrap();
+            stopped.lock().await.recv().await;
+            "done"
+        }
     });
     let script = async {
         let (name, token) = leaders.recv().await.unwrap();

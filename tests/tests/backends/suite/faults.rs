@@ -82,6 +82,7 @@ pub(crate) async fn a_restart_never_makes_two_holders<S: Service>() {
         let asking = async || try_ask(a.as_ref(), "orders/1", &mine, S::TTL, S::TTL * 3 + SLACK).await;
         let Acquired::Held(lease) = eventually("acquiring", asking).await else { panic!("{mine} got no lock") };
         assert!(Some(lease.number) > number, "{} after {number:?}", lease.number);
+        number = Some(lease.number);
         tokio::task::block_in_place(|| service.restart());
         let kept = eventually("renewing", async || a.renew(&lease).await).await;
         let renewed = Instant::now();

@@ -127,7 +127,7 @@ pub(crate) async fn holder_and_issuer_are_stable<S: Service>() {
     let (name, who) = (resource("orders/1"), holder("worker-a#9f2c"));
     let wanted = Wanted { name: &name, holder: &who, ttl: S::TTL, wait: Duration::ZERO, floor: 0 };
     let Acquired::Held(first) = a.acquire(&wanted).await.unwrap() else { panic!("a free lock was busy") };
-    let (issuer, number) = (first.issuer.clone(), first.number);
+    let issuer = first.issuer.clone();
     assert_eq!((&first.holder, &first.name), (&who, &name));
     let (kind, incarnation) = issuer.as_str().split_once(':').expect("kind:incarnation");
     assert!(!kind.is_empty() && incarnation.len() >= 8, "{issuer}");
@@ -135,6 +135,7 @@ pub(crate) async fn holder_and_issuer_are_stable<S: Service>() {
     let b = connect(&service.url()).await;
     let second = take(b.as_ref(), "orders/1", "b#1", S::TTL).await;
     assert_eq!(second.issuer, issuer, "the same over another connection");
+    let number = second.number;
     b.release(second).await.unwrap();
     tokio::task::block_in_place(|| service.restart());
     for backend in [connect(&service.url()).await, a] {

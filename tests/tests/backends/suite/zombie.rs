@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::binary;
@@ -10,13 +9,25 @@ use fencepost_conformance::harness::proxy::Proxy;
 use fencepost_conformance::harness::wait;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::{RECOVERY, Service, start};
+use super::{RECOVERY, Service};
 
 /// `fencepost run` of a shell script, on its own program's behalf.
 fn worker<S: Service>(gateway: &Fresh, lock: &str, script: &str) -> Command {
     let mut command = Command::new(binary());
     let ttl = format!("{}ms", S::TTL.as_millis());
-    command.args(["run", "--lock", lock, "--url", &gateway.url(), "--resource", "stock", "--ttl", &ttl, "--wait", "60s"]);
+    command.args([
+        "run",
+        "--lock",
+        lock,
+        "--url",
+        &gateway.url(),
+        "--resource",
+        "stock",
+        "--ttl",
+        &ttl,
+        "--wait",
+        "60s",
+    ]);
     command.args(["--on-lost", "notify", "--", "sh", "-c", script]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
