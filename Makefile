@@ -19,7 +19,7 @@ ARGS ?=
 PREFIX ?= $(HOME)/.local
 SUITE ?=
 
-.PHONY: help run install test test-quick test-full check fmt bench bench-growth bench-instructions bench-parts audit
+.PHONY: help run install test test-quick test-full check fmt bench bench-growth bench-locks bench-instructions bench-parts audit
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,11 @@ bench-growth: ## measure as fences, values and connections grow; writes docs/gro
 	@scripts/setup bench
 	cargo build --locked --release --workspace --bins
 	$(CARGO_TARGET_DIR)/release/side-by-side growth $(ARGS)
+
+bench-locks: ## measure each lock service with and without the gateway; writes docs/locks/benchmarks.md (ARGS='ROUNDS SECONDS')
+	@scripts/setup test
+	cargo build --locked --release --workspace --bins
+	$(CARGO_TARGET_DIR)/release/lock-services $(ARGS)
 
 bench-instructions: ## count the instructions of the hot path against docs/instructions.md (ARGS=record writes it anew)
 	@scripts/setup bench

@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// `fencepost run` for the built-in lock service, with these arguments before the program.
 fn command(gateway: &Fresh, arguments: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(binary());
-    command.args(["run", "--lock", &format!("fencepost://{}", gateway.address()), "--url", &gateway.url()]);
+    command.args(["run", "--lock", &format!("fencepost://{}", gateway.address()), "--url", gateway.url()]);
     command.args(["--resource", "job"]).args(arguments).arg("--").args(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -60,7 +60,7 @@ fn the_program_finds_the_token_and_its_end_is_passed_on() {
     let (out, err) = said(&output);
     assert_eq!((output.status.code(), err.as_str()), (Some(7), ""));
     let words: Vec<&str> = out.split_whitespace().collect();
-    assert_eq!(words[..3], ["1", "job", &gateway.url()]);
+    assert_eq!(words[..3], ["1", "job", gateway.url()]);
     assert!(words[3].starts_with("nightly#") && words[4].starts_with("fencepost:"), "{out}");
     // Claimed before the program ran, and given back after it: the next one is not kept waiting.
     assert_eq!(gateway.client().fence("job").as_deref(), Some("1"));
@@ -209,7 +209,7 @@ fn bad_arguments_and_services() {
     let gateway = Fresh::memory(&[]);
     let with = |lock: &str| {
         let mut command = Command::new(binary());
-        command.args(["run", "--url", &gateway.url(), "--resource", "job", "--lock", lock, "--", "true"]);
+        command.args(["run", "--url", gateway.url(), "--resource", "job", "--lock", lock, "--", "true"]);
         let output = command.output().unwrap();
         (output.status.code(), said(&output).1)
     };
@@ -244,7 +244,7 @@ fn scripts_take_and_give_back_with_leases_as_text() {
     let lock = format!("fencepost://{}", gateway.address());
     let go = |arguments: &[&str]| {
         let mut command = Command::new(binary());
-        command.arg("lock").args(arguments).args(["--lock", &lock, "--url", &gateway.url(), "--json"]);
+        command.arg("lock").args(arguments).args(["--lock", &lock, "--url", gateway.url(), "--json"]);
         let output = command.output().unwrap();
         (output.status.code(), serde_json::from_slice::<serde_json::Value>(&output.stdout).ok(), said(&output).1)
     };

@@ -33,6 +33,28 @@ fn the_exit_codes_are_those_of_the_help() {
 }
 
 #[test]
+fn every_lock_service_is_in_the_table() {
+    let client = document("docs/client.md");
+    for backend in fencepost_client::locks::BACKENDS {
+        let fencepost_client::locks::Backend { example, number, waiting, breaks, .. } = backend;
+        let row = format!("| `{example}` | {number} | {waiting} | {breaks} |");
+        assert!(client.contains(&row), "docs/client.md lacks {row}");
+    }
+}
+
+#[test]
+fn every_flag_of_run_is_explained() {
+    let client = document("docs/client.md");
+    let mut command = Cli::command();
+    command.build();
+    let run = command.find_subcommand("run").unwrap();
+    for argument in run.get_arguments().filter(|argument| !["help", "command"].contains(&argument.get_id().as_str())) {
+        let flag = format!("--{}", argument.get_long().unwrap());
+        assert!(client.contains(&flag), "docs/client.md lacks {flag}");
+    }
+}
+
+#[test]
 fn every_flag_of_serve_is_documented_with_its_variable() {
     let configuration = document("docs/configuration.md");
     let mut command = Cli::command();

@@ -20,7 +20,7 @@ fn worker<S: Service>(gateway: &Fresh, lock: &str, script: &str) -> Command {
         "--lock",
         lock,
         "--url",
-        &gateway.url(),
+        gateway.url(),
         "--resource",
         "stock",
         "--ttl",
