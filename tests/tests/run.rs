@@ -228,11 +228,37 @@ fn bad_arguments_and_services() {
 }
 
 #[test]
+fn help_does_not_show_a_password_in_the_environment() {
+    for command in [&["run", "--help"][..], &["lock", "acquire", "--help"]] {
+        let output =
+            Command::new(binary()).args(command).env("FENCEPOST_LOCK", "redis://:secret@h:1").output().unwrap();
+        assert!(
+            said(&output).0.contains("FENCEPOST_LOCK") && !said(&output).0.contains("secret"),
+            "{:?}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
+fn a_grant_that_the_fence_refuses_is_a_refusal() {
+    let gateway = Fresh::memory(&[]);
+    let bound = [("fencing-token", "5"), ("fencing-issuer", "redis:elsewhere")];
+    assert_eq!(gateway.client().request("PUT", "/v1/kv/job", &bound, b"v").status, 204);
+    let output = run(&gateway, &[], &["true"]);
+    assert_eq!(output.status.code(), Some(3), "{:?}", said(&output));
+    assert!(said(&output).1.contains("redis:elsewhere"), "{:?}", said(&output));
+}
+
+#[test]
 fn holds_have_a_least_and_a_most() {
     let gateway = Fresh::memory(&[]);
+    // Longer than the lease lasts, and than a release may take.
     let started = Instant::now();
-    assert!(run(&gateway, &["--min-hold", "700ms"], &["true"]).status.success());
-    assert!(started.elapsed() >= Duration::from_millis(700), "{:?}", started.elapsed());
+    let held = run(&gateway, &["--min-hold", "6s", "--ttl", "1s"], &["true"]);
+    assert_eq!((held.status.code(), said(&held).1.as_str()), (Some(0), ""));
+    assert!(started.elapsed() >= Duration::from_secs(6), "{:?}", started.elapsed());
+    assert!(run(&gateway, &["--wait", "0s"], &["true"]).status.success());
     let output = run(&gateway, &["--max-hold", "300ms", "--on-lost", "kill"], &["sleep", "1000"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(said(&output).1.contains("as long as it may be"), "{:?}", said(&output));

@@ -1,5 +1,7 @@
 //! From a lock to a claimed token: read the fence, acquire, verify, claim.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_core::wire::FenceAnswer;
@@ -74,6 +76,12 @@ impl AcquireError {
     }
 }
 
+/// Nobody waits longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Before the steps are gone through once more.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// A lease whose token is claimed.
 pub(super) struct Claimed {
     pub(super) lease: Lease,
@@ -97,13 +105,13 @@ enum Attempt {
 impl Locks {
     /// The four steps, again from the first if the lock is lost on the way and there is time left.
     pub(super) async fn claimed(&self, resource: &Resource) -> Result<Claimed, AcquireError> {
-        let deadline = Instant::now() + self.options.wait;
+        let deadline = Instant::now() + self.options.wait.min(LONGEST_WAIT);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.attempt(resource, left).await? {
                 Attempt::Claimed(claimed) => return Ok(claimed),
                 Attempt::Again(why) if Instant::now() >= deadline => return Err(why),
-                Attempt::Again(_) => {}
+                Attempt::Again(_) => tokio::time::sleep(jittered(AGAIN)).await,
             }
         }
     }
@@ -116,7 +124,7 @@ impl Locks {
         let holder = self.new_holder()?;
         let wanted = Wanted { name: resource, holder: &holder, ttl: self.options.ttl, wait, floor };
         let mut lease = match backend.acquire(&wanted).await? {
-            Acquired::Held(lease) => lease,
+            Acquired::Held(lease) => Unclaimed { backend: self.backend.clone(), lease: Some(lease) },
             Acquired::Busy => return Err(AcquireError::Busy(resource.clone())),
         };
         // It may be lost already (T23). After a long wait, a renewal also tells how long it is surely ours.
@@ -128,10 +136,10 @@ impl Locks {
             let token = Token::from_parts(fence.generation, lease.number);
             let presented = Presented { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
             let problem = match self.claim(resource, &presented, valid_until).await {
-                Ok(()) => return Ok(Attempt::Claimed(Claimed { lease, presented, valid_until })),
+                Ok(()) => return Ok(Attempt::Claimed(Claimed { lease: lease.take(), presented, valid_until })),
                 Err(CallError::Fenced(problem)) => problem,
                 Err(error) => {
-                    give_back(backend, lease).await;
+                    lease.give_back().await;
                     return Err(error.into());
                 }
             };
@@ -152,18 +160,18 @@ impl Locks {
                     return self.backwards(resource, lease, *problem).await;
                 }
                 Some(ProblemKind::RetiredGeneration) => {
-                    give_back(backend, lease).await;
+                    lease.give_back().await;
                     return Ok(Attempt::Again(AcquireError::Refused(problem)));
                 }
                 Some(ProblemKind::ForeignIssuer) => {
                     let ours = lease.issuer.to_string();
-                    give_back(backend, lease).await;
+                    lease.give_back().await;
                     let bound = problem.issuer.map(|issuer| issuer.to_string()).unwrap_or_default();
                     let generation = fence.generation;
                     return Err(AcquireError::ForeignIssuer { resource: resource.clone(), bound, ours, generation });
                 }
                 _ => {
-                    give_back(backend, lease).await;
+                    lease.give_back().await;
                     return Err(AcquireError::Refused(problem));
                 }
             }
@@ -175,7 +183,7 @@ impl Locks {
     async fn backwards(
         &self,
         resource: &Resource,
-        lease: Lease,
+        lease: Unclaimed,
         problem: ProblemDocument,
     ) -> Result<Attempt, AcquireError> {
         let backend = self.backend.as_ref();
@@ -183,7 +191,7 @@ impl Locks {
             return Ok(Attempt::Again(AcquireError::Lost(resource.clone())));
         }
         let number = lease.number.get();
-        give_back(backend, lease).await;
+        lease.give_back().await;
         let Some(fence) = problem.fence else { return Err(AcquireError::Refused(problem.into())) };
         Err(AcquireError::WentBackwards { resource: resource.clone(), number, fence, generation: fence.generation() })
     }
@@ -227,8 +235,48 @@ async fn sure(backend: &dyn LockBackend, lease: &Lease) -> Result<Option<Instant
     })
 }
 
-/// Best effort: a lock that is not given back ends with its ttl.
-async fn give_back(backend: &dyn LockBackend, lease: Lease) {
+/// A lease on its way to its claim. Dropped before, by an error or with the whole acquisition, it is given back.
+struct Unclaimed {
+    backend: Arc<dyn LockBackend>,
+    /// `None` once it is taken.
+    lease: Option<Lease>,
+}
+
+impl Unclaimed {
+    fn take(mut self) -> Lease {
+        self.lease.take().unwrap_or_else(|| unreachable!("taken only here and at the end"))
+    }
+
+    /// Best effort: a lock that is not given back ends with its ttl.
+    async fn give_back(self) {
+        let (backend, lease) = (self.backend.clone(), self.take());
+        release(backend, lease).await;
+    }
+}
+
+impl Deref for Unclaimed {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        self.lease.as_ref().unwrap_or_else(|| unreachable!("taken only at the end"))
+    }
+}
+
+impl DerefMut for Unclaimed {
+    fn deref_mut(&mut self) -> &mut Lease {
+        self.lease.as_mut().unwrap_or_else(|| unreachable!("taken only at the end"))
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if let (Some(lease), Ok(runtime)) = (self.lease.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(release(self.backend.clone(), lease));
+        }
+    }
+}
+
+async fn release(backend: Arc<dyn LockBackend>, lease: Lease) {
     let name = lease.name.clone();
     if let Err(error) = backend.release(lease).await {
         tracing::debug!(lock = %name, %error, "a lock could not be given back; it ends with its ttl");

@@ -1,6 +1,6 @@
 //! Calls under a lock: token, holder and issuer go with each of them, and a retry never applies twice.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fencepost_core::wire::{TxnAnswer, TxnRequest};
@@ -117,7 +117,7 @@ impl Guard {
                 }
                 Err(error) => error,
             };
-            if !may_repeat(&error) || Instant::now() + pause >= self.watched.borrow().valid_until {
+            if !may_repeat(&error) || pause >= self.validity() {
                 return Err(GuardError::Call(error));
             }
             tokio::time::sleep(jittered(pause)).await;

@@ -31,6 +31,17 @@ pub(super) struct Keeper {
     pub(super) standing: Arc<watch::Sender<Standing>>,
 }
 
+/// Whatever ends the keeper, an observer's panic too, nobody keeps the lease any more.
+struct LostAtTheEnd(Arc<watch::Sender<Standing>>);
+
+impl Drop for LostAtTheEnd {
+    fn drop(&mut self) {
+        self.0.send_modify(|standing| {
+            standing.lost.get_or_insert(Loss::Expired);
+        });
+    }
+}
+
 /// Why keeping ended.
 enum End {
     Ordered(Option<Order>),
@@ -41,6 +52,7 @@ impl Keeper {
     /// Renews until the lease is lost, or until the guard is gone or asks for its end. A guard that is dropped drops
     /// the other end of `orders`.
     pub(super) async fn keep(self, lease: Lease, orders: oneshot::Receiver<Order>) {
+        let _nobody_keeps_it = LostAtTheEnd(self.standing.clone());
         match self.renewals(&lease, orders).await {
             End::Ordered(order) => {
                 self.hold_out(&lease).await;
@@ -93,7 +105,9 @@ impl Keeper {
 
     async fn renewals(&self, lease: &Lease, mut orders: oneshot::Receiver<Order>) -> End {
         let mut valid_until = self.standing.borrow().valid_until;
-        let mut pause = jittered(lease.ttl / 3);
+        // A claim that took long has used up a part of the lease.
+        let left = valid_until.saturating_duration_since(Instant::now());
+        let mut pause = jittered(lease.ttl / 3).min(left / 3);
         let end_of_hold = self.options.max_hold.map(|most| self.claimed + most);
         let mut warned = false;
         let mut watched = self.standing.subscribe();

@@ -63,6 +63,9 @@ impl Fencepost {
                 LockError::Unreachable { service, why }
             }
             CallError::Invalid(_) => LockError::Invalid(why),
+            CallError::Fenced(_) => LockError::Refused { service, why },
+            // A grant that nobody heard of in time; to ask again is right.
+            CallError::Lost(_) => LockError::Unreachable { service, why },
             _ => LockError::Failed { service, why },
         }
     }
@@ -85,8 +88,9 @@ impl LockBackend for Fencepost {
         let asked =
             AcquireRequest { holder: wanted.holder.clone(), ttl_ms: millis(wanted.ttl), wait_ms: millis(wanted.wait) };
         let mut attempt = 1;
+        // A repeated request may bring the grant of the first: its ttl counts from before that one.
+        let since = Instant::now();
         loop {
-            let since = Instant::now();
             match self.gateway.acquire(wanted.name, &asked, Some(&key)).await {
                 Ok(granted) => {
                     return Ok(Acquired::Held(Lease {
@@ -102,7 +106,9 @@ impl LockBackend for Fencepost {
                 }
                 Err(CallError::Held(_)) => return Ok(Acquired::Busy),
                 // Granted or not: the same key finds out (5).
-                Err(CallError::Unknown(_)) if attempt < ATTEMPTS => attempt += 1,
+                Err(CallError::Unknown(_)) if attempt < ATTEMPTS && since.elapsed() <= wanted.wait + TIMEOUT => {
+                    attempt += 1;
+                }
                 Err(error) => return Err(self.error(error)),
             }
         }

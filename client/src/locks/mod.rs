@@ -150,6 +150,14 @@ pub enum LockError {
         /// In its words.
         why: String,
     },
+    /// The service knows the fence, and the fence refused.
+    #[error("{service}: {why}")]
+    Refused {
+        /// Which.
+        service: String,
+        /// In its words.
+        why: String,
+    },
     /// What was asked for cannot be.
     #[error("{0}")]
     Invalid(String),

@@ -59,7 +59,7 @@ pub(super) struct Acquire {
 #[derive(Args, Clone)]
 struct ServiceArgs {
     /// URL of another lock service; its token is claimed at the gateway
-    #[arg(long, value_name = "URL", env = "FENCEPOST_LOCK")]
+    #[arg(long, value_name = "URL", env = "FENCEPOST_LOCK", hide_env_values = true)]
     lock: Option<String>,
 }
 

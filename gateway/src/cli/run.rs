@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::future::poll_fn;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::process::ExitStatus;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use fencepost_client::{AcquireError, Gateway, Guard, LockOptions, Locks, locks};
+use fencepost_client::{AcquireError, Gateway, Guard, LockOptions, Locks, Loss, locks};
 use fencepost_core::{Holder, Issuer, Resource};
 use rustix::process::{Pid, kill_process, kill_process_group};
 use tokio::process::{Child, Command};
@@ -20,11 +20,14 @@ use crate::quantity::Span;
 /// How long giving the lock back may delay the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long an acquisition that is given up has to leave the queue.
+const GIVE_UP_TIME: Duration = Duration::from_millis(300);
+
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(super) struct Run {
     /// URL of the lock service; see `fencepost lock backends`
-    #[arg(long, value_name = "URL", env = "FENCEPOST_LOCK")]
+    #[arg(long, value_name = "URL", env = "FENCEPOST_LOCK", hide_env_values = true)]
     lock: String,
     /// Resource to lock; its fence refuses whoever held the lock before
     #[arg(long, value_name = "NAME", env = "FENCEPOST_RESOURCE", value_parser = Resource::new)]
@@ -89,17 +92,25 @@ impl Run {
         let mut signals = Signals::catch().map_err(Failed::other)?;
         let guard = tokio::select! {
             guard = self.acquire() => guard?,
-            number = signals.next() => return Err(Failed::silent(128 + number)),
+            number = signals.next() => {
+                // What was begun is given up in the background; whoever waits behind us should not wait for our ttl.
+                tokio::time::sleep(GIVE_UP_TIME).await;
+                return Err(Failed::silent(128 + number));
+            }
         };
+        let claimed = Instant::now();
         let mut child = match self.spawn(&guard) {
             Ok(child) => child,
             Err(failed) => {
-                give_back(guard).await;
+                give_back(guard, Duration::ZERO).await;
                 return Err(failed);
             }
         };
         let ended = self.watch(&guard, &mut child, &mut signals).await;
-        give_back(guard).await;
+        tokio::select! {
+            () = give_back(guard, self.min_hold.0.saturating_sub(claimed.elapsed())) => {}
+            _ = signals.next() => say("the lock is not held for as long as --min-hold says; it ends with its ttl"),
+        }
         ended
     }
 
@@ -150,7 +161,11 @@ impl Run {
                 number = signals.next() => send(pid, i32::from(number), number_of_terminal(number)),
                 loss = guard.lost(), if !told => {
                     told = true;
-                    say(&format!("`{}`: {loss}; the fence refuses what the program writes from now on", self.resource));
+                    let refused = match loss {
+                        Loss::TakenOver => "the fence refuses what the program writes from now on",
+                        Loss::Expired | Loss::MaxHold => "the fence refuses what the program writes once somebody has taken over",
+                    };
+                    say(&format!("`{}`: {loss}; {refused}", self.resource));
                     if self.on_lost != OnLost::Notify {
                         return self.end(pid, child).await;
                     }
@@ -164,15 +179,22 @@ impl Run {
         if self.on_lost == OnLost::Term {
             say("sending TERM to the program");
             send(pid, rustix::process::Signal::TERM.as_raw(), false);
-            if tokio::time::timeout(self.grace.0, child.wait()).await.is_err() {
-                say(&format!("the program is still there after {}", self.grace));
+            match tokio::time::timeout(self.grace.0, child.wait()).await {
+                // Without a group of its own there is nobody else to be sure of.
+                Ok(_) if !own_group() => return Err(lost()),
+                Ok(_) => {}
+                Err(_) => say(&format!("the program is still there after {}", self.grace)),
             }
         }
         // Also to what the program may have left behind in its group.
         send(pid, rustix::process::Signal::KILL.as_raw(), false);
         let _ = child.wait().await;
-        Err(Failed::with(3, "the lease was lost, and the program was ended".into()))
+        Err(lost())
     }
+}
+
+fn lost() -> Failed {
+    Failed::with(3, "the lease was lost, and the program was ended".into())
 }
 
 /// At a terminal the program stays in our group, so that it may read from it. There Ctrl-C reaches both of us.
@@ -195,8 +217,9 @@ fn send(pid: Option<Pid>, number: i32, received_already: bool) {
     let _ = if own_group() { kill_process_group(pid, signal) } else { kill_process(pid, signal) };
 }
 
-async fn give_back(guard: Guard) {
-    match tokio::time::timeout(RELEASE_TIMEOUT, guard.release()).await {
+/// Gives the lock back, which it is not before it was held for this much longer.
+async fn give_back(guard: Guard, longer: Duration) {
+    match tokio::time::timeout(RELEASE_TIMEOUT.saturating_add(longer), guard.release()).await {
         Ok(Ok(())) => {}
         // No error of the work: the lease ends with its ttl.
         Ok(Err(error)) => say(&format!("the lock could not be given back, and ends with its ttl: {error}")),
@@ -204,8 +227,9 @@ async fn give_back(guard: Guard) {
     }
 }
 
+/// A reader of standard error that went away must not end us: the lock has still to be kept.
 fn say(line: &str) {
-    eprintln!("fencepost: {line}");
+    let _ = writeln!(std::io::stderr(), "fencepost: {line}");
 }
 
 fn passed_on(status: ExitStatus) -> Result<(), Failed> {
@@ -222,6 +246,7 @@ pub(super) fn failed_service(error: locks::LockError) -> Failed {
     let code = match error {
         locks::LockError::Unreachable { .. } => 6,
         locks::LockError::Failed { .. } => 1,
+        locks::LockError::Refused { .. } => 3,
         locks::LockError::Invalid(_) => 2,
     };
     Failed::with(code, error.to_string())

@@ -88,11 +88,12 @@ impl Leases {
     }
 
     async fn wait(&self, wanted: &Wanted<'_>, ttl: i64, floor: i64) -> Result<Acquired, LockError> {
-        let deadline = Instant::now() + wanted.wait;
+        let asked = Instant::now();
+        let deadline = asked + wanted.wait;
         let turn = self.turn(wanted.name);
         let Ok(_ours) = timeout_at(deadline.into(), turn.lock()).await else { return Ok(Acquired::Busy) };
         loop {
-            let (mut heard, left) = match self.server.take_listening(wanted, ttl, floor).await {
+            let (mut heard, left) = match self.server.take_listening(wanted, ttl, floor, asked).await {
                 Ok((_, Tried::Held(lease))) => return Ok(Acquired::Held(lease)),
                 Ok((heard, Tried::Busy(left))) => (heard, left),
                 // A server that restarts or fails over is waited for as long as for the lock.
@@ -199,15 +200,16 @@ impl Server {
         wanted: &Wanted<'_>,
         ttl: i64,
         floor: i64,
+        asked: Instant,
     ) -> Result<(broadcast::Receiver<String>, Tried), LockError> {
         let heard = self.listen().await?;
-        Ok((heard, self.take(wanted, ttl, floor).await?))
+        Ok((heard, self.take(wanted, ttl, floor, asked).await?))
     }
 
     /// Takes the lock if it is free, or finds that it did so before and the reply was lost.
-    async fn take(&self, wanted: &Wanted<'_>, ttl: i64, floor: i64) -> Result<Tried, LockError> {
-        let (name, holder) = (wanted.name.as_str(), wanted.holder.as_str());
+    async fn take(&self, wanted: &Wanted<'_>, ttl: i64, floor: i64, asked: Instant) -> Result<Tried, LockError> {
         let since = Instant::now();
+        let (name, holder) = (wanted.name.as_str(), wanted.holder.as_str());
         for _ in 0..ATTEMPTS {
             let values: &Values<'_> = &[(&name, TEXT), (&holder, TEXT), (&floor, INT8), (&ttl, INT8)];
             let taken = self.run(TAKE, values).await?;
@@ -222,7 +224,8 @@ impl Server {
             };
             let ours: Option<bool> = row.try_get(2).map_err(|error| self.odd(&error))?;
             if ours == Some(true) {
-                return self.lease(wanted, since, row.try_get(1), row.try_get(0));
+                // Taken by any earlier statement of this acquisition.
+                return self.lease(wanted, asked, row.try_get(1), row.try_get(0));
             }
             let left: Option<i64> = row.try_get(3).map_err(|error| self.odd(&error))?;
             // Just freed, or run out: at once, but not in a tight circle.
@@ -294,7 +297,7 @@ impl LockBackend for Leases {
             Undo { server: self.server.clone(), name: wanted.name.clone(), holder: wanted.holder.clone(), armed: true };
         let acquired = match wanted.wait.is_zero() {
             false => self.wait(wanted, ttl, floor).await?,
-            true => match self.server.take(wanted, ttl, floor).await? {
+            true => match self.server.take(wanted, ttl, floor, Instant::now()).await? {
                 Tried::Held(lease) => Acquired::Held(lease),
                 Tried::Busy(_) => Acquired::Busy,
             },
