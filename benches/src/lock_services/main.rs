@@ -80,8 +80,8 @@ fn measure(runtime: &tokio::runtime::Runtime, rounds: u64, time: Duration) -> Re
         for row in &mut rows {
             eprintln!("round {round} of {rounds}: {}", row.name);
             let (url, at) = (row.url.clone(), gateway.url().to_owned());
-            row.alone.push(runtime.block_on(rate(&url, None, time))?);
-            row.fenced.push(runtime.block_on(rate(&url, Some(&at), time))?);
+            row.alone.push(runtime.block_on(rate(row.name, &url, None, time))?);
+            row.fenced.push(runtime.block_on(rate(row.name, &url, Some(&at), time))?);
         }
     }
     let text = report(&rows, rounds, time);
@@ -92,8 +92,8 @@ fn measure(runtime: &tokio::runtime::Runtime, rounds: u64, time: Duration) -> Re
     Ok(())
 }
 
-/// Locks per second.
-async fn rate(url: &str, gateway: Option<&str>, time: Duration) -> Result<f64, String> {
+/// Locks per second. Each service has resources of its own: a fence is bound to one.
+async fn rate(service: &'static str, url: &str, gateway: Option<&str>, time: Duration) -> Result<f64, String> {
     let backend = locks::connect(url).await.map_err(|error| error.to_string())?;
     let gateway = gateway.map(|url| Gateway::new(url, TTL)).transpose().map_err(|error| error.to_string())?;
     let (done, end) = (Arc::new(AtomicU64::new(0)), Instant::now() + time);
@@ -101,12 +101,10 @@ async fn rate(url: &str, gateway: Option<&str>, time: Duration) -> Result<f64, S
     for client in 0..CLIENTS {
         let (backend, gateway, done) = (backend.clone(), gateway.clone(), done.clone());
         clients.spawn(async move {
-            let name = format!("bench/{}/{client}", backend_name(&backend));
-            let mut turn = 0;
+            let name = format!("bench/{service}/{client}");
             while Instant::now() < end {
-                turn += 1;
                 match &gateway {
-                    None => alone(backend.as_ref(), &name, turn).await?,
+                    None => alone(backend.as_ref(), &name).await?,
                     Some(gateway) => fenced(gateway, &backend, &name).await?,
                 }
                 done.fetch_add(1, Ordering::Relaxed);
@@ -120,13 +118,11 @@ async fn rate(url: &str, gateway: Option<&str>, time: Duration) -> Result<f64, S
     Ok(done.load(Ordering::Relaxed) as f64 / time.as_secs_f64())
 }
 
-/// Tells the resources of two services apart: a fence is bound to one.
-fn backend_name(backend: &Arc<dyn LockBackend>) -> String {
-    format!("{:p}", Arc::as_ptr(backend).cast::<()>())
-}
-
 /// Taken and given back.
-async fn alone(backend: &dyn LockBackend, name: &str, turn: u64) -> Result<(), String> {
+async fn alone(backend: &dyn LockBackend, name: &str) -> Result<(), String> {
+    // A holder is unique per acquisition.
+    static TURN: AtomicU64 = AtomicU64::new(0);
+    let turn = TURN.fetch_add(1, Ordering::Relaxed);
     let name = Resource::new(name).map_err(|error| error.to_string())?;
     let holder = Holder::new(&format!("{name}#{:x}-{turn}", std::process::id())).map_err(|error| error.to_string())?;
     let wanted = Wanted { name: &name, holder: &holder, ttl: TTL, wait: TTL, floor: 0 };
