@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 
 /// How long a program may run at least, however short the wait is.
 const LEAST: Duration = Duration::from_secs(5);
@@ -212,10 +212,6 @@ impl LockBackend for Exec {
 
     async fn renew(&self, _: &Lease) -> Result<Kept, LockError> {
         Ok(Kept::Kept)
-    }
-
-    async fn lift(&self, _: &mut Lease, _: u64) -> Result<Lifted, LockError> {
-        Ok(Lifted::Unsupported)
     }
 
     async fn release(&self, _: Lease) -> Result<(), LockError> {

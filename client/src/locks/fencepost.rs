@@ -9,7 +9,7 @@ use fencepost_core::wire::{AcquireRequest, MIN_TTL_MS, RenewRequest};
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 use crate::{CallError, Gateway};
 
 /// How long a call may take beyond what it is asked to wait.
@@ -130,10 +130,6 @@ impl LockBackend for Fencepost {
             Err(CallError::Lost(_) | CallError::Fenced(_)) => Ok(Kept::Lost),
             Err(error) => Err(self.error(error)),
         }
-    }
-
-    async fn lift(&self, _: &mut Lease, _: u64) -> Result<Lifted, LockError> {
-        Ok(Lifted::Unsupported)
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LockError> {

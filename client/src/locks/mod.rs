@@ -64,7 +64,10 @@ pub trait LockBackend: Send + Sync + 'static {
     async fn renew(&self, lease: &Lease) -> Result<Kept, LockError>;
 
     /// Raises the service's counter above the floor, and this lease's number with it.
-    async fn lift(&self, lease: &mut Lease, floor: u64) -> Result<Lifted, LockError>;
+    /// Only where [`Capabilities::lift`] says so.
+    async fn lift(&self, _lease: &mut Lease, _floor: u64) -> Result<Lifted, LockError> {
+        Ok(Lifted::Unsupported)
+    }
 
     /// Gives the lock back.
     async fn release(&self, lease: Lease) -> Result<(), LockError>;

@@ -9,7 +9,7 @@ use fencepost_core::Issuer;
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 
 pub(super) const BACKEND: Backend = Backend {
     scheme: "token",
@@ -75,10 +75,6 @@ impl LockBackend for Given {
 
     async fn renew(&self, _: &Lease) -> Result<Kept, LockError> {
         Ok(Kept::Kept)
-    }
-
-    async fn lift(&self, _: &mut Lease, _: u64) -> Result<Lifted, LockError> {
-        Ok(Lifted::Unsupported)
     }
 
     async fn release(&self, _: Lease) -> Result<(), LockError> {

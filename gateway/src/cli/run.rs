@@ -102,15 +102,23 @@ impl Run {
         let mut child = match self.spawn(&guard) {
             Ok(child) => child,
             Err(failed) => {
-                give_back(guard, Duration::ZERO).await;
+                give_back(guard).await;
                 return Err(failed);
             }
         };
         let ended = self.watch(&guard, &mut child, &mut signals).await;
-        tokio::select! {
-            () = give_back(guard, self.min_hold.0.saturating_sub(claimed.elapsed())) => {}
-            _ = signals.next() => say("the lock is not held for as long as --min-hold says; it ends with its ttl"),
+        // Kept alive meanwhile, as long as there is a guard.
+        let longer = self.min_hold.0.saturating_sub(claimed.elapsed());
+        if !longer.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(longer) => {}
+                _ = signals.next() => {
+                    say("the lock is not held for as long as --min-hold says; it ends with its ttl");
+                    return ended;
+                }
+            }
         }
+        give_back(guard).await;
         ended
     }
 
@@ -158,7 +166,7 @@ impl Run {
         loop {
             tokio::select! {
                 ended = child.wait() => return passed_on(ended.map_err(Failed::other)?),
-                number = signals.next() => send(pid, i32::from(number), number_of_terminal(number)),
+                number = signals.next() => if !from_terminal(number) { send(pid, i32::from(number)) },
                 loss = guard.lost(), if !told => {
                     told = true;
                     let refused = match loss {
@@ -178,7 +186,7 @@ impl Run {
     async fn end(&self, pid: Option<Pid>, child: &mut Child) -> Result<(), Failed> {
         if self.on_lost == OnLost::Term {
             say("sending TERM to the program");
-            send(pid, rustix::process::Signal::TERM.as_raw(), false);
+            send(pid, rustix::process::Signal::TERM.as_raw());
             match tokio::time::timeout(self.grace.0, child.wait()).await {
                 // Without a group of its own there is nobody else to be sure of.
                 Ok(_) if !own_group() => return Err(lost()),
@@ -187,7 +195,7 @@ impl Run {
             }
         }
         // Also to what the program may have left behind in its group.
-        send(pid, rustix::process::Signal::KILL.as_raw(), false);
+        send(pid, rustix::process::Signal::KILL.as_raw());
         let _ = child.wait().await;
         Err(lost())
     }
@@ -203,23 +211,19 @@ fn own_group() -> bool {
 }
 
 /// Did the terminal send it to the program as well?
-fn number_of_terminal(number: u8) -> bool {
+fn from_terminal(number: u8) -> bool {
     !own_group() && [SignalKind::interrupt(), SignalKind::quit()].contains(&SignalKind::from_raw(number.into()))
 }
 
 /// Sends a signal to the program: to its whole group, if it has one of its own.
-fn send(pid: Option<Pid>, number: i32, received_already: bool) {
+fn send(pid: Option<Pid>, number: i32) {
     let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(number)) else { return };
-    if received_already {
-        return;
-    }
     // It may have ended.
     let _ = if own_group() { kill_process_group(pid, signal) } else { kill_process(pid, signal) };
 }
 
-/// Gives the lock back, which it is not before it was held for this much longer.
-async fn give_back(guard: Guard, longer: Duration) {
-    match tokio::time::timeout(RELEASE_TIMEOUT.saturating_add(longer), guard.release()).await {
+async fn give_back(guard: Guard) {
+    match tokio::time::timeout(RELEASE_TIMEOUT, guard.release()).await {
         Ok(Ok(())) => {}
         // No error of the work: the lease ends with its ttl.
         Ok(Err(error)) => say(&format!("the lock could not be given back, and ends with its ttl: {error}")),

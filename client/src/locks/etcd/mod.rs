@@ -22,7 +22,7 @@ use self::keys::Keys;
 use self::queue::{Place, Turn};
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 
 /// How long an attempt at a call may take while connecting.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -125,10 +125,6 @@ impl LockBackend for Etcd {
 
     async fn renew(&self, lease: &Lease) -> Result<Kept, LockError> {
         Held::of(lease)?.renew(&self.calls).await
-    }
-
-    async fn lift(&self, _: &mut Lease, _: u64) -> Result<Lifted, LockError> {
-        Ok(Lifted::Unsupported)
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LockError> {

@@ -19,7 +19,7 @@ use zookeeper_client::{Client, CreateMode, Error};
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 use held::Held;
 use queue::{Queue, Stood, repeated};
 use session::{Ensemble, PATIENCE};
@@ -159,10 +159,6 @@ impl LockBackend for ZooKeeper {
     async fn renew(&self, lease: &Lease) -> Result<Kept, LockError> {
         let renewal = timeout(lease.ttl, held(lease)?.renew());
         renewal.await.unwrap_or_else(|_| Err(self.ensemble.silent()))
-    }
-
-    async fn lift(&self, _: &mut Lease, _: u64) -> Result<Lifted, LockError> {
-        Ok(Lifted::Unsupported)
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LockError> {

@@ -29,11 +29,11 @@ async fn lost_on_the_way<S: Service>(direction: Direction) {
         let first = take(a.as_ref(), &name, "a#1", S::TTL).await;
         let number = first.number;
         a.release(first).await.unwrap();
+        let before = proxy.count(direction).dropped;
         proxy.set(direction, Rule::DropAfter(step));
         let (asking, asked) = (a.clone(), name.clone());
         let acquiring =
             tokio::spawn(async move { try_ask(asking.as_ref(), &asked, "a#2", S::TTL, Duration::ZERO).await });
-        let before = proxy.count(direction).dropped;
         until("a message to be lost", || proxy.count(direction).dropped > before || acquiring.is_finished()).await;
         let complete = proxy.count(direction).dropped == before;
         // What else is on its way arrives, and its answer is lost too.
