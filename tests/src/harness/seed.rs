@@ -17,6 +17,11 @@ impl Random {
         Random(seed)
     }
 
+    /// The stream of this seed.
+    pub fn from_seed(seed: u64) -> Random {
+        Random(seed)
+    }
+
     /// A stream of its own for every number, whatever was drawn from this one since.
     pub fn fork(&self, number: u64) -> Random {
         Random(Random(self.0 ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03)).draw())

@@ -1,0 +1,1 @@
+//! An HTTP API that a map file describes.

@@ -1,0 +1,5 @@
+//! Ways to reach a resource that is not a Rust type.
+
+pub mod exec;
+pub mod http;
+pub mod process;

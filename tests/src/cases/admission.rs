@@ -1,0 +1,5 @@
+//! Group A.
+
+use super::Case;
+
+pub(super) const CASES: &[Case] = &[];

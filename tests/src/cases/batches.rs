@@ -1,0 +1,5 @@
+//! Group M.
+
+use super::Case;
+
+pub(super) const CASES: &[Case] = &[];

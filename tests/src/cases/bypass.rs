@@ -1,0 +1,5 @@
+//! Group B.
+
+use super::Case;
+
+pub(super) const CASES: &[Case] = &[];

@@ -1,0 +1,5 @@
+//! Group C.
+
+use super::Case;
+
+pub(super) const CASES: &[Case] = &[];

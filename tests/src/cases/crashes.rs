@@ -1,0 +1,5 @@
+//! Group R.
+
+use super::Case;
+
+pub(super) const CASES: &[Case] = &[];

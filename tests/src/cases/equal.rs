@@ -1,0 +1,5 @@
+//! Group E.
+
+use super::Case;
+
+pub(super) const CASES: &[Case] = &[];

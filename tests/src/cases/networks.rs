@@ -1,0 +1,5 @@
+//! Group Z.
+
+use super::Case;
+
+pub(super) const CASES: &[Case] = &[];

@@ -1,0 +1,5 @@
+//! Group F.
+
+use super::Case;
+
+pub(super) const CASES: &[Case] = &[];

@@ -1,0 +1,1 @@
+//! What a run has shown, for people and for programs.

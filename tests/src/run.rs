@@ -1,0 +1,137 @@
+//! Runs cases, one after the other, and judges each.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use crate::cases::{self, Case, Ended, Trial};
+use crate::checker::{self, Verdict};
+use crate::evidence::Evidence;
+use crate::subject::{Broken, Hook, Subject};
+use crate::verdict::{CaseResult, Failure, Level, Results, Status};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Up to which level.
+    pub level: Level,
+    /// Only these cases; empty means all.
+    pub only: Vec<String>,
+    /// Not these, and why not.
+    pub exclude: BTreeMap<String, String>,
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// How many rounds the cases do that have rounds.
+    pub rounds: Option<u64>,
+    /// How long the checker may think about one case.
+    pub limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            level: Level::L3,
+            only: Vec::new(),
+            exclude: BTreeMap::new(),
+            seed: 1,
+            rounds: None,
+            limit: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Somebody who looks on.
+pub trait Watch {
+    /// A case begins: its place among those that are run.
+    fn begins(&mut self, case: &'static Case, place: usize, of: usize);
+
+    /// It ended.
+    fn ended(&mut self, result: &CaseResult);
+}
+
+/// Nobody looks on.
+impl Watch for () {
+    fn begins(&mut self, _: &'static Case, _: usize, _: usize) {}
+
+    fn ended(&mut self, _: &CaseResult) {}
+}
+
+/// Runs what the options select.
+pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> Results {
+    let wanted: Vec<&'static Case> = cases::all().filter(|case| case.level <= options.level).collect();
+    let named = |case: &Case| options.only.is_empty() || options.only.iter().any(|id| id.eq_ignore_ascii_case(case.id));
+    let selected: Vec<&'static Case> = wanted.iter().copied().filter(|case| named(case)).collect();
+    let mut results = Results {
+        subject: subject.describe(),
+        seed: options.seed,
+        level: options.level,
+        cases: Vec::with_capacity(selected.len()),
+        left_out: wanted.len() - selected.len(),
+        broken: None,
+    };
+    // Process id and seed make names that a resource which keeps its data has not seen.
+    let run = format!("fp{:x}", std::process::id());
+    for (index, case) in selected.iter().enumerate() {
+        watch.begins(case, index, selected.len());
+        let result = run_case(subject, case, options, &format!("{run}-{}", options.seed));
+        watch.ended(&result);
+        let broken = result.status == Status::Error;
+        if broken {
+            results.broken = Some(result.reason.clone());
+        }
+        results.cases.push(result);
+        if broken {
+            break;
+        }
+    }
+    results
+}
+
+/// Runs one case, and judges it.
+pub fn run_case(subject: &dyn Subject, case: &'static Case, options: &Options, run: &str) -> CaseResult {
+    let began = Instant::now();
+    let trial = Trial::new(subject, case, options.seed, options.rounds, run);
+    let excluded = options.exclude.iter().find(|(id, _)| id.eq_ignore_ascii_case(case.id));
+    let ended = match excluded {
+        Some((_, reason)) => Err(Ended::Skipped(format!("excluded: {reason}"))),
+        None => attempt(&trial, subject, case),
+    };
+    let history = trial.history();
+    let evidence = Evidence::of(&history);
+    let verdict = match &ended {
+        // What was seen before a case ended early can still convict.
+        Ok(()) | Err(Ended::Unknown(_) | Ended::Info(_)) => checker::check(&history, options.limit),
+        Err(_) => Verdict::Explained,
+    };
+    let (status, reason, failure) = match (verdict, ended) {
+        (Verdict::Violated(found), _) => {
+            let failure = Failure { sentence: found.sentence.clone(), operations: found.operations };
+            (Status::Fail, found.sentence, Some(failure))
+        }
+        (_, Err(Ended::Failed(failure))) => (Status::Fail, failure.sentence.clone(), Some(failure)),
+        (_, Err(Ended::NotApplicable(why))) => (Status::NotApplicable, why, None),
+        (_, Err(Ended::Skipped(why))) => (Status::Skip, why, None),
+        (_, Err(Ended::Broken(why))) => (Status::Error, why.to_string(), None),
+        (Verdict::Undecided(why), _) | (_, Err(Ended::Unknown(why))) => (Status::Unknown, why, None),
+        (Verdict::Explained, Err(Ended::Info(what))) => (Status::Info, what, None),
+        (Verdict::Explained, Ok(())) => match evidence.lacks(case.minima) {
+            Some(lacking) => (Status::Unknown, lacking, None),
+            None => (Status::Pass, String::new(), None),
+        },
+    };
+    let keep = !matches!(status, Status::Pass | Status::NotApplicable | Status::Skip);
+    CaseResult { case, status, reason, failure, evidence, took: began.elapsed(), history: keep.then_some(history) }
+}
+
+fn attempt(trial: &Trial<'_>, subject: &dyn Subject, case: &'static Case) -> Result<(), Ended> {
+    case.needs.iter().try_for_each(|need| need.check(subject))?;
+    if subject.has(Hook::Reset) {
+        subject.hook(Hook::Reset)?;
+    }
+    catch_unwind(AssertUnwindSafe(|| (case.run)(trial))).unwrap_or_else(|_| {
+        Err(Ended::Broken(Broken(format!(
+            "case {} panicked; this is a defect of the suite or of a Rust resource",
+            case.id
+        ))))
+    })
+}
