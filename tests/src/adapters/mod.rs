@@ -1,5 +1,6 @@
 //! Ways to reach a resource that is not a Rust type.
 
 pub mod exec;
+pub mod hooks;
 pub mod http;
 pub mod process;

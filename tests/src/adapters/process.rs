@@ -89,7 +89,8 @@ impl Program {
     pub fn stop(&mut self, patience: Duration) -> Result<(), Broken> {
         self.signal(Signal::TERM)?;
         let deadline = Instant::now() + patience;
-        while self.ended().is_none() && Instant::now() < deadline {
+        // A shell may be gone before the program that it started.
+        while (self.ended().is_none() || test_kill_process_group(self.leader).is_ok()) && Instant::now() < deadline {
             wait::pause(LOOK);
         }
         self.kill()

@@ -1,0 +1,299 @@
+//! Hooks: how the resource under test is started, hurt and set back, by shell commands.
+//!
+//! With `start` the suite owns the program: it can be killed, restarted and stopped without further commands. Without
+//! it the resource runs already, and can be hurt only by the commands that are given.
+
+mod command;
+mod limit;
+mod ports;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use super::process::Program;
+use crate::harness::wait;
+use crate::subject::{Broken, Hook};
+
+pub use limit::Limit;
+pub use ports::free_ports;
+
+/// How long a hook may take, unless the file says otherwise.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a program may take to end after SIGTERM before it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether the resource serves.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How much of a program's output an error shows.
+const TAIL: u64 = 2000;
+
+/// The commands of a `[hooks]` table. Each is given to `sh -c`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Commands {
+    /// A program that serves in the foreground, started once for each instance. The suite owns it.
+    pub start: Option<String>,
+    /// Ends with 0 as soon as the resource serves; tried again until then.
+    pub ready: Option<String>,
+    /// Ends the resource at once, as a crash does.
+    pub kill: Option<String>,
+    /// Stops the resource if it runs, and starts it again with its data.
+    pub restart: Option<String>,
+    /// Stops the processes of the resource, as a long pause does.
+    pub pause: Option<String>,
+    /// Lets them go on.
+    pub resume: Option<String>,
+    /// Loses what was not synced.
+    pub powerloss: Option<String>,
+    /// Forgets everything; runs before every case.
+    pub reset: Option<String>,
+    /// Goes back to an older backup.
+    pub restore: Option<String>,
+    /// How long each may take.
+    pub limit: Option<Limit>,
+}
+
+impl Commands {
+    /// The command of a hook.
+    pub fn get(&self, hook: Hook) -> Option<&str> {
+        let command = match hook {
+            Hook::Start => &self.start,
+            Hook::Ready => &self.ready,
+            Hook::Kill => &self.kill,
+            Hook::Restart => &self.restart,
+            Hook::Pause => &self.pause,
+            Hook::Resume => &self.resume,
+            Hook::Powerloss => &self.powerloss,
+            Hook::Reset => &self.reset,
+            Hook::Restore => &self.restore,
+        };
+        command.as_deref()
+    }
+
+    /// Says what cannot be meant.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some(empty) =
+            Hook::ALL.into_iter().find(|hook| self.get(*hook).is_some_and(|text| text.trim().is_empty()))
+        {
+            return Err(format!("the hook `{}` is empty: write a shell command, or leave it out", empty.name()));
+        }
+        if self.start.is_some() && self.restart.is_some() {
+            return Err("`restart` cannot be given together with `start`: the suite restarts what it has started \
+                        (SIGTERM, then `start` again)"
+                .to_owned());
+        }
+        if self.pause.is_some() != self.resume.is_some() {
+            return Err("`pause` and `resume` belong together: give both, or none".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Asks whether the resource serves; `Err` says what is missing.
+pub type Probe = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The hooks of one resource, with the programs and the directory that belong to it. Dropping it ends and removes them.
+pub struct Hooks {
+    commands: Commands,
+    limit: Duration,
+    /// Where commands run.
+    here: PathBuf,
+    /// One for each instance.
+    ports: Vec<u16>,
+    probe: Probe,
+    // Programs end before their directory goes.
+    programs: Mutex<Vec<Running>>,
+    data: TempDir,
+    output: TempDir,
+}
+
+struct Running {
+    instance: usize,
+    program: Program,
+}
+
+impl Hooks {
+    /// For a resource with one instance per port. Nothing is started yet. Commands run in `here`.
+    pub fn new(commands: Commands, here: &Path, ports: Vec<u16>, probe: Probe) -> Result<Hooks, Broken> {
+        commands.check().map_err(Broken)?;
+        let directory = || {
+            let made = tempfile::Builder::new().prefix("fencepost-conform-").tempdir();
+            made.map_err(|error| {
+                Broken(format!(
+                    "no temporary directory can be made in {}: {error}; set TMPDIR to a directory that can be written",
+                    std::env::temp_dir().display()
+                ))
+            })
+        };
+        let limit = commands.limit.map_or(LIMIT, |limit| limit.0);
+        let here = here.to_owned();
+        Ok(Hooks {
+            commands,
+            limit,
+            here,
+            ports,
+            probe,
+            programs: Mutex::default(),
+            data: directory()?,
+            output: directory()?,
+        })
+    }
+
+    /// The directory for the resource's data.
+    pub fn dir(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// Does the suite own the program?
+    pub fn owns(&self) -> bool {
+        self.commands.start.is_some()
+    }
+
+    /// Can this be done?
+    pub fn has(&self, hook: Hook) -> bool {
+        match hook {
+            Hook::Ready => true,
+            Hook::Start | Hook::Kill | Hook::Restart | Hook::Pause | Hook::Resume if self.owns() => true,
+            _ => self.commands.get(hook).is_some(),
+        }
+    }
+
+    /// Does it.
+    pub fn run(&self, hook: Hook) -> Result<(), Broken> {
+        match hook {
+            Hook::Start => self.start(),
+            Hook::Ready => self.ready(),
+            Hook::Kill => {
+                self.given(hook)?;
+                self.running().drain(..).try_for_each(|mut running| running.program.kill())
+            }
+            Hook::Restart if self.owns() => {
+                self.running().drain(..).try_for_each(|mut running| running.program.stop(PATIENCE))?;
+                self.start()?;
+                self.ready()
+            }
+            Hook::Pause if !self.given(hook)? => self.signal(Signal::STOP),
+            Hook::Resume if !self.given(hook)? => self.signal(Signal::CONT),
+            Hook::Pause | Hook::Resume => Ok(()),
+            Hook::Restart | Hook::Reset | Hook::Restore => {
+                self.given(hook)?;
+                self.ready()
+            }
+            Hook::Powerloss => self.given(hook).map(drop),
+        }
+    }
+
+    /// Says so if a program has ended that nobody ended here.
+    pub fn ended(&self) -> Option<String> {
+        self.running().iter_mut().find_map(|running| {
+            let status = running.program.ended()?;
+            Some(format!("the program of `start` has ended ({status}){}", self.said(running.instance)))
+        })
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Running>> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs the command of a hook, if there is one.
+    fn given(&self, hook: Hook) -> Result<bool, Broken> {
+        let Some(command) = self.commands.get(hook) else { return Ok(false) };
+        command::run(hook.name(), self.shell(command, 0), self.limit, self.output.path())?;
+        Ok(true)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Broken> {
+        self.running().iter().try_for_each(|running| running.program.signal(signal))
+    }
+
+    fn start(&self) -> Result<(), Broken> {
+        let Some(start) = &self.commands.start else { return Ok(()) };
+        let mut running = self.running();
+        for instance in 0..self.ports.len() {
+            if running.iter().any(|running| running.instance == instance) {
+                continue;
+            }
+            let mut command = self.shell(start, instance);
+            let path = self.output_of(instance);
+            let output = File::create(&path)
+                .and_then(|output| Ok((output.try_clone()?, output)))
+                .map_err(|error| Broken(format!("{} cannot be written: {error}", path.display())))?;
+            command.stdout(output.0).stderr(output.1);
+            running.push(Running { instance, program: Program::start(command)? });
+        }
+        Ok(())
+    }
+
+    fn ready(&self) -> Result<(), Broken> {
+        let deadline = Instant::now() + self.limit;
+        loop {
+            let found = match self.commands.get(Hook::Ready) {
+                Some(command) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    command::run("ready", self.shell(command, 0), left, self.output.path())
+                        .map_err(|broken| broken.0)
+                        .and_then(|()| (self.probe)())
+                }
+                None => (self.probe)(),
+            };
+            let Err(missing) = found else { return Ok(()) };
+            if let Some(ended) = self.ended() {
+                return Err(Broken(format!("the resource does not serve: {ended}")));
+            }
+            if Instant::now() >= deadline {
+                let said = self.running().iter().map(|running| self.said(running.instance)).collect::<String>();
+                return Err(Broken(format!(
+                    "the resource does not serve after {:?} (`limit` in [hooks]): {missing}{said}",
+                    self.limit
+                )));
+            }
+            wait::pause(LOOK);
+        }
+    }
+
+    fn output_of(&self, instance: usize) -> PathBuf {
+        self.output.path().join(format!("start-{instance}"))
+    }
+
+    /// The end of what a program has printed, for errors.
+    fn said(&self, instance: usize) -> String {
+        match tail(&self.output_of(instance)) {
+            said if said.is_empty() => "; it printed nothing".to_owned(),
+            said => format!("; it printed:\n{said}"),
+        }
+    }
+
+    fn shell(&self, text: &str, instance: usize) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]).current_dir(&self.here).stdin(Stdio::null());
+        command.env("CONFORM_DIR", self.data.path());
+        command.env("CONFORM_PORT", self.ports.get(instance).copied().unwrap_or_default().to_string());
+        command.env("CONFORM_INSTANCE", instance.to_string());
+        command.env("CONFORM_INSTANCES", self.ports.len().to_string());
+        command
+    }
+}
+
+/// The last part of a file, as text.
+fn tail(path: &Path) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    // An error about an error helps nobody.
+    String::from_utf8_lossy(&read().unwrap_or_default()).trim().to_owned()
+}
