@@ -7,6 +7,7 @@ mod command;
 mod limit;
 mod ports;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -273,11 +274,16 @@ impl Hooks {
         }
     }
 
+    /// Where data and server of an instance are, as every command finds it in its environment.
+    pub fn environment(&self, instance: usize) -> [(&'static str, OsString); 2] {
+        let port = self.ports.get(instance).or(self.ports.first()).copied().unwrap_or_default();
+        [("CONFORM_DIR", self.data.path().into()), ("CONFORM_PORT", port.to_string().into())]
+    }
+
     fn shell(&self, text: &str, instance: usize) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", text]).current_dir(&self.here).stdin(Stdio::null());
-        command.env("CONFORM_DIR", self.data.path());
-        command.env("CONFORM_PORT", self.ports.get(instance).copied().unwrap_or_default().to_string());
+        command.envs(self.environment(instance));
         command.env("CONFORM_INSTANCE", instance.to_string());
         command.env("CONFORM_INSTANCES", self.ports.len().to_string());
         command
