@@ -1,12 +1,14 @@
 //! Programs of the resource under test: each leads a process group of its own, and no group outlives the run.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::harness::wait;
 use crate::subject::Broken;
@@ -17,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How long a killed group may take to be gone.
 const GONE: Duration = Duration::from_secs(10);
 
-/// The groups that run now.
+/// The groups that run now. The leader of each was not waited for yet, so its number belongs to nobody else.
 static RUNNING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 fn running() -> MutexGuard<'static, BTreeSet<i32>> {
@@ -26,7 +28,7 @@ fn running() -> MutexGuard<'static, BTreeSet<i32>> {
 
 /// Kills every program that was started here: for the end of the run, also by a signal.
 pub fn kill_all() {
-    for leader in std::mem::take(&mut *running()) {
+    for leader in running().iter().copied() {
         if let Some(leader) = Pid::from_raw(leader) {
             // It may be gone already.
             let _ = kill_process_group(leader, Signal::KILL);
@@ -38,18 +40,21 @@ pub fn kill_all() {
 pub struct Program {
     child: Child,
     leader: Pid,
+    /// How it ended, once its number was given back to the system: from then on nothing is signalled.
+    over: Option<ExitStatus>,
 }
 
 impl Program {
     /// Starts it in a group of its own.
     pub fn start(mut command: Command) -> Result<Program, Broken> {
-        use std::os::unix::process::CommandExt;
         let shown = command.get_program().to_string_lossy().into_owned();
+        // Started and noted in one step, as seen by `kill_all`.
+        let mut running = running();
         let child = command.process_group(0).spawn();
         let child = child.map_err(|error| Broken(format!("`{shown}` cannot be started: {error}")))?;
         let leader = Pid::from_child(&child);
-        running().insert(leader.as_raw_nonzero().get());
-        Ok(Program { child, leader })
+        running.insert(leader.as_raw_nonzero().get());
+        Ok(Program { child, leader, over: None })
     }
 
     /// Its pipes, and its number.
@@ -57,43 +62,76 @@ impl Program {
         &mut self.child
     }
 
-    /// Has it ended?
+    /// Has its first process ended, and how?
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        if self.over.is_some() {
+            return self.over;
+        }
+        // Looked at and left: while it was not waited for, no other group can get its number.
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.leader), look).ok().flatten()?;
+        let code = status.exit_status().map(|code| (code & 0xff) << 8);
+        code.or(status.terminating_signal()).map(ExitStatus::from_raw)
+    }
+
+    /// Waits so long for its first process to end.
+    pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.ended() {
+                None if Instant::now() < deadline => wait::pause(LOOK),
+                ended => return ended,
+            }
+        }
     }
 
     /// Sends a signal to the whole group; a group that is gone is no error.
     pub fn signal(&self, signal: Signal) -> Result<(), Broken> {
+        if self.over.is_some() {
+            return Ok(());
+        }
         match kill_process_group(self.leader, signal) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(error) => Err(Broken(format!("process group {:?} cannot be signalled: {error}", self.leader))),
+            Err(error) => Err(Broken(format!("process group {} cannot be signalled: {error}", self.number()))),
         }
     }
 
     /// Kills the whole group and waits until nothing of it is left.
     pub fn kill(&mut self) -> Result<(), Broken> {
+        if self.over.is_some() {
+            return Ok(());
+        }
         self.signal(Signal::KILL)?;
-        let _ = self.child.wait();
         let deadline = Instant::now() + GONE;
-        while test_kill_process_group(self.leader).is_ok() {
+        while self.ended().is_none() || lives(self.number()) {
             if Instant::now() > deadline {
-                return Err(Broken(format!("processes of group {:?} survive SIGKILL", self.leader)));
+                return Err(Broken(format!("processes of group {} survive SIGKILL", self.number())));
             }
             wait::pause(LOOK);
+            // One that was just being started may have missed the first.
+            self.signal(Signal::KILL)?;
         }
-        running().remove(&self.leader.as_raw_nonzero().get());
+        let mut running = running();
+        running.remove(&self.number());
+        let status = self.child.wait();
+        self.over = Some(status.unwrap_or_default());
         Ok(())
     }
 
     /// Asks it to end (SIGTERM), and kills what is left after `patience`.
     pub fn stop(&mut self, patience: Duration) -> Result<(), Broken> {
-        self.signal(Signal::TERM)?;
         let deadline = Instant::now() + patience;
+        self.signal(Signal::TERM)?;
+        self.wait(patience);
         // A shell may be gone before the program that it started.
-        while (self.ended().is_none() || test_kill_process_group(self.leader).is_ok()) && Instant::now() < deadline {
+        while lives(self.number()) && Instant::now() < deadline {
             wait::pause(LOOK);
         }
         self.kill()
+    }
+
+    fn number(&self) -> i32 {
+        self.leader.as_raw_nonzero().get()
     }
 }
 
@@ -101,5 +139,68 @@ impl Drop for Program {
     fn drop(&mut self) {
         // Nothing more can be done about one that cannot be killed.
         let _ = self.kill();
+    }
+}
+
+/// Is there a process in this group that has not ended? Those that nobody waited for have.
+fn lives(group: i32) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let numbered = processes
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit())));
+    numbered.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok()).any(|stat| {
+        // Number, name in brackets, state, parent, group, …; a name may contain anything.
+        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+        let mut fields = after.split_whitespace();
+        let state = fields.next();
+        !matches!(state, Some("Z" | "X")) && fields.nth(1).and_then(|field| field.parse().ok()) == Some(group)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::{Program, lives};
+
+    fn shell(script: &str) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped());
+        Program::start(command).unwrap()
+    }
+
+    #[test]
+    fn a_kill_takes_everything_that_was_started() {
+        let mut program = shell("sleep 600 & echo up; sleep 600");
+        let group = program.number();
+        let mut line = String::new();
+        BufReader::new(program.child().stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "up\n");
+        assert!(lives(group));
+        program.kill().unwrap();
+        assert!(!lives(group));
+    }
+
+    #[test]
+    fn what_its_leader_left_behind_is_killed_too() {
+        let mut program = shell("sleep 600 & exit 7");
+        let group = program.number();
+        let ended = program.wait(Duration::from_secs(20)).unwrap();
+        assert_eq!(ended.code(), Some(7));
+        assert!(lives(group), "the sleep goes on");
+        program.kill().unwrap();
+        assert!(!lives(group));
+        assert_eq!(program.ended().and_then(|status| status.code()), Some(7));
+    }
+
+    #[test]
+    fn one_that_does_not_listen_is_killed() {
+        let mut program = shell("trap '' TERM; echo up; while :; do sleep 600; done");
+        let mut line = String::new();
+        BufReader::new(program.child().stdout.take().unwrap()).read_line(&mut line).unwrap();
+        program.stop(Duration::from_millis(50)).unwrap();
+        assert!(!lives(program.number()));
     }
 }

@@ -1,1 +1,0 @@
-//! A program that speaks JSON lines.

@@ -1,0 +1,429 @@
+//! One adapter process from its start to its end.
+
+use std::collections::BTreeMap;
+use std::io::{BufReader, Read, Write};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::lines::{self, LONGEST, Line, Tail, shown};
+use super::protocol::{self, Asked, Reply};
+use crate::adapters::hooks::Hooks;
+use crate::adapters::process::Program;
+use crate::answer::Answer;
+use crate::manifest::Manifest;
+use crate::subject::{Broken, Request};
+
+/// How many requests may wait for an adapter that does not read.
+const QUEUE: usize = 1024;
+
+/// So many requests in a row, none begun before the one before it was given up, may go without any answer to anybody.
+const SILENT: u32 = 4;
+
+/// How long the last words of a process that has ended may be on their way.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How long an adapter has to end after its input ended, and again after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How many lines of standard error are passed on.
+const ECHOED: u32 = 1000;
+
+/// Where the protocol is written down.
+const BOOK: &str = "The protocol is in docs/conformance/exec.md.";
+
+/// A running adapter, or what is left of it. Dropping it kills it.
+pub(super) struct Life {
+    program: Mutex<Program>,
+    /// Requests on their way; `None` once its input was closed.
+    requests: Mutex<Option<SyncSender<Vec<u8>>>>,
+    /// The answer to `init`, until it was looked at.
+    init: Mutex<Option<Receiver<Reply>>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    instance: usize,
+    state: Mutex<State>,
+    /// A pipe has ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the latest request.
+    latest: u64,
+    /// Requests that were not answered yet, also those that nobody waits for any more.
+    pending: BTreeMap<u64, Pending>,
+    /// It was killed or stopped from here: its end is no surprise.
+    doomed: bool,
+    /// Its process is stopped.
+    paused: bool,
+    silence: Silence,
+    stdout: Pipe,
+    stderr: Pipe,
+    tail: Tail,
+}
+
+struct Pending {
+    asked: Asked,
+    waiting: SyncSender<Reply>,
+}
+
+#[derive(Default)]
+enum Pipe {
+    #[default]
+    Open,
+    /// Ended, perhaps in the middle of a line.
+    Ended(Option<String>),
+    /// What came cannot be understood.
+    Broken(Broken),
+}
+
+/// Requests that were given up since anything was answered.
+#[derive(Default)]
+struct Silence {
+    count: u32,
+    last: Option<Instant>,
+}
+
+impl Life {
+    /// Starts it and asks it to begin; does not wait for the answer.
+    pub(super) fn start(command: &[String], hooks: &Hooks, instance: usize, echo: bool) -> Result<Life, Broken> {
+        let [name, arguments @ ..] = command else {
+            return Err(Broken("there is no adapter: write its command after `--`".to_owned()));
+        };
+        let mut adapter = Command::new(name);
+        // It finds the server of a `start` hook by the same names as the hook itself.
+        adapter
+            .args(arguments)
+            .envs(hooks.environment(instance))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut program = Program::start(adapter).map_err(|Broken(why)| {
+            Broken(format!(
+                "{why}\nWrite the command after `--` as you would type it in this directory; a script must be executable \
+                 and name its interpreter in its first line, or be called by it: `-- python3 adapter.py`."
+            ))
+        })?;
+        let shared = Arc::new(Shared { instance, state: Mutex::default(), ended: Condvar::new() });
+        let child = program.child();
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err(Broken(format!("`{name}` was started without pipes; this is a defect of the suite")));
+        };
+        let (requests, queued) = sync_channel(QUEUE);
+        let (hears, listens) = (shared.clone(), shared.clone());
+        spawn("writer", move || write(stdin, &queued))?;
+        spawn("reader", move || hears.read(stdout))?;
+        spawn("stderr", move || listens.read_stderr(stderr, echo))?;
+        let life =
+            Life { program: Mutex::new(program), requests: Mutex::new(Some(requests)), init: Mutex::new(None), shared };
+        let init = life.ask(Asked::Init, |id| protocol::init(id, hooks.dir(), instance))?;
+        *lock(&life.init) = init.ok();
+        Ok(life)
+    }
+
+    /// Waits for the answer to `init`. `None`: it was given before.
+    pub(super) fn ready(&self, patience: Duration) -> Result<Option<Manifest>, Broken> {
+        let Some(init) = lock(&self.init).take() else { return Ok(None) };
+        match init.recv_timeout(patience) {
+            Ok(Reply::Manifest(manifest)) => Ok(Some(manifest)),
+            Ok(Reply::Answer(_)) | Err(RecvTimeoutError::Disconnected) => Err(self.surprise("before it answered init")),
+            Err(RecvTimeoutError::Timeout) => Err(Broken(format!(
+                "{} did not answer init within {patience:?}. Expected a line like {} on its standard output; does it flush \
+                 after each line? {BOOK}{}",
+                self.name(),
+                Asked::Init.example(1),
+                self.state().tail.words(),
+            ))),
+        }
+    }
+
+    /// Makes a request, and waits so long for its answer.
+    pub(super) fn call(&self, request: &Request<'_>, patience: Duration) -> Result<Answer, Broken> {
+        let called = Instant::now();
+        let asked = Asked::Op(request.op.verb());
+        let reply = match self.ask(asked, |id| protocol::ask(id, request))? {
+            Ok(waiting) => waiting.recv_timeout(patience),
+            Err(NotSent) => Err(RecvTimeoutError::Timeout),
+        };
+        match reply {
+            Ok(Reply::Answer(answer)) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) => self.give_up(called, patience),
+            Ok(Reply::Manifest(_)) | Err(RecvTimeoutError::Disconnected) => {
+                if self.is_doomed() {
+                    return Ok(Answer::unknown("the adapter was killed"));
+                }
+                Err(self.surprise("while requests waited for their answers"))
+            }
+        }
+    }
+
+    /// Puts a request on its way.
+    fn ask(
+        &self,
+        asked: Asked,
+        line: impl FnOnce(u64) -> Result<Vec<u8>, String>,
+    ) -> Result<Result<Receiver<Reply>, NotSent>, Broken> {
+        let (waiting, reply) = sync_channel(1);
+        let mut state = self.state();
+        state.latest += 1;
+        let id = state.latest;
+        let line = line(id).map_err(Broken)?;
+        // Once its output has ended nobody would answer: the sender is dropped, and the receiver sees that at once.
+        if matches!(state.stdout, Pipe::Open) {
+            state.pending.insert(id, Pending { asked, waiting });
+        }
+        // In the order of their numbers.
+        let sent = lock(&self.requests).as_ref().map(|requests| requests.try_send(line));
+        match sent {
+            Some(Err(TrySendError::Full(_))) => {
+                state.pending.remove(&id);
+                Ok(Err(NotSent))
+            }
+            // It does not read any more; whether it ended is seen at its output.
+            Some(Ok(()) | Err(TrySendError::Disconnected(_))) | None => Ok(Ok(reply)),
+        }
+    }
+
+    /// A request was not answered in time.
+    fn give_up(&self, called: Instant, patience: Duration) -> Result<Answer, Broken> {
+        let mut state = self.state();
+        let again = state.silence.last.is_none_or(|last| called >= last);
+        if again && !state.paused && !state.doomed {
+            state.silence.count += 1;
+            state.silence.last = Some(Instant::now());
+        }
+        if state.silence.count < SILENT {
+            return Ok(Answer::unknown(format!("no answer within {patience:?}")));
+        }
+        let oldest = state.pending.iter().next().map(|(id, pending)| (*id, pending.asked));
+        let waits = oldest.map_or_else(String::new, |(id, asked)| {
+            format!(
+                " The oldest request without an answer is {id}, a {}: expected {}.",
+                asked.name(),
+                asked.example(id)
+            )
+        });
+        Err(Broken(format!(
+            "{} answers nobody: {SILENT} requests in a row waited {patience:?} each, and nothing came.{waits} Answer each \
+             request in a thread of its own, or raise the limit with --timeout. {BOOK}{}",
+            self.name(),
+            state.tail.words()
+        )))
+    }
+
+    /// Was it ended from here, before it said anything wrong?
+    fn is_doomed(&self) -> bool {
+        let state = self.state();
+        state.doomed && !matches!(state.stdout, Pipe::Broken(_))
+    }
+
+    /// Has it ended, or can it not be understood any more?
+    pub(super) fn is_over(&self) -> bool {
+        !matches!(self.state().stdout, Pipe::Open)
+    }
+
+    /// Why its output ended, although nobody wanted that.
+    fn surprise(&self, when: &str) -> Broken {
+        if let Pipe::Broken(broken) = &self.state().stdout {
+            return broken.clone();
+        }
+        let status = lock(&self.program).wait(LAST_WORDS);
+        let state = self.shared.wait_for(|state| !matches!(state.stderr, Pipe::Open));
+        let how = match status {
+            Some(status) => format!("ended ({status})"),
+            None => "closed its standard output, but runs on,".to_owned(),
+        };
+        let half = match &state.stdout {
+            Pipe::Ended(Some(line)) => format!("\nThe last line it printed has no end: {line}"),
+            _ => String::new(),
+        };
+        Broken(format!(
+            "{} {how} {when}. An adapter runs until its standard input ends.{half}{}",
+            self.name(),
+            state.tail.words()
+        ))
+    }
+
+    /// From now on its end is no surprise.
+    pub(super) fn doom(&self) {
+        self.state().doomed = true;
+    }
+
+    /// Kills it with everything it has started. What was in flight is answered soon: by its last words, or not.
+    pub(super) fn kill(&self) -> Result<(), Broken> {
+        self.doom();
+        lock(&self.program).kill()?;
+        let mut state = self.shared.wait_for(|state| !matches!(state.stdout, Pipe::Open));
+        // If somebody outside the group still holds the pipe, nobody waits for that.
+        state.pending.clear();
+        Ok(())
+    }
+
+    /// Stops it in order: its input ends; if that does not help, SIGTERM; then SIGKILL.
+    pub(super) fn stop(&self) -> Result<(), Broken> {
+        self.doom();
+        lock(&self.program).signal(Signal::CONT)?;
+        drop(lock(&self.requests).take());
+        let mut program = lock(&self.program);
+        if program.wait(GRACE).is_none() {
+            program.stop(GRACE)?;
+        }
+        drop(program);
+        self.kill()
+    }
+
+    /// Stops its process for a while.
+    pub(super) fn pause(&self) -> Result<(), Broken> {
+        self.mark_paused();
+        lock(&self.program).signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub(super) fn resume(&self) -> Result<(), Broken> {
+        lock(&self.program).signal(Signal::CONT)?;
+        self.mark_resumed();
+        Ok(())
+    }
+
+    /// Nobody expects answers now.
+    pub(super) fn mark_paused(&self) {
+        self.state().paused = true;
+    }
+
+    /// Answers are expected again, but not to what was asked in the pause.
+    pub(super) fn mark_resumed(&self) {
+        let mut state = self.state();
+        state.paused = false;
+        state.silence = Silence { count: 0, last: Some(Instant::now()) };
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.shared.state)
+    }
+
+    fn name(&self) -> String {
+        self.shared.name()
+    }
+}
+
+/// Too many requests wait already.
+struct NotSent;
+
+impl Shared {
+    fn name(&self) -> String {
+        format!("the adapter (instance {})", self.instance)
+    }
+
+    /// Waits a little for a state that must come soon.
+    fn wait_for(&self, there: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let state = lock(&self.state);
+        let waited = self.ended.wait_timeout_while(state, LAST_WORDS, |state| !there(state));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn read(&self, pipe: impl Read) {
+        let mut pipe = BufReader::new(pipe);
+        let mut number = 0u64;
+        let end = loop {
+            number += 1;
+            match lines::next(&mut pipe, LONGEST) {
+                Line::End => break Pipe::Ended(None),
+                Line::Half(line) => break Pipe::Ended(Some(shown(&line))),
+                Line::TooLong(start) => {
+                    let why = format!("it is longer than {} MiB and goes on", LONGEST >> 20);
+                    break Pipe::Broken(self.complain(number, &start, &why, None));
+                }
+                Line::Whole(line) => {
+                    if let Err(broken) = self.hear(number, &line) {
+                        break Pipe::Broken(broken);
+                    }
+                }
+            }
+        };
+        let mut state = lock(&self.state);
+        state.stdout = end;
+        // Whoever waits sees that nothing comes any more.
+        state.pending.clear();
+        self.ended.notify_all();
+    }
+
+    fn hear(&self, number: u64, line: &[u8]) -> Result<(), Broken> {
+        let (id, fields) = protocol::numbered(line).map_err(|why| self.complain(number, line, &why, None))?;
+        let mut state = lock(&self.state);
+        let Some(Pending { asked, waiting }) = state.pending.remove(&id) else {
+            let why = match id {
+                1.. if id <= state.latest => format!("request {id} was answered before; each is answered once"),
+                _ => format!("nobody asked request {id}; the latest is {}", state.latest),
+            };
+            return Err(self.complain(number, line, &why, None));
+        };
+        let reply = asked.understand(fields).map_err(|why| self.complain(number, line, &why, Some((asked, id))))?;
+        state.silence = Silence::default();
+        // Nobody waits any more if it came too late.
+        let _ = waiting.try_send(reply);
+        Ok(())
+    }
+
+    fn complain(&self, number: u64, line: &[u8], why: &str, asked: Option<(Asked, u64)>) -> Broken {
+        let expected = match asked {
+            Some((asked, id)) => format!("an answer to {}, like {}", asked.name(), asked.example(id)),
+            None => "an answer to a request, one JSON object in one line, like {\"id\":2,\"result\":\"ok\",\"high\":\"42\"}; \
+                     everything else belongs on standard error"
+                .to_owned(),
+        };
+        Broken(format!(
+            "{} printed a wrong line {number}:\n  {}\nWhat is wrong: {why}.\nExpected: {expected}. {BOOK}",
+            self.name(),
+            shown(line)
+        ))
+    }
+
+    fn read_stderr(&self, pipe: impl Read, echo: bool) {
+        let mut pipe = BufReader::new(pipe);
+        let mut echoed = 0;
+        loop {
+            let line = match lines::next(&mut pipe, LONGEST) {
+                Line::End => break,
+                Line::Whole(line) | Line::Half(line) => line,
+                Line::TooLong(start) => {
+                    // Read on, in pieces, so that it is never blocked by what nobody wants to see.
+                    lock(&self.state).tail.push(&start);
+                    continue;
+                }
+            };
+            if echo && echoed < ECHOED {
+                echoed += 1;
+                eprintln!("adapter {}: {}", self.instance, shown(&line));
+            }
+            lock(&self.state).tail.push(&line);
+        }
+        lock(&self.state).stderr = Pipe::Ended(None);
+        self.ended.notify_all();
+    }
+}
+
+/// Gives the adapter its requests, until nobody has any more or it does not read.
+fn write(mut stdin: ChildStdin, queued: &Receiver<Vec<u8>>) {
+    while let Ok(line) = queued.recv() {
+        if stdin.write_all(&line).is_err() {
+            return;
+        }
+    }
+}
+
+fn spawn(what: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Broken> {
+    let thread = thread::Builder::new().name(format!("adapter {what}")).spawn(run);
+    thread.map(drop).map_err(|error| Broken(format!("a thread for the adapter cannot be started: {error}")))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
