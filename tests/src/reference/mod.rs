@@ -1,30 +1,38 @@
 //! A resource that is right, and its many ways to be wrong.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod bug;
+mod lazy;
+mod record;
+mod serve;
+mod service;
+mod store;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::answer::Answer;
+use crate::harness::seed::Random;
 use crate::manifest::{Equal, Kill, Manifest, Policy};
-use crate::op::{Verb, Write};
+use crate::op::{Op, Verb, Write};
 use crate::resource::FencedResource;
 use crate::subject::Hook;
+use record::Rules;
+use store::{Gone, Store};
 
-/// A resource in memory that follows the model. Its memory survives a kill.
+pub use bug::{Bug, Front, MUTANTS, Mutant, SETUPS, Setup};
+pub use lazy::{LAZY, Lazy};
+pub use service::Service;
+
+/// A resource in this process that follows the model, or breaks it in one way. A kill takes its memory, not its disk.
 pub struct Reference {
     manifest: Manifest,
-    records: Mutex<BTreeMap<String, Record>>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Record {
-    high: Option<u64>,
-    used: bool,
-    holder: Option<String>,
-    value: Option<String>,
+    bug: Option<Bug>,
+    seed: u64,
+    calls: AtomicU64,
+    store: Store,
 }
 
 impl Reference {
-    /// With all verbs, under this policy.
+    /// With all verbs, under this policy, and right.
     pub fn new(policy: Policy, equal: Equal) -> Reference {
         let manifest = Manifest {
             caps: Verb::ALL.into_iter().collect(),
@@ -33,131 +41,91 @@ impl Reference {
             kill: Kill::Everything,
             ..Manifest::default()
         };
-        Reference { manifest, records: Mutex::default() }
+        Reference { manifest, bug: None, seed: 0, calls: AtomicU64::new(0), store: Store::new(1) }
     }
 
-    fn records(&self) -> MutexGuard<'_, BTreeMap<String, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Set up like this, with this bug; its pauses are drawn from the seed.
+    pub fn set_up(setup: Setup, bug: Option<Bug>, seed: u64) -> Reference {
+        let store = Store::new(setup.instances);
+        Reference { bug, seed, store, ..Reference::new(setup.policy, setup.equal) }
     }
 
-    fn same(&self, record: &Record, holder: &str) -> bool {
-        self.manifest.equal == Equal::Any || record.holder.as_deref().is_none_or(|found| found == holder)
+    /// Does what is asked in one of its processes.
+    pub fn serve(&self, instance: usize, op: &Op) -> Answer {
+        let random = Random::from_seed(self.seed).fork(self.calls.fetch_add(1, Ordering::Relaxed));
+        let served = self.store.enter(instance, random).and_then(|mut visit| {
+            let answer = self.perform(&mut visit, op)?;
+            visit.breathe();
+            visit.alive()?;
+            Ok(answer)
+        });
+        served.unwrap_or_else(|Gone(why)| Answer::unknown(why))
     }
 
-    fn admits(&self, record: &Record, token: u64, holder: &str) -> bool {
-        match record.high.map(|high| token.cmp(&high)) {
-            None | Some(std::cmp::Ordering::Greater) => true,
-            Some(std::cmp::Ordering::Less) => false,
-            Some(std::cmp::Ordering::Equal) => {
-                self.same(record, holder) && (self.manifest.policy == Policy::Ge || !record.used)
-            }
-        }
-    }
-}
-
-fn stale(record: &Record) -> Answer {
-    Answer::Stale { high: record.high }
-}
-
-fn done(record: &Record) -> Answer {
-    Answer::Ok { value: Some(record.value.clone()), high: record.high }
-}
-
-impl Record {
-    fn raise(&mut self, token: u64, holder: &str) {
-        if self.high.is_none_or(|high| token > high) {
-            *self =
-                Record { high: Some(token), used: false, holder: Some(holder.to_owned()), value: self.value.take() };
-        } else if self.holder.is_none() {
-            self.holder = Some(holder.to_owned());
-        }
+    fn rules(&self) -> Rules<'_> {
+        Rules { manifest: &self.manifest, bug: self.bug }
     }
 
-    fn set(&mut self, token: u64, holder: &str, value: Option<&str>) {
-        self.raise(token, holder);
-        self.used = true;
-        self.value = value.map(str::to_owned);
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
     }
 }
 
+/// By numbers; text is for [`Service`].
 impl FencedResource for Reference {
     fn manifest(&self) -> Manifest {
         self.manifest.clone()
     }
 
     fn write(&self, res: &str, token: u64, holder: &str, value: &str) -> Answer {
-        let mut records = self.records();
-        let record = records.entry(res.to_owned()).or_default();
-        if !self.admits(record, token, holder) {
-            return stale(record);
-        }
-        record.set(token, holder, Some(value));
-        Answer::Ok { value: None, high: record.high }
+        self.serve(0, &Op::write(res, token, holder, value))
     }
 
     fn read(&self, res: &str) -> Answer {
-        done(&self.records().get(res).cloned().unwrap_or_default())
+        self.serve(0, &Op::read(res))
     }
 
     fn checked_read(&self, res: &str, token: u64) -> Answer {
-        let record = self.records().get(res).cloned().unwrap_or_default();
-        if record.high.is_some_and(|high| token < high) { stale(&record) } else { done(&record) }
+        self.serve(0, &Op::checked_read(res, token))
     }
 
     fn claim(&self, res: &str, token: u64, holder: &str) -> Answer {
-        let mut records = self.records();
-        let record = records.entry(res.to_owned()).or_default();
-        let behind = record.high.is_some_and(|high| token < high);
-        if behind || (record.high == Some(token) && !self.same(record, holder)) {
-            return stale(record);
-        }
-        record.raise(token, holder);
-        done(record)
+        self.serve(0, &Op::claim(res, token, holder))
     }
 
     fn cas(&self, res: &str, token: u64, holder: &str, expect: Option<&str>, value: &str) -> Answer {
-        let mut records = self.records();
-        let record = records.entry(res.to_owned()).or_default();
-        if !self.admits(record, token, holder) {
-            return stale(record);
-        }
-        if record.value.as_deref() != expect {
-            return Answer::Mismatch { current: Some(record.value.clone()) };
-        }
-        record.set(token, holder, Some(value));
-        Answer::Ok { value: None, high: record.high }
+        self.serve(0, &Op::cas(res, token, holder, expect, value))
     }
 
     fn delete(&self, res: &str, token: u64, holder: &str) -> Answer {
-        let mut records = self.records();
-        let record = records.entry(res.to_owned()).or_default();
-        if !self.admits(record, token, holder) {
-            return stale(record);
-        }
-        record.set(token, holder, None);
-        Answer::Ok { value: None, high: record.high }
+        self.serve(0, &Op::delete(res, token, holder))
     }
 
     fn batch(&self, writes: &[Write]) -> Answer {
-        let mut records = self.records();
-        let mut changed = records.clone();
-        for write in writes {
-            let Some(token) = write.token.number() else { return Answer::error("bad-token") };
-            let record = changed.entry(write.res.clone()).or_default();
-            if !self.admits(record, token, &write.holder) {
-                return Answer::Stale { high: None };
-            }
-            record.set(token, &write.holder, Some(&write.value));
-        }
-        *records = changed;
-        Answer::ok()
+        self.serve(0, &Op::Batch { writes: writes.to_vec() })
     }
 
     fn has_hook(&self, hook: Hook) -> bool {
-        matches!(hook, Hook::Start | Hook::Ready | Hook::Kill | Hook::Restart | Hook::Pause | Hook::Resume)
+        match hook {
+            Hook::Start | Hook::Ready | Hook::Kill | Hook::Restart | Hook::Pause | Hook::Resume | Hook::Reset => true,
+            Hook::Powerloss | Hook::Restore => false,
+        }
     }
 
-    fn hook(&self, _: Hook) -> Result<(), String> {
+    fn hook(&self, hook: Hook) -> Result<(), String> {
+        match hook {
+            Hook::Start => self.store.start(self.has(Bug::FragileRecovery)),
+            Hook::Ready => {}
+            Hook::Kill => self.store.kill(),
+            Hook::Restart => self.store.restart(self.has(Bug::AnsweredFirst)),
+            Hook::Pause => self.store.pause(),
+            Hook::Resume => self.store.resume(),
+            Hook::Reset => self.store.reset(),
+            Hook::Powerloss | Hook::Restore => return Err(format!("{} is not implemented", hook.name())),
+        }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,446 @@
+//! How the reference does what it is asked. Wherever a bug is named, the right way is next to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::record::Record;
+use super::store::{Gone, Rows, Visit};
+use super::{Bug, Reference};
+use crate::answer::Answer;
+use crate::op::{Op, Verb, Write};
+use crate::token::Token;
+
+/// The name under which the one fence is kept by [`Bug::GlobalFence`].
+const GLOBAL: &str = "";
+
+/// So many fences are kept by [`Bug::Eviction`].
+const KEPT: usize = 256;
+
+/// A write, cas, delete or claim.
+struct Change<'a> {
+    verb: Verb,
+    res: String,
+    token: &'a Token,
+    holder: &'a str,
+    /// For a cas: the value that must be there.
+    expect: Option<Option<&'a str>>,
+    /// What to write; a claim writes nothing, a delete writes that there is nothing.
+    value: Option<&'a str>,
+}
+
+impl Reference {
+    pub(super) fn perform(&self, visit: &mut Visit<'_>, op: &Op) -> Result<Answer, Gone> {
+        visit.breathe();
+        if self.has(Bug::ShedsAsStale) && visit.one_of(32) {
+            return Ok(Answer::Stale { high: None });
+        }
+        let change = match op {
+            Op::Read { res } => return self.read(visit, &self.name(res)),
+            Op::CheckedRead { res, token } => return self.checked_read(visit, &self.name(res), token),
+            Op::Batch { writes } => return self.batch(visit, writes),
+            Op::Write(write) => self.change_of(Verb::Write, write, None),
+            Op::Claim { res, token, holder } => {
+                Change { verb: Verb::Claim, res: self.name(res), token, holder, expect: None, value: None }
+            }
+            Op::Cas { res, token, holder, expect, value } => Change {
+                verb: Verb::Cas,
+                res: self.name(res),
+                token,
+                holder,
+                expect: Some(expect.as_deref()),
+                value: Some(value),
+            },
+            Op::Delete { res, token, holder } => {
+                Change { verb: Verb::Delete, res: self.name(res), token, holder, expect: None, value: None }
+            }
+        };
+        self.change(visit, &change)
+    }
+
+    fn change_of<'a>(&self, verb: Verb, write: &'a Write, expect: Option<Option<&'a str>>) -> Change<'a> {
+        let Write { res, token, holder, value } = write;
+        Change { verb, res: self.name(res), token, holder, expect, value: Some(value) }
+    }
+
+    fn name(&self, res: &str) -> String {
+        match self.bug {
+            Some(Bug::FoldsNames) => res.to_lowercase().replace("%2f", "/"),
+            _ => res.to_owned(),
+        }
+    }
+
+    /// The number that is presented; `Ok(None)` if nothing is, and nobody minds.
+    fn number(&self, visit: &Visit<'_>, res: &str, token: &Token) -> Result<Result<Option<u64>, Answer>, Gone> {
+        Ok(match (token, self.bug) {
+            (Token::Number(number), _) if *number <= self.manifest.token_max => Ok(Some(*number)),
+            (Token::Absent, Some(Bug::AbsentUnfenced)) => Ok(None),
+            (Token::Absent, Some(Bug::AbsentAdopts)) => Ok(Some(self.known(visit, res)?.high.unwrap_or(0))),
+            (Token::Text(text), Some(Bug::LenientTokens)) => Ok(Some(digits(text))),
+            (Token::Both(first, second), Some(Bug::HighestOfTwo)) => Ok(Some(digits(first).max(digits(second)))),
+            (Token::Absent, _) => Err(Answer::error("token-missing")),
+            (Token::Number(_) | Token::Text(_) | Token::Both(..), _) => Err(Answer::error("token-invalid")),
+        })
+    }
+
+    /// The record that decisions are made on.
+    fn known(&self, visit: &Visit<'_>, res: &str) -> Result<Record, Gone> {
+        visit.with(|disk, memory| {
+            let stored = disk.get(res).cloned().unwrap_or_default();
+            match self.bug {
+                Some(Bug::MemoryOnly) => stored.with_fence_of(&memory.get(res).cloned().unwrap_or_default()),
+                Some(Bug::AnsweredFirst | Bug::ForgetsUnused) => memory.get(res).cloned().unwrap_or(stored),
+                Some(Bug::ProcessCache) => {
+                    let cached = memory.entry(res.to_owned()).or_insert_with(|| stored.clone()).clone();
+                    stored.with_fence_of(&cached)
+                }
+                Some(Bug::GlobalFence) => stored.with_fence_of(&disk.get(GLOBAL).cloned().unwrap_or_default()),
+                _ => stored,
+            }
+        })
+    }
+
+    /// Stores a record.
+    fn store(&self, visit: &mut Visit<'_>, res: &str, before: &Record, after: &Record) -> Result<(), Gone> {
+        let one = |record: &Record| [(res.to_owned(), record.clone())];
+        match self.bug {
+            Some(Bug::AnsweredFirst) => {
+                return visit.with(|disk, memory| {
+                    disk.append(memory);
+                    memory.extend(one(after));
+                });
+            }
+            Some(Bug::ForgetsUnused) if !after.used => return visit.with(|_, memory| memory.extend(one(after))),
+            Some(Bug::ForgetsUnused) => visit.with(|_, memory| drop(memory.remove(res)))?,
+            Some(Bug::MemoryFirst | Bug::ProcessCache | Bug::MemoryOnly) => {
+                visit.with(|_, memory| memory.extend(one(after)))?;
+            }
+            Some(Bug::DirtyReads) => visit.with(|_, memory| memory.extend(one(after)))?,
+            Some(Bug::TwoCommits) => {
+                visit.sync();
+                visit.put(one(&before.clone().with_value_of(after)))?;
+            }
+            Some(Bug::Eviction) => visit.evict(res, KEPT)?,
+            _ => {}
+        }
+        visit.sync();
+        match self.bug {
+            Some(Bug::MemoryOnly) => visit.put(one(&Record::default().with_value_of(after))),
+            Some(Bug::GlobalFence) => {
+                let fence = Record::default().with_fence_of(after);
+                visit.put([(res.to_owned(), after.clone()), (GLOBAL.to_owned(), fence)])
+            }
+            Some(Bug::DeleteDropsFence) if after.value.is_none() && before.value.is_some() => {
+                visit.put(one(&Record::default()))
+            }
+            _ => visit.put(one(after)),
+        }
+    }
+
+    fn change(&self, visit: &mut Visit<'_>, change: &Change<'_>) -> Result<Answer, Gone> {
+        let token = match self.number(visit, &change.res, change.token)? {
+            Ok(Some(token)) => token,
+            Ok(None) => return self.unfenced(visit, change),
+            Err(answer) => return Ok(answer),
+        };
+        if let Some(answer) = self.before_the_lock(visit, change, token)? {
+            return Ok(answer);
+        }
+        // What was seen before the lock was taken; the right way looks only after it.
+        let early = self.known(visit, &change.res)?;
+        let Some(rows) = self.lock(visit, change)? else { return Ok(Answer::Stale { high: early.high }) };
+        let before = if rows.is_some() { self.known(visit, &change.res)? } else { early.clone() };
+        visit.breathe();
+        let mut after = before.clone();
+        let seen = match self.bug {
+            Some(Bug::UsedTwice) => Record { used: before.high == early.high && early.used, ..before.clone() },
+            _ => before.clone(),
+        };
+        if !self.admits(&seen, change, token) {
+            return self.refuse(visit, change, token, before);
+        }
+        let compared = if self.has(Bug::CasRaces) { &early } else { &before };
+        if change.expect.is_some_and(|expect| compared.value.as_deref() != expect) {
+            return Ok(Answer::Mismatch { current: Some(compared.value.clone()) });
+        }
+        self.apply(&mut after, change.verb, token, change.holder, change.value);
+        if !(change.verb == Verb::Claim && (after == before || self.has(Bug::ClaimForgets))) {
+            self.store(visit, &change.res, &before, &after)?;
+        }
+        drop(rows);
+        let value = (change.verb == Verb::Claim).then(|| after.value.clone());
+        Ok(Answer::Ok { value, high: after.high })
+    }
+
+    fn admits(&self, record: &Record, change: &Change<'_>, token: u64) -> bool {
+        let unfenced = matches!(
+            (self.bug, change.verb),
+            (Some(Bug::UnfencedClaim), Verb::Claim)
+                | (Some(Bug::UnfencedCas), Verb::Cas)
+                | (Some(Bug::UnfencedDelete), Verb::Delete)
+                | (Some(Bug::UnfencedBatch), Verb::Batch)
+        );
+        unfenced || self.rules().admit(record, change.verb, token, change.holder)
+    }
+
+    /// A change without a token.
+    fn unfenced(&self, visit: &mut Visit<'_>, change: &Change<'_>) -> Result<Answer, Gone> {
+        let _rows = visit.lock(&BTreeSet::from([change.res.clone()]))?;
+        let mut record = self.known(visit, &change.res)?;
+        if change.verb != Verb::Claim {
+            record.value = change.value.map(str::to_owned);
+        }
+        visit.put([(change.res.clone(), record.clone())])?;
+        Ok(Answer::Ok { value: (change.verb == Verb::Claim).then_some(record.value), high: record.high })
+    }
+
+    /// What some bugs do too early.
+    fn before_the_lock(&self, visit: &Visit<'_>, change: &Change<'_>, token: u64) -> Result<Option<Answer>, Gone> {
+        match self.bug {
+            Some(Bug::MemoryFirst) => {
+                let fence = visit.with(|_, memory| memory.get(&change.res).and_then(|record| record.high))?;
+                Ok(fence.filter(|fence| token < *fence).map(|fence| Answer::Stale { high: Some(fence) }))
+            }
+            Some(Bug::RefusedVisible) if change.verb != Verb::Claim => {
+                let value = change.value.map(str::to_owned);
+                visit.with(|_, memory| memory.entry(change.res.clone()).or_default().value = value)?;
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The outer `None`: it was locked by others, and the caller does not wait. The inner one: it goes on without.
+    #[allow(clippy::option_option, reason = "two different absences, told apart in one place")]
+    fn lock<'s>(&self, visit: &Visit<'s>, change: &Change<'_>) -> Result<Option<Option<Rows<'s>>>, Gone> {
+        let races = match self.bug {
+            Some(Bug::CheckThenAct) => true,
+            Some(Bug::ClaimRaces) => change.verb == Verb::Claim,
+            _ => false,
+        };
+        if races {
+            Ok(Some(None))
+        } else if self.has(Bug::BusyIsStale) {
+            Ok(visit.try_lock(&change.res)?.map(Some))
+        } else {
+            visit.lock(&BTreeSet::from([change.res.clone()])).map(|rows| Some(Some(rows)))
+        }
+    }
+
+    fn apply(&self, record: &mut Record, verb: Verb, token: u64, holder: &str, value: Option<&str>) {
+        match self.bug {
+            Some(Bug::AcceptAll | Bug::TextualOrder | Bug::FloatingPoint | Bug::SignedCast | Bug::ShortInteger)
+                if record.high != Some(token) =>
+            {
+                record.force(token, holder)
+            }
+            Some(Bug::RatchetsDown) => record.force(token, holder),
+            _ => record.raise(token, holder),
+        }
+        if verb == Verb::Claim {
+            record.used |= self.has(Bug::ClaimUses);
+        } else {
+            record.used = true;
+            record.value = value.map(str::to_owned);
+        }
+    }
+
+    fn refuse(
+        &self,
+        visit: &mut Visit<'_>,
+        change: &Change<'_>,
+        token: u64,
+        mut record: Record,
+    ) -> Result<Answer, Gone> {
+        let high = record.high;
+        match self.bug {
+            Some(Bug::RefusedButWritten) if change.verb != Verb::Claim => {
+                record.value = change.value.map(str::to_owned);
+                visit.put([(change.res.clone(), record)])?;
+            }
+            Some(Bug::RatchetsDown) => {
+                record.force(token, change.holder);
+                visit.put([(change.res.clone(), record)])?;
+            }
+            Some(Bug::ReportsPresented) => return Ok(Answer::Stale { high: Some(token) }),
+            _ => {}
+        }
+        Ok(Answer::Stale { high })
+    }
+
+    fn read(&self, visit: &mut Visit<'_>, res: &str) -> Result<Answer, Gone> {
+        match self.bug {
+            Some(Bug::DirtyReads) => {
+                let mut record = self.known(visit, res)?;
+                let shown = visit.with(|_, memory| memory.get(res).cloned())?;
+                record = record.clone().with_value_of(&shown.unwrap_or(record));
+                return Ok(done(&record));
+            }
+            Some(Bug::RefusedVisible) => {
+                let record = self.known(visit, res)?;
+                let shown = visit.with(|_, memory| memory.get(res).cloned())?;
+                return Ok(done(&shown.map_or(record.clone(), |shown| record.with_value_of(&shown))));
+            }
+            Some(Bug::StaleReads) => {
+                let fresh = visit.one_of(16);
+                let record = visit.with(|disk, memory| {
+                    if fresh || !memory.contains_key(res) {
+                        memory.insert(res.to_owned(), disk.get(res).cloned().unwrap_or_default());
+                    }
+                    memory.get(res).cloned().unwrap_or_default()
+                })?;
+                return Ok(done(&record));
+            }
+            _ => {}
+        }
+        let _rows = visit.lock(&BTreeSet::from([res.to_owned()]))?;
+        Ok(done(&self.known(visit, res)?))
+    }
+
+    fn checked_read(&self, visit: &mut Visit<'_>, res: &str, token: &Token) -> Result<Answer, Gone> {
+        let token = match self.number(visit, res, token)? {
+            Ok(token) => token.unwrap_or(u64::MAX),
+            Err(answer) => return Ok(answer),
+        };
+        let _rows = visit.lock(&BTreeSet::from([res.to_owned()]))?;
+        let before = self.known(visit, res)?;
+        visit.breathe();
+        if self.rules().behind(&before, token) && !self.has(Bug::CheckedReadUnchecked) {
+            return Ok(Answer::Stale { high: before.high });
+        }
+        if self.has(Bug::CheckedReadRaises) {
+            let mut after = before.clone();
+            after.raise(token, "nobody");
+            self.store(visit, res, &before, &after)?;
+        }
+        Ok(done(&before))
+    }
+
+    fn batch(&self, visit: &mut Visit<'_>, writes: &[Write]) -> Result<Answer, Gone> {
+        let changes: Vec<Change<'_>> = writes.iter().map(|write| self.change_of(Verb::Batch, write, None)).collect();
+        let mut tokens = Vec::with_capacity(changes.len());
+        for change in &changes {
+            match self.number(visit, &change.res, change.token)? {
+                Ok(token) => tokens.push(token),
+                Err(answer) => return Ok(answer),
+            }
+        }
+        let names: Vec<String> = changes.iter().map(|change| change.res.clone()).collect();
+        let rows = match self.bug {
+            Some(Bug::CheckThenAct) => Vec::new(),
+            Some(Bug::LockOrder) => visit.lock_in_order(&names)?,
+            _ => vec![visit.lock(&names.iter().cloned().collect())?],
+        };
+        let mut before = BTreeMap::new();
+        for name in &names {
+            before.insert(name.clone(), self.known(visit, name)?);
+        }
+        visit.breathe();
+        let mut after = before.clone();
+        for (change, token) in changes.iter().zip(tokens) {
+            let checked = if self.has(Bug::BatchChecksOnce) { &before } else { &after };
+            let seen = checked.get(&change.res).cloned().unwrap_or_default();
+            let Some(record) = after.get_mut(&change.res) else { continue };
+            let Some(token) = token else {
+                record.value = change.value.map(str::to_owned);
+                continue;
+            };
+            if !self.admits(&seen, change, token) {
+                return self.refuse_batch(visit, writes, &before, after);
+            }
+            self.apply(record, change.verb, token, change.holder, change.value);
+        }
+        if let (Some(Bug::BatchLosesLast), Some(last)) = (self.bug, names.last()) {
+            after.remove(last);
+        }
+        if self.has(Bug::TornBatch) {
+            drop(rows);
+            for (name, record) in after {
+                visit.put([(name, record)])?;
+                visit.sync();
+            }
+            return Ok(Answer::ok());
+        }
+        self.store_batch(visit, &before, after)?;
+        drop(rows);
+        Ok(Answer::ok())
+    }
+
+    fn store_batch(
+        &self,
+        visit: &mut Visit<'_>,
+        before: &BTreeMap<String, Record>,
+        after: BTreeMap<String, Record>,
+    ) -> Result<(), Gone> {
+        let at_once = match self.bug {
+            None => true,
+            Some(Bug::BatchInParts) => false,
+            // Whoever keeps fences elsewhere does it here as well.
+            Some(
+                Bug::MemoryOnly
+                | Bug::AnsweredFirst
+                | Bug::MemoryFirst
+                | Bug::ForgetsUnused
+                | Bug::ProcessCache
+                | Bug::GlobalFence
+                | Bug::DirtyReads
+                | Bug::Eviction,
+            ) => false,
+            Some(_) => true,
+        };
+        if at_once {
+            visit.sync();
+            return visit.put(after);
+        }
+        for (name, record) in &after {
+            let stored = before.get(name).cloned().unwrap_or_default();
+            self.store(visit, name, &stored, record)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing changes, and no fence rises.
+    fn refuse_batch(
+        &self,
+        visit: &mut Visit<'_>,
+        writes: &[Write],
+        before: &BTreeMap<String, Record>,
+        after: BTreeMap<String, Record>,
+    ) -> Result<Answer, Gone> {
+        match self.bug {
+            Some(Bug::PartialBatch) => visit.put(after)?,
+            Some(Bug::RefusedButWritten) => {
+                let written = writes.iter().map(|write| {
+                    let name = self.name(&write.res);
+                    let record = before.get(&name).cloned().unwrap_or_default();
+                    (name, Record { value: Some(write.value.clone()), ..record })
+                });
+                visit.put(written)?;
+            }
+            Some(Bug::RefusedBatchRaises) => {
+                let mut raised = before.clone();
+                for write in writes {
+                    if let (Some(record), Some(token)) = (raised.get_mut(&self.name(&write.res)), write.token.number())
+                    {
+                        record.raise(token, &write.holder);
+                    }
+                }
+                visit.put(raised)?;
+            }
+            _ => {}
+        }
+        Ok(Answer::Stale { high: None })
+    }
+}
+
+fn done(record: &Record) -> Answer {
+    Answer::Ok { value: Some(record.value.clone()), high: record.high }
+}
+
+/// As careless code reads a number: the digits in front, zero without any, and the largest if there are too many.
+fn digits(text: &str) -> u64 {
+    let text = text.trim().trim_start_matches('+');
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    match &text[..end] {
+        "" => 0,
+        digits => digits.parse().unwrap_or(u64::MAX),
+    }
+}

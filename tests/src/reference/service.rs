@@ -1,0 +1,57 @@
+//! The reference as a service: tokens are text, and several processes may serve one store.
+
+use super::{Bug, Reference, Setup};
+use crate::answer::Answer;
+use crate::manifest::Manifest;
+use crate::resource::FencedResource;
+use crate::subject::{Broken, Hook, Request, Subject};
+
+/// A [`Reference`] that is called with whatever a client may send.
+pub struct Service {
+    reference: Reference,
+    instances: usize,
+    manifest: Manifest,
+}
+
+impl Service {
+    /// Set up like this, with this bug; its pauses are drawn from the seed.
+    pub fn new(setup: Setup, bug: Option<Bug>, seed: u64) -> Service {
+        let reference = Reference::set_up(setup, bug, seed);
+        let manifest = FencedResource::manifest(&reference);
+        Service { reference, instances: setup.instances, manifest }
+    }
+
+    /// What it serves.
+    pub fn reference(&self) -> &Reference {
+        &self.reference
+    }
+}
+
+impl Subject for Service {
+    fn describe(&self) -> String {
+        match self.reference.bug {
+            None => "the reference".to_owned(),
+            Some(bug) => format!("the reference with the bug {}", bug.mutant().name),
+        }
+    }
+
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn instances(&self) -> usize {
+        self.instances
+    }
+
+    fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
+        Ok(self.reference.serve(request.client as usize % self.instances, request.op))
+    }
+
+    fn has(&self, hook: Hook) -> bool {
+        self.reference.has_hook(hook)
+    }
+
+    fn hook(&self, hook: Hook) -> Result<(), Broken> {
+        FencedResource::hook(&self.reference, hook).map_err(Broken)
+    }
+}
