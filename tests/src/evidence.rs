@@ -5,7 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Event, History};
+use crate::answer::Answer;
+use crate::history::{Event, History, Operation, Time};
+use crate::op::Verb;
 
 /// At most this many of a hundred operations may have an unknown outcome.
 pub const MOST_UNKNOWN: u64 = 20;
@@ -18,13 +20,13 @@ pub enum Minimum {
     /// So many operations that were refused as stale.
     Refused(u64),
     /// So many pairs of operations on one resource that overlapped in time, of different clients, at least one of them
-    /// no read.
+    /// no read, and both answered with more than an error.
     Overlapping(u64),
     /// So many kills with an operation in flight.
     KillsInFlight(u64),
-    /// So many kills or restarts after which the resource was asked again.
+    /// So many kills or restarts after which the resource answered again with more than an error.
     Restarts(u64),
-    /// So many reads that were answered.
+    /// So many reads that were answered with a value, or with the word that there is none.
     Read(u64),
 }
 
@@ -37,9 +39,9 @@ pub struct Evidence {
     pub accepted: u64,
     /// Operations refused as stale.
     pub refused: u64,
-    /// Reads that were answered.
+    /// Reads that told the value.
     pub read: u64,
-    /// Outcomes that are unknown, without those that a kill explains.
+    /// Outcomes that are unknown, without those of the moments when the process was down.
     pub unknown: u64,
     /// Pairs that overlapped.
     pub overlapping: u64,
@@ -53,30 +55,36 @@ impl Evidence {
     /// Counts.
     pub fn of(history: &History) -> Evidence {
         let mut evidence = Evidence { operations: history.operations.len() as u64, ..Evidence::default() };
-        let mut changed: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for (index, operation) in history.operations.iter().enumerate() {
-            let reads = matches!(operation.op.verb(), crate::op::Verb::Read | crate::op::Verb::CheckedRead);
-            evidence.accepted += u64::from(operation.answer.is_ok() && !reads);
-            evidence.read += u64::from(operation.answer.is_ok() && reads);
+        let downs = downs(history);
+        let mut touched: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+        for operation in &history.operations {
+            let accepted = operation.answer.is_ok();
+            let told = operation.answer.value().is_some();
+            evidence.accepted += u64::from(accepted && !reads(operation));
+            evidence.read += u64::from(accepted && told && reads(operation));
             evidence.refused += u64::from(operation.answer.is_stale());
-            evidence.unknown += u64::from(operation.answer.is_unknown() && operation.dead_by.is_none());
-            for res in operation.op.resources() {
-                changed.entry(res).or_default().push(index);
+            let hit = downs.iter().any(|(from, to)| operation.called <= *to && *from <= operation.returned);
+            evidence.unknown += u64::from(operation.answer.is_unknown() && !hit);
+            if answered(operation) {
+                for res in operation.op.resources() {
+                    touched.entry(res).or_default().push(operation);
+                }
             }
         }
-        for indexes in changed.values() {
-            evidence.overlapping += overlapping(history, indexes);
-        }
+        evidence.overlapping = touched.values().map(|operations| overlapping(operations)).sum();
         for mark in &history.marks {
             match mark.event {
                 Event::Killed => {
-                    let in_flight = |operation: &crate::history::Operation| {
-                        operation.called < mark.at && mark.at < operation.returned
-                    };
+                    let in_flight =
+                        |operation: &Operation| operation.called < mark.at && mark.at < operation.returned;
                     evidence.kills_in_flight += u64::from(history.operations.iter().any(in_flight));
                 }
                 Event::Restarted => {
-                    evidence.restarts += u64::from(history.operations.iter().any(|asked| asked.called > mark.at));
+                    let until = downs.iter().map(|(from, _)| *from).find(|from| *from > mark.at).unwrap_or(Time::MAX);
+                    let again = |operation: &Operation| {
+                        operation.called > mark.at && operation.called < until && answered(operation)
+                    };
+                    evidence.restarts += u64::from(history.operations.iter().any(again));
                 }
                 Event::Paused | Event::Resumed | Event::Stopped => {}
             }
@@ -99,7 +107,7 @@ impl Evidence {
                 Minimum::Restarts(wanted) => (*wanted, self.restarts),
                 Minimum::Read(wanted) => (*wanted, self.read),
             };
-            (seen < wanted).then(|| format!("too little was seen: {minimum}, only {seen}"))
+            (seen < wanted).then(|| format!("too little was seen: {minimum}, and there were {seen}"))
         })
     }
 }
@@ -117,20 +125,107 @@ impl fmt::Display for Minimum {
     }
 }
 
-/// Pairs that overlap, in n log n and not n²: how many are still open whenever one is called.
-fn overlapping(history: &History, indexes: &[usize]) -> u64 {
+/// From when to when the process was not there.
+fn downs(history: &History) -> Vec<(Time, Time)> {
+    let mut downs: Vec<(Time, Time)> = Vec::new();
+    let mut down = false;
+    for mark in &history.marks {
+        match mark.event {
+            // One that is killed while it starts has been down since the first kill.
+            Event::Killed | Event::Stopped if !down => {
+                down = true;
+                downs.push((mark.at, Time::MAX));
+            }
+            Event::Restarted => {
+                down = false;
+                if let Some((_, to)) = downs.last_mut() {
+                    *to = mark.at;
+                }
+            }
+            Event::Killed | Event::Stopped | Event::Paused | Event::Resumed => {}
+        }
+    }
+    downs
+}
+
+fn reads(operation: &Operation) -> bool {
+    matches!(operation.op.verb(), Verb::Read | Verb::CheckedRead)
+}
+
+/// Does the answer say something about the fence or the value?
+fn answered(operation: &Operation) -> bool {
+    matches!(operation.answer, Answer::Ok { .. } | Answer::Stale { .. } | Answer::Mismatch { .. })
+}
+
+/// Pairs that overlap, of operations in the order of their calls: how many are still open whenever one is called.
+fn overlapping(operations: &[&Operation]) -> u64 {
     let mut pairs = 0;
-    let mut open: Vec<usize> = Vec::new();
-    for &index in indexes {
-        let called = &history.operations[index];
-        open.retain(|&other| history.operations[other].returned > called.called);
-        let meets = |&&other: &&usize| {
-            let other = &history.operations[other];
-            let reads = |operation: &crate::history::Operation| operation.op.verb() == crate::op::Verb::Read;
-            other.client != called.client && !(reads(other) && reads(called))
-        };
+    let mut open: Vec<&Operation> = Vec::new();
+    for called in operations {
+        open.retain(|other| other.returned > called.called);
+        let meets = |other: &&&Operation| other.client != called.client && !(reads(other) && reads(called));
         pairs += open.iter().filter(meets).count() as u64;
-        open.push(index);
+        open.push(called);
     }
     pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Evidence, Minimum};
+    use crate::answer::Answer;
+    use crate::history::{Event, History, Mark, Operation, Time};
+    use crate::op::Op;
+
+    fn operation(id: u64, op: Op, called: Time, returned: Time, answer: Answer) -> Operation {
+        Operation { id, client: id as u32, op, called, returned, answer, dead_by: None, copy_of: None }
+    }
+
+    fn write(id: u64, called: Time, returned: Time, answer: Answer) -> Operation {
+        operation(id, Op::write("r", id, "h", "v"), called, returned, answer)
+    }
+
+    fn seen(operations: Vec<Operation>, marks: Vec<(Time, Event)>) -> Evidence {
+        let marks = marks.into_iter().map(|(at, event)| Mark { at, event }).collect();
+        Evidence::of(&History { operations, marks, ..History::default() })
+    }
+
+    #[test]
+    fn only_answers_that_say_something_count() {
+        let stale = || Answer::Stale { high: None };
+        let evidence = seen(
+            vec![
+                write(1, 0, 10, Answer::ok()),
+                write(2, 5, 15, stale()),
+                write(3, 6, 9, Answer::error("busy")),
+                write(4, 7, 8, Answer::unknown("timeout")),
+                operation(5, Op::read("r"), 20, 21, Answer::ok()),
+                operation(6, Op::read("r"), 22, 23, Answer::Ok { value: Some(None), high: None }),
+                operation(7, Op::read("r"), 22, 23, Answer::Ok { value: Some(None), high: None }),
+            ],
+            Vec::new(),
+        );
+        let expected = Evidence { operations: 7, accepted: 1, refused: 1, read: 2, unknown: 1, ..Evidence::default() };
+        assert_eq!(evidence, Evidence { overlapping: 1, ..expected }, "an error and a read of nothing show nothing");
+    }
+
+    #[test]
+    fn a_kill_explains_what_it_hit_and_nothing_else() {
+        let lost = || Answer::unknown("reset");
+        let marks = vec![(100, Event::Killed), (150, Event::Killed), (200, Event::Restarted), (300, Event::Killed)];
+        let evidence = seen(
+            vec![
+                write(1, 10, 20, lost()),
+                write(2, 90, 110, lost()),
+                write(3, 120, 130, lost()),
+                write(4, 210, 220, Answer::ok()),
+                write(5, 290, 310, lost()),
+            ],
+            marks,
+        );
+        assert_eq!((evidence.unknown, evidence.kills_in_flight, evidence.restarts), (1, 2, 1));
+        assert_eq!(evidence.lacks(&[Minimum::KillsInFlight(2)]), None);
+        assert!(evidence.lacks(&[Minimum::KillsInFlight(3)]).is_some());
+        assert!(seen(vec![write(1, 10, 20, lost())], Vec::new()).lacks(&[]).is_some(), "all are unknown");
+    }
 }

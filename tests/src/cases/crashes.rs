@@ -1,5 +1,338 @@
-//! Group R.
+//! Group R: the process ends, and comes back.
 
-use super::Case;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-pub(super) const CASES: &[Case] = &[];
+use super::{Case, Ended, Need, Trial};
+use crate::answer::Answer;
+use crate::evidence::Minimum;
+use crate::harness::seed::Random;
+use crate::harness::wait;
+use crate::op::{Op, Verb, Write};
+use crate::subject::Hook;
+use crate::verdict::Level;
+
+const KILLABLE: &[Need] = &[Need::Hook(Hook::Kill), Need::Hook(Hook::Restart)];
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        id: "R01",
+        title: "restarted in order",
+        rule: "Values and fences are the same after the process was stopped and started.",
+        why: "A fence that lives in memory is gone with the first deployment, and the oldest zombie gets in.",
+        level: Level::L3,
+        needs: &[Need::Hook(Hook::Restart)],
+        minima: &[Minimum::Accepted(6), Minimum::Refused(3), Minimum::Restarts(2)],
+        run: restarted,
+    },
+    Case {
+        id: "R02",
+        title: "killed after an answer",
+        rule: "What was answered as done is there after a crash, with its fence.",
+        why: "An answer that comes before the write is safe on disk is a promise that a crash breaks.",
+        level: Level::L3,
+        needs: KILLABLE,
+        minima: &[Minimum::Accepted(10), Minimum::Refused(5), Minimum::Restarts(3)],
+        run: killed_after_ok,
+    },
+    Case {
+        id: "R03",
+        title: "a refusal survives a crash",
+        rule: "Who was refused before a crash is refused after it, also if the write that fenced it off was still in flight.",
+        why: "A fence that is raised in memory before it is on disk refuses a client, is forgotten, and then lets the \
+              same client in: it was told that its lock is lost, and the other one was never told that it had it.",
+        level: Level::L3,
+        needs: KILLABLE,
+        minima: &[Minimum::Accepted(20), Minimum::Refused(10), Minimum::Restarts(5)],
+        run: refusal_survives,
+    },
+    Case {
+        id: "R04",
+        title: "a fence that was reported survives a crash",
+        rule: "A fence or value that a read has shown is there after a crash.",
+        why: "Somebody acts on what it read; a crash must not make it something that never happened.",
+        level: Level::L3,
+        needs: &[Need::Verb(Verb::Read), Need::Hook(Hook::Kill), Need::Hook(Hook::Restart)],
+        minima: &[Minimum::Read(10), Minimum::Refused(5), Minimum::Restarts(5)],
+        run: report_survives,
+    },
+    Case {
+        id: "R05",
+        title: "value and fence are never torn",
+        rule: "After a crash the value of a write is not there without its fence.",
+        why: "Two commits, one for the value and one for the token, leave a new value that the old holder may overwrite.",
+        level: Level::L3,
+        needs: KILLABLE,
+        minima: &[Minimum::Accepted(40), Minimum::KillsInFlight(8), Minimum::Restarts(10)],
+        run: never_torn,
+    },
+    Case {
+        id: "R06",
+        title: "killed while it starts",
+        rule: "A crash during recovery loses nothing either.",
+        why: "Crashes come in rows: a recovery that cuts its log before it has used it survives the first one only.",
+        level: Level::L3,
+        needs: &[Need::Hook(Hook::Start), Need::Hook(Hook::Kill), Need::Hook(Hook::Restart)],
+        minima: &[Minimum::Accepted(40), Minimum::Refused(10), Minimum::Restarts(2)],
+        run: killed_while_it_starts,
+    },
+    Case {
+        id: "R07",
+        title: "a storm of fifty kills",
+        rule: "However often and at whatever moment the process is killed, one order of all operations explains every answer.",
+        why: "The moment that breaks a resource is a few microseconds wide; it takes many kills to meet it.",
+        level: Level::L3,
+        needs: KILLABLE,
+        minima: &[Minimum::Accepted(100), Minimum::Refused(20), Minimum::KillsInFlight(20), Minimum::Restarts(25)],
+        run: storm,
+    },
+    Case {
+        id: "R08",
+        title: "a hundred thousand other resources, and idle",
+        rule: "The fence of a resource that nobody has used for long is still there, however many others came since.",
+        why: "A bounded cache or an expiry of idle keys forgets exactly the fences that zombies come back to.",
+        level: Level::L3,
+        needs: &[],
+        minima: &[Minimum::Accepted(10), Minimum::Refused(10)],
+        run: many_others,
+    },
+];
+
+/// Writes in every way it has, each to a resource of its own, all at once with token 9. Returns those resources.
+fn write_in_every_way(t: &Trial<'_>) -> Result<Vec<String>, Ended> {
+    let ways = [Verb::Write, Verb::Claim, Verb::Cas, Verb::Delete, Verb::Batch];
+    let mut resources = Vec::new();
+    let mut requests = Vec::new();
+    for (client, verb) in (0..).zip(ways.into_iter().filter(|verb| t.has(*verb))) {
+        let (res, holder) = (t.resource(), t.holder(client));
+        let before = t.value();
+        t.accepted(client, Op::write(&res, 5, &holder, &before))?;
+        requests.push((
+            client,
+            match verb {
+                Verb::Claim => Op::claim(&res, 9, &holder),
+                Verb::Cas => Op::cas(&res, 9, &holder, Some(&before), &t.value()),
+                Verb::Delete => Op::delete(&res, 9, &holder),
+                Verb::Batch => {
+                    let (other, value) = (t.resource(), t.value());
+                    resources.push(other.clone());
+                    let writes = vec![Write::new(&res, 9, &holder, &value), Write::new(&other, 9, &holder, &value)];
+                    Op::Batch { writes }
+                }
+                Verb::Write | Verb::Read | Verb::CheckedRead => Op::write(&res, 9, &holder, &t.value()),
+            },
+        ));
+        resources.push(res);
+    }
+    t.race(requests)?;
+    Ok(resources)
+}
+
+/// Looks whether a resource knows its value and its fence of 9.
+fn look(t: &Trial<'_>, res: &str) -> Result<(), Ended> {
+    const SOMEBODY: u32 = 20;
+    t.peek(SOMEBODY, res)?;
+    t.call(SOMEBODY, t.write_op(SOMEBODY, res, 8))?;
+    t.call(SOMEBODY, t.write_op(SOMEBODY, res, 10))?;
+    t.peek(SOMEBODY, res)?;
+    Ok(())
+}
+
+fn restarted(t: &Trial<'_>) -> Result<(), Ended> {
+    for _ in 0..t.rounds(3) {
+        let resources = write_in_every_way(t)?;
+        t.restart()?;
+        resources.iter().try_for_each(|res| look(t, res))?;
+    }
+    Ok(())
+}
+
+fn killed_after_ok(t: &Trial<'_>) -> Result<(), Ended> {
+    for _ in 0..t.rounds(8) {
+        let resources = write_in_every_way(t)?;
+        t.crash()?;
+        resources.iter().try_for_each(|res| look(t, res))?;
+    }
+    Ok(())
+}
+
+/// The token of the write that is in flight when the process is killed.
+const NEW: u64 = 1000;
+
+/// Client 0 writes with `NEW`. Client 1 asks until an answer shows that this has come about, and kills at once.
+fn kill_as_soon_as(
+    t: &Trial<'_>,
+    new: Op,
+    ask: impl Fn(u64) -> Op + Sync,
+    shows: impl Fn(&Answer) -> bool + Sync,
+) -> Result<(), Ended> {
+    const ASKED: u64 = 200;
+    // The write starts when the other client has asked so often.
+    const AHEAD: u64 = 3;
+    let asked = AtomicU64::new(0);
+    t.parallel(2, |client| {
+        if client == 0 {
+            t.until(Duration::from_secs(10), || asked.load(Ordering::Acquire) >= AHEAD);
+            return t.call(0, new.clone()).map(drop);
+        }
+        let shown = (1..=ASKED).find_map(|number| {
+            let answer = t.call(1, ask(number));
+            asked.store(number, Ordering::Release);
+            answer.map(|answer| shows(&answer).then_some(())).transpose()
+        });
+        // Nobody needs to wait any more.
+        asked.store(ASKED, Ordering::Release);
+        shown.transpose()?;
+        t.crash()
+    })
+}
+
+fn refusal_survives(t: &Trial<'_>) -> Result<(), Ended> {
+    for _ in 0..t.rounds(15) {
+        let res = t.resource();
+        let last = AtomicU64::new(0);
+        let rising = |number| {
+            last.store(number, Ordering::Relaxed);
+            t.write_op(1, &res, number)
+        };
+        kill_as_soon_as(t, t.write_op(0, &res, NEW), rising, Answer::is_stale)?;
+        let refused = last.load(Ordering::Relaxed);
+        t.call(1, t.write_op(1, &res, refused))?;
+        t.call(1, t.write_op(1, &res, NEW - 1))?;
+        t.peek(1, &res)?;
+    }
+    Ok(())
+}
+
+fn report_survives(t: &Trial<'_>) -> Result<(), Ended> {
+    for _ in 0..t.rounds(15) {
+        let res = t.resource();
+        let value = t.value();
+        t.accepted(1, t.write_op(1, &res, 1))?;
+        let new = Op::write(&res, NEW, &t.holder(0), &value);
+        let shows = |answer: &Answer| answer.high() == Some(NEW) || answer.value() == Some(Some(&value));
+        kill_as_soon_as(t, new, |_| Op::read(&res), shows)?;
+        t.peek(1, &res)?;
+        t.call(1, t.write_op(1, &res, NEW - 1))?;
+        t.peek(1, &res)?;
+    }
+    Ok(())
+}
+
+fn never_torn(t: &Trial<'_>) -> Result<(), Ended> {
+    const CLIENTS: u32 = 4;
+    let mut random = t.random(0);
+    for _ in 0..t.rounds(20) {
+        let base = t.resource();
+        let made: Vec<AtomicU64> = (0..CLIENTS).map(|_| AtomicU64::new(0)).collect();
+        // Each client has resources of its own, a new one every few writes.
+        let name = |client: u32, number: u64| format!("{base}-{client}-{}", number / 16);
+        t.crash_under_load(CLIENTS, &mut random, |client| {
+            let number = made[client as usize].fetch_add(1, Ordering::Relaxed);
+            t.call(client, t.write_op(client, &name(client, number), 10 + number)).map(drop)
+        })?;
+        for (client, made) in (0..CLIENTS).zip(&made) {
+            let Some(last) = made.load(Ordering::Relaxed).checked_sub(1) else { continue };
+            let res = name(client, last);
+            // The latest write was in flight: if its value is there, the token before it is refused.
+            t.peek(client, &res)?;
+            t.call(client, t.write_op(client, &res, 9 + last))?;
+            t.peek(client, &res)?;
+        }
+    }
+    Ok(())
+}
+
+fn killed_while_it_starts(t: &Trial<'_>) -> Result<(), Ended> {
+    const CLIENTS: u32 = 4;
+    let mut random = t.random(0);
+    for _ in 0..t.rounds(3) {
+        let base = t.resource();
+        let name = |client: u32, number: u64| format!("{base}-{client}-{number}");
+        t.parallel(CLIENTS, |client| {
+            (0..10).try_for_each(|number| {
+                let res = name(client, number);
+                [5, 7, 9].into_iter().try_for_each(|token| t.call(client, t.write_op(client, &res, token)).map(drop))
+            })
+        })?;
+        t.crash_again(3, &mut random)?;
+        for client in 0..CLIENTS {
+            (0..10).try_for_each(|number| look(t, &name(client, number)))?;
+        }
+    }
+    Ok(())
+}
+
+/// One request of any kind it has.
+fn any(t: &Trial<'_>, random: &mut Random, client: u32, res: &str, token: u64) -> Op {
+    let verbs = [Verb::Read, Verb::Claim, Verb::Delete, Verb::CheckedRead];
+    match verbs[random.below(4) as usize] {
+        verb if !t.has(verb) || random.chance(60) => t.write_op(client, res, token),
+        Verb::Read => Op::read(res),
+        Verb::Claim => Op::claim(res, token, &t.holder(client)),
+        Verb::CheckedRead => Op::checked_read(res, token),
+        _ => Op::delete(res, token, &t.holder(client)),
+    }
+}
+
+fn storm(t: &Trial<'_>) -> Result<(), Ended> {
+    const CLIENTS: u32 = 4;
+    let mut random = t.random(0);
+    let ledger = t.resource();
+    for round in 0..t.rounds(50) {
+        let base = t.resource();
+        let made = AtomicU64::new(0);
+        let name = |number: u64| format!("{base}-{}", number / 24);
+        t.crash_under_load(CLIENTS, &mut random, |client| {
+            let number = made.fetch_add(1, Ordering::Relaxed);
+            let mut random = t.random((round << 32) + number);
+            let token = 10 + number - random.below(4);
+            t.call(client, any(t, &mut random, client, &name(number), token)).map(drop)
+        })?;
+        let last = made.load(Ordering::Relaxed).saturating_sub(1);
+        let res = name(last);
+        t.peek(0, &res)?;
+        t.call(0, t.write_op(0, &res, 9 + last))?;
+        t.peek(0, &res)?;
+        // One resource remembers all of them.
+        t.call(1, t.write_op(1, &ledger, 10 + round))?;
+        t.call(1, t.write_op(1, &ledger, 9 + round))?;
+    }
+    Ok(())
+}
+
+fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
+    const CLIENTS: u32 = 8;
+    // Slow resources get by with the fewest, as soon as this time is over.
+    const ENOUGH: Duration = Duration::from_secs(30);
+    const LONGEST: Duration = Duration::from_secs(180);
+    const IDLE: Duration = Duration::from_secs(1);
+    let (fewest, most) = (t.rounds(10_000), t.rounds(100_000));
+    let kept: Vec<String> = (0..10).map(|_| t.resource()).collect();
+    for res in &kept {
+        t.accepted(0, t.write_op(0, res, 5))?;
+        t.accepted(1, t.write_op(1, res, 9))?;
+    }
+    let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let began = Instant::now();
+    let base = t.resource();
+    t.parallel(CLIENTS, |client| {
+        let holder = t.holder(client);
+        loop {
+            let number = begun.fetch_add(1, Ordering::Relaxed);
+            let enough = done.load(Ordering::Relaxed) >= fewest && began.elapsed() > ENOUGH;
+            if number >= most || enough || began.elapsed() > LONGEST {
+                return Ok(());
+            }
+            let answer = t.fill(client, &Op::write(&format!("{base}-{number}"), 3, &holder, "filler"))?;
+            done.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
+        }
+    })?;
+    wait::pause(IDLE);
+    kept.iter().try_for_each(|res| look(t, res))?;
+    let done = done.into_inner();
+    if done < fewest {
+        return Err(Ended::Unknown(format!("only {done} other resources could be written, {fewest} are needed")));
+    }
+    Ok(())
+}

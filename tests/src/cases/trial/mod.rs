@@ -1,18 +1,28 @@
 //! One run of one case: it makes requests, writes down what happens, and hurts the resource.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread;
+mod crowd;
+mod gate;
+mod hurt;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::{Case, Ended};
 use crate::answer::Answer;
 use crate::harness::seed::Random;
-use crate::history::{Event, History, Mark, Operation, Time};
-use crate::manifest::{Kill, Manifest};
+use crate::history::{History, Mark, Operation, Time};
+use crate::manifest::Manifest;
 use crate::op::{Op, Verb};
-use crate::subject::{Begun, Hook, Part, Request, Route, Subject};
+use crate::subject::{Begun, Part, Request, Route, Subject};
 use crate::verdict::Failure;
+use gate::{Gate, Inside};
+
+/// The rounds of the case that has most; `--rounds` is given for it, and the others do as many in proportion.
+const ROUNDS: u64 = 500;
+
+/// So many operations without an answer, one after the other, end a case: each may have taken seconds.
+const SILENT: u64 = 5;
 
 /// What a case works with. Shared by its threads.
 pub struct Trial<'a> {
@@ -25,14 +35,26 @@ pub struct Trial<'a> {
     started: Instant,
     names: AtomicU64,
     recorded: Mutex<Recorded>,
-    /// Held by every call; taken by whoever ends and starts the process, so that no call is half in both.
-    gate: RwLock<()>,
+    gate: Gate,
+    /// How many operations in a row were not answered, without a kill to explain it.
+    silent: AtomicU64,
+    /// One of the clients that run at once has ended it; the others make no more requests.
+    over: AtomicBool,
 }
 
 #[derive(Default)]
 struct Recorded {
+    /// Operation `id` is at `id` − 1.
     operations: Vec<Operation>,
     marks: Vec<Mark>,
+}
+
+/// An operation that its client has decided on and not sent yet.
+pub struct Built<'t, 'a> {
+    trial: &'t Trial<'a>,
+    id: u64,
+    client: u32,
+    op: Op,
 }
 
 /// An operation that is on its way in part.
@@ -54,7 +76,9 @@ impl<'a> Trial<'a> {
             started: Instant::now(),
             names: AtomicU64::new(0),
             recorded: Mutex::default(),
-            gate: RwLock::new(()),
+            gate: Gate::default(),
+            silent: AtomicU64::new(0),
+            over: AtomicBool::new(false),
         }
     }
 
@@ -78,9 +102,10 @@ impl<'a> Trial<'a> {
         Random::from_seed(self.seed).fork(number)
     }
 
-    /// How often: what `--rounds` says, or this.
+    /// How often: this, or in proportion if `--rounds` says something else.
     pub fn rounds(&self, default: u64) -> u64 {
-        self.rounds.unwrap_or(default).max(1)
+        let scaled = self.rounds.map_or(default, |rounds| default.saturating_mul(rounds) / ROUNDS);
+        scaled.max(1)
     }
 
     /// A name that was never used.
@@ -111,36 +136,88 @@ impl<'a> Trial<'a> {
 
     /// Makes a request and writes it down.
     pub fn call(&self, client: u32, op: Op) -> Result<Answer, Ended> {
-        self.call_by(client, op, Route::Direct, None)
+        Ok(self.call_by(client, op, Route::Direct, None)?.1)
     }
 
     /// The same through the proxy.
     pub fn call_proxied(&self, client: u32, op: Op) -> Result<Answer, Ended> {
-        self.call_by(client, op, Route::Proxied, None)
+        Ok(self.call_by(client, op, Route::Proxied, None)?.1)
     }
 
     /// The same as a copy of an operation that was sent before.
     pub fn call_copy(&self, client: u32, op: Op, copy_of: u64) -> Result<Answer, Ended> {
-        self.call_by(client, op, Route::Direct, Some(copy_of))
+        Ok(self.call_by(client, op, Route::Direct, Some(copy_of))?.1)
     }
 
-    fn call_by(&self, client: u32, op: Op, route: Route, copy_of: Option<u64>) -> Result<Answer, Ended> {
-        let _open = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+    /// The same, and the answer never reaches the client.
+    pub fn call_deaf(&self, client: u32, op: Op) -> Result<(), Ended> {
+        let _inside = self.gate.enter()?;
+        let id = self.called(client, &op, None);
+        self.subject.call(&self.request(id, client, Route::Direct, &op))?;
+        self.returned(id, Answer::unknown("the answer was lost on its way")).map(drop)
+    }
+
+    /// Makes a request that nothing is written down about: one of very many that only take up room.
+    pub fn fill(&self, client: u32, op: &Op) -> Result<Answer, Ended> {
+        let _inside = self.gate.enter()?;
+        let answer = self.subject.call(&self.request(0, client, Route::Direct, op))?;
+        self.heard(&answer)?;
+        Ok(answer)
+    }
+
+    fn call_by(&self, client: u32, op: Op, route: Route, copy_of: Option<u64>) -> Result<(u64, Answer), Ended> {
+        let inside = self.gate.enter()?;
+        if self.over.load(Ordering::Acquire) {
+            return Err(Ended::Unknown("no more requests: another client has ended this".to_owned()));
+        }
         let id = self.called(client, &op, copy_of);
-        let answer = self.subject.call(&self.request(id, client, route, &op));
-        self.returned(id, answer?)
+        Ok((id, self.send(inside, id, client, route, &op)?))
+    }
+
+    fn send(&self, inside: Inside<'_>, id: u64, client: u32, route: Route, op: &Op) -> Result<Answer, Ended> {
+        let answer = self.subject.call(&self.request(id, client, route, op))?;
+        let answer = self.returned(id, answer)?;
+        let hit = inside.was_hit();
+        drop(inside);
+        if !(hit && answer.is_unknown()) {
+            self.heard(&answer)?;
+        } else {
+            // It would only fail again until the process is back.
+            self.gate.settle()?;
+        }
+        Ok(answer)
+    }
+
+    /// Ends the case if nothing is answered any more.
+    fn heard(&self, answer: &Answer) -> Result<(), Ended> {
+        if !answer.is_unknown() {
+            self.silent.store(0, Ordering::Relaxed);
+            return Ok(());
+        }
+        let silent = self.silent.fetch_add(1, Ordering::Relaxed) + 1;
+        if silent < SILENT {
+            return Ok(());
+        }
+        let said = crate::words::answer(answer);
+        Err(Ended::Unknown(format!("{silent} operations in a row were not answered, the last one: {said}")))
+    }
+
+    /// Decides on an operation: for its client it has begun, and nothing is sent yet.
+    pub fn build<'t>(&'t self, client: u32, op: Op) -> Built<'t, 'a> {
+        let id = self.called(client, &op, None);
+        Built { trial: self, id, client, op }
     }
 
     /// Makes a request by another way, and does not write it down: it may be for another resource.
     pub fn bypass(&self, way: usize, client: u32, op: &Op) -> Result<Answer, Ended> {
-        let _open = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _inside = self.gate.enter()?;
         let id = self.recorded().operations.len() as u64;
         Ok(self.subject.bypass(way, &self.request(id, client, Route::Direct, op))?)
     }
 
     /// Sends a part of a request. The case needs a wire.
     pub fn begin<'t>(&'t self, client: u32, op: &Op, part: Part) -> Result<Held<'t, 'a>, Ended> {
-        let _open = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let _inside = self.gate.enter()?;
         let id = self.called(client, op, None);
         let begun = self.subject.begin(&self.request(id, client, Route::Direct, op), part);
         let begun = begun.ok_or_else(|| Ended::NotApplicable("a request cannot be sent in parts".to_owned()))??;
@@ -165,16 +242,13 @@ impl<'a> Trial<'a> {
     fn returned(&self, id: u64, answer: Answer) -> Result<Answer, Ended> {
         let mut recorded = self.recorded();
         let returned = self.now();
-        if let Some(operation) = recorded.operations.iter_mut().rev().find(|operation| operation.id == id) {
-            if answer == Answer::Unsupported && self.has(operation.op.verb()) {
-                let verb = operation.op.verb().name();
-                return Err(self.fail(
-                    &[id],
-                    format!("operation #{id} was answered as unsupported, but the resource says it has {verb}"),
-                ));
-            }
-            operation.returned = returned;
-            operation.answer = answer.clone();
+        let Some(operation) = recorded.operation(id) else { return Ok(answer) };
+        operation.returned = returned;
+        operation.answer = answer.clone();
+        if answer == Answer::Unsupported && self.has(operation.op.verb()) {
+            let verb = operation.op.verb().name();
+            let sentence = format!("operation #{id} was answered as unsupported, but the resource says it has {verb}.");
+            return Err(self.fail(&[id], sentence));
         }
         Ok(answer)
     }
@@ -211,8 +285,7 @@ impl<'a> Trial<'a> {
 
     fn demand(&self, client: u32, op: Op, must: &str, holds: fn(&Answer) -> bool) -> Result<Answer, Ended> {
         let shown = crate::words::operation(&op);
-        let answer = self.call(client, op)?;
-        let id = self.last(client);
+        let (id, answer) = self.call_by(client, op, Route::Direct, None)?;
         match &answer {
             answer if holds(answer) => {}
             answer if answer.is_unknown() => {
@@ -237,75 +310,6 @@ impl<'a> Trial<'a> {
         self.accepted(client, Op::read(res)).map(Some)
     }
 
-    /// Runs clients 0 to `clients` − 1 at once. The first that ends ends the case; the others finish what they do.
-    pub fn parallel(&self, clients: u32, client: impl Fn(u32) -> Result<(), Ended> + Sync) -> Result<(), Ended> {
-        let client = &client;
-        thread::scope(|scope| {
-            let running: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number))).collect();
-            let mut ended = Ok(());
-            for thread in running {
-                let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                ended = ended.and(result);
-            }
-            ended
-        })
-    }
-
-    /// Stops the process in order and starts it again.
-    pub fn restart(&self) -> Result<(), Ended> {
-        let _closed = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        self.mark(self.now(), Event::Stopped);
-        self.subject.hook(Hook::Restart)?;
-        self.mark(self.now(), Event::Restarted);
-        Ok(())
-    }
-
-    /// Kills the process with whatever is in flight, and starts it again; `interrupted` starts are killed as well.
-    pub fn crash(&self, interrupted: u64) -> Result<(), Ended> {
-        let killed = self.now();
-        self.subject.hook(Hook::Kill)?;
-        let dead = self.now();
-        if let Some(proxy) = self.subject.proxy() {
-            // What it held would arrive after the crash.
-            proxy.cut();
-        }
-        // Whoever was in flight gets an error by now; new calls wait.
-        let _closed = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        self.mark(killed, Event::Killed);
-        if self.manifest().kill == Kill::Everything {
-            let mut recorded = self.recorded();
-            for operation in &mut recorded.operations {
-                if operation.answer.is_unknown() && operation.dead_by.is_none() {
-                    operation.dead_by = Some(dead);
-                }
-            }
-        }
-        for _ in 0..interrupted {
-            self.subject.hook(Hook::Start)?;
-            self.subject.hook(Hook::Kill)?;
-        }
-        self.subject.hook(Hook::Restart)?;
-        self.mark(self.now(), Event::Restarted);
-        Ok(())
-    }
-
-    /// Stops the process, as a long pause does.
-    pub fn pause(&self) -> Result<(), Ended> {
-        self.mark(self.now(), Event::Paused);
-        Ok(self.subject.hook(Hook::Pause)?)
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) -> Result<(), Ended> {
-        self.subject.hook(Hook::Resume)?;
-        self.mark(self.now(), Event::Resumed);
-        Ok(())
-    }
-
-    fn mark(&self, at: Time, event: Event) {
-        self.recorded().marks.push(Mark { at, event });
-    }
-
     /// What happened so far.
     pub fn history(&self) -> History {
         let recorded = self.recorded();
@@ -316,6 +320,29 @@ impl<'a> Trial<'a> {
             operations: recorded.operations.clone(),
             marks: recorded.marks.clone(),
         }
+    }
+}
+
+impl Recorded {
+    fn operation(&mut self, id: u64) -> Option<&mut Operation> {
+        self.operations.get_mut(usize::try_from(id.checked_sub(1)?).ok()?)
+    }
+}
+
+impl Built<'_, '_> {
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Sends it and waits for the answer.
+    pub fn send(self) -> Result<Answer, Ended> {
+        let inside = self.trial.gate.enter()?;
+        if let Some(operation) = self.trial.recorded().operation(self.id) {
+            // A kill before it was sent says nothing about it.
+            operation.dead_by = None;
+        }
+        self.trial.send(inside, self.id, self.client, Route::Direct, &self.op)
     }
 }
 

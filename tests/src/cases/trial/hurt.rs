@@ -1,0 +1,142 @@
+//! What is done to the resource meanwhile.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Ended, Trial};
+use crate::harness::seed::Random;
+use crate::harness::wait;
+use crate::history::{Event, Mark, Time};
+use crate::manifest::Kill;
+use crate::subject::Hook;
+
+/// A start that is killed has been given less than this, in milliseconds.
+const SOON: u64 = 40;
+
+/// Load goes on for up to so many requests before a kill.
+const LOAD: u64 = 40;
+
+/// How long to wait for load.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Trial<'_> {
+    /// Stops the process in order and starts it again. Nothing is in flight meanwhile.
+    pub fn restart(&self) -> Result<(), Ended> {
+        let _closed = self.gate.close()?;
+        self.mark(self.now(), Event::Stopped);
+        self.subject.hook(Hook::Restart)?;
+        self.mark(self.now(), Event::Restarted);
+        Ok(())
+    }
+
+    /// Kills the process with whatever is in flight, and starts it again.
+    pub fn crash(&self) -> Result<(), Ended> {
+        self.crash_with(|| Ok(()))
+    }
+
+    /// The same, and so many starts are killed as well, each after a moment.
+    pub fn crash_again(&self, interrupted: u64, random: &mut Random) -> Result<(), Ended> {
+        self.crash_with(|| {
+            for _ in 0..interrupted {
+                self.subject.hook(Hook::Start)?;
+                wait::pause(Duration::from_millis(random.below(SOON)));
+                self.mark(self.now(), Event::Killed);
+                self.subject.hook(Hook::Kill)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Kills the process and starts it again while clients 0 to `clients` − 1 repeat `work`, at a random moment of it.
+    /// They make no request after that.
+    pub fn crash_under_load(
+        &self,
+        clients: u32,
+        random: &mut Random,
+        work: impl Fn(u32) -> Result<(), Ended> + Sync,
+    ) -> Result<(), Ended> {
+        let begun = self.begun() + u64::from(clients) + random.below(LOAD);
+        let moment = random.draw();
+        self.parallel(clients + 1, |client| {
+            if client == clients {
+                self.wait_for_flight(begun, PATIENCE);
+                self.pause_within_a_call(moment);
+                return self.crash_with(|| {
+                    self.over.store(true, Ordering::Release);
+                    Ok(())
+                });
+            }
+            while !self.over.load(Ordering::Acquire) {
+                match work(client) {
+                    Err(Ended::Unknown(_)) if self.over.load(Ordering::Acquire) => {}
+                    result => result?,
+                }
+            }
+            Ok(())
+        })?;
+        self.over.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Lets up to as much time pass as the latest call took, so that kills hit every phase of one.
+    fn pause_within_a_call(&self, moment: u64) {
+        let latest = self.recorded().operations.iter().rev().find_map(|latest| latest.returned.checked_sub(latest.called));
+        let part = Duration::from_nanos(moment % latest.unwrap_or(1).clamp(1, 20_000_000));
+        // A shorter pause takes longer than that.
+        if part > Duration::from_micros(60) {
+            wait::pause(part);
+        }
+    }
+
+    fn crash_with(&self, while_down: impl FnOnce() -> Result<(), Ended>) -> Result<(), Ended> {
+        self.gate.ending();
+        let crashed = self.kill_and_start(while_down);
+        self.gate.settled();
+        crashed
+    }
+
+    fn kill_and_start(&self, while_down: impl FnOnce() -> Result<(), Ended>) -> Result<(), Ended> {
+        self.mark(self.now(), Event::Killed);
+        self.subject.hook(Hook::Kill)?;
+        if let Some(proxy) = self.subject.proxy() {
+            // What it held would arrive after the crash.
+            proxy.cut();
+        }
+        // Whoever was in flight gets an error by now; new calls wait.
+        let _closed = self.gate.close()?;
+        if self.manifest().kill == Kill::Everything {
+            self.bury(self.now());
+        }
+        while_down()?;
+        self.subject.hook(Hook::Restart)?;
+        self.mark(self.now(), Event::Restarted);
+        Ok(())
+    }
+
+    /// What nobody knows about has happened by now, or never will.
+    fn bury(&self, dead: Time) {
+        let mut recorded = self.recorded();
+        for operation in &mut recorded.operations {
+            if operation.answer.is_unknown() && operation.dead_by.is_none() {
+                operation.dead_by = Some(dead);
+            }
+        }
+    }
+
+    /// Stops the process, as a long pause does.
+    pub fn pause(&self) -> Result<(), Ended> {
+        self.mark(self.now(), Event::Paused);
+        Ok(self.subject.hook(Hook::Pause)?)
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Result<(), Ended> {
+        self.subject.hook(Hook::Resume)?;
+        self.mark(self.now(), Event::Resumed);
+        Ok(())
+    }
+
+    fn mark(&self, at: Time, event: Event) {
+        self.recorded().marks.push(Mark { at, event });
+    }
+}
