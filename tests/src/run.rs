@@ -63,9 +63,12 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
     let selected: Vec<&'static Case> = wanted.iter().copied().filter(|case| named(case)).collect();
     let mut results = Results {
         subject: subject.describe(),
+        manifest: subject.manifest().clone(),
+        instances: subject.instances(),
         seed: options.seed,
         level: options.level,
         cases: Vec::with_capacity(selected.len()),
+        excluded: options.exclude.clone(),
         left_out: wanted.len() - selected.len(),
         broken: None,
     };

@@ -1,5 +1,6 @@
 //! Levels, statuses, and what a whole run has shown.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
 use crate::history::History;
+use crate::manifest::{Kill, Manifest};
 
 /// How hard the suite tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,6 +74,10 @@ pub enum Status {
 }
 
 impl Status {
+    /// All of them, the most important first.
+    pub const ALL: [Status; 7] =
+        [Status::Fail, Status::Error, Status::Unknown, Status::Skip, Status::Info, Status::NotApplicable, Status::Pass];
+
     /// As it is printed.
     pub fn word(self) -> &'static str {
         match self {
@@ -82,6 +88,32 @@ impl Status {
             Status::Unknown => "UNKNOWN",
             Status::Info => "INFO",
             Status::Error => "ERROR",
+        }
+    }
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Pass => "pass",
+            Status::Fail => "fail",
+            Status::Skip => "skip",
+            Status::NotApplicable => "not-applicable",
+            Status::Unknown => "unknown",
+            Status::Info => "info",
+            Status::Error => "error",
+        }
+    }
+
+    /// For a count: `3 failed`.
+    pub fn counted(self) -> &'static str {
+        match self {
+            Status::Pass => "passed",
+            Status::Fail => "failed",
+            Status::Skip => "skipped",
+            Status::NotApplicable => "not applicable",
+            Status::Unknown => "unknown",
+            Status::Info => "informed",
+            Status::Error => "broke",
         }
     }
 }
@@ -119,30 +151,72 @@ pub struct CaseResult {
 pub struct Results {
     /// The resource, in a line.
     pub subject: String,
+    /// What it says about itself.
+    pub manifest: Manifest,
+    /// How many processes serve it.
+    pub instances: usize,
     /// The seed everything was drawn from.
     pub seed: u64,
     /// What was asked for.
     pub level: Level,
     /// In the order of the list; those beyond the level are left out.
     pub cases: Vec<CaseResult>,
+    /// What was excluded, and why; each is also a case that was skipped.
+    pub excluded: BTreeMap<String, String>,
     /// How many cases were not selected by `--only`: with any, no level is shown.
     pub left_out: usize,
     /// The harness failed, and this is how; the cases after it were not run.
     pub broken: Option<String>,
 }
 
+/// What a run has shown, in a word. Each has its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Every level that was asked for was shown.
+    Safe,
+    /// Every case that `--only` selected passed. No level is claimed.
+    Passed,
+    /// A rule was broken.
+    NotSafe,
+    /// Less was shown than was asked for, and nothing broken was found.
+    Unknown,
+    /// The harness or the adapter failed.
+    Broken,
+}
+
+impl Outcome {
+    /// 0 passed, 1 failed, 2 unknown or a required case was skipped, 3 the harness failed.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Outcome::Safe | Outcome::Passed => 0,
+            Outcome::NotSafe => 1,
+            Outcome::Unknown => 2,
+            Outcome::Broken => 3,
+        }
+    }
+}
+
 impl Results {
-    /// The highest level at which every case passed, was not applicable, or is only information.
+    /// The highest level that can be claimed: on it and on every level below, at least one case passed and all others
+    /// passed too, do not apply, or only inform. After a failure, or if cases were left out, there is none.
     pub fn shown(&self) -> Option<Level> {
-        if self.left_out > 0 || self.broken.is_some() {
+        if self.left_out > 0 || self.broken.is_some() || self.any(Status::Fail) || self.any(Status::Error) {
             return None;
         }
-        let good = |level: Level| {
-            let mut cases = self.cases.iter().filter(|result| result.case.level == level).peekable();
-            cases.peek().is_some()
-                && cases.all(|result| matches!(result.status, Status::Pass | Status::NotApplicable | Status::Info))
-        };
-        Level::ALL.into_iter().take_while(|level| *level <= self.level && good(*level)).last()
+        Level::ALL.into_iter().take_while(|level| *level <= self.level && self.holds_at(*level)).last()
+    }
+
+    fn holds_at(&self, level: Level) -> bool {
+        let statuses = || self.cases.iter().filter(|result| result.case.level == level).map(|result| result.status);
+        statuses().any(|status| status == Status::Pass)
+            && statuses().all(|status| matches!(status, Status::Pass | Status::NotApplicable | Status::Info))
+    }
+
+    /// Did a case of this level get to see anything?
+    fn tried(&self, level: Level) -> bool {
+        let ran = |result: &CaseResult| !matches!(result.status, Status::Skip | Status::NotApplicable);
+        self.cases.iter().any(|result| result.case.level == level && ran(result))
     }
 
     /// Whether there was a case with this status.
@@ -150,16 +224,50 @@ impl Results {
         self.cases.iter().any(|result| result.status == status)
     }
 
+    /// The ids of the cases with this status.
+    pub fn ids(&self, status: Status) -> Vec<&'static str> {
+        self.cases.iter().filter(|result| result.status == status).map(|result| result.case.id).collect()
+    }
+
+    /// What was shown, in a word. A failure counts even if the harness failed later: it was seen.
+    pub fn outcome(&self) -> Outcome {
+        if self.any(Status::Fail) {
+            Outcome::NotSafe
+        } else if self.broken.is_some() || self.any(Status::Error) {
+            Outcome::Broken
+        } else if self.left_out > 0 {
+            let short = self.any(Status::Unknown) || self.any(Status::Skip) || !self.any(Status::Pass);
+            if short { Outcome::Unknown } else { Outcome::Passed }
+        } else if self.shown() == Some(self.level) {
+            Outcome::Safe
+        } else {
+            Outcome::Unknown
+        }
+    }
+
     /// 0 passed, 1 failed, 2 unknown or a required case was skipped, 3 the harness failed.
     pub fn exit_code(&self) -> u8 {
-        if self.any(Status::Fail) {
-            1
-        } else if self.broken.is_some() || self.any(Status::Error) {
-            3
-        } else if self.any(Status::Unknown) || self.any(Status::Skip) || !self.any(Status::Pass) {
-            2
-        } else {
-            0
+        self.outcome().exit_code()
+    }
+
+    /// What nothing was tried about, from the lowest level to the highest.
+    pub fn not_tested(&self) -> Vec<String> {
+        let mut not_tested = Vec::new();
+        for level in Level::ALL {
+            if !self.tried(level) {
+                not_tested.push(level.about().to_owned());
+            } else if level == Level::L3 && self.manifest.kill == Kill::Process {
+                // Only the process was killed: what lies behind it has not crashed.
+                not_tested.push("a crash of what lies behind the process (kill = process)".to_owned());
+            }
         }
+        not_tested
+    }
+
+    /// Levels that were asked for and tried, and are not shown.
+    pub fn not_shown(&self) -> Vec<Level> {
+        let shown = self.shown();
+        let short = |level: &Level| *level <= self.level && Some(*level) > shown && self.tried(*level);
+        Level::ALL.into_iter().filter(short).collect()
     }
 }

@@ -1,1 +1,24 @@
 //! What a run has shown, for people and for programs.
+//!
+//! [`Tree`] looks on while it runs, [`summary`] ends what it printed, [`tap`] is for programs that read standard output, and
+//! [`write_all`] leaves `results.json`, `junit.xml`, `report.html` and the histories of what went wrong in a directory.
+
+mod claim;
+mod files;
+mod html;
+mod json;
+mod junit;
+mod look;
+mod setting;
+mod tap;
+mod terminal;
+pub mod text;
+
+pub use files::{Unwritten, Written, write_all};
+pub use html::html;
+pub use json::{FORMAT, FORMAT_VERSION, json};
+pub use junit::junit;
+pub use look::Look;
+pub use setting::Setting;
+pub use tap::tap;
+pub use terminal::{Tree, summary};

@@ -1,0 +1,120 @@
+//! The part of a history that one has to look at.
+
+use std::collections::BTreeSet;
+
+use crate::history::{History, Mark, Operation, Time};
+use crate::report::text::grouped;
+
+/// So many operations are drawn, unless the counterexample itself has more.
+const MOST: usize = 24;
+
+/// So many operations of a counterexample are drawn at most.
+const MOST_NEEDED: usize = 60;
+
+/// So many marks are drawn.
+const MOST_MARKS: usize = 24;
+
+/// The counterexample and its neighbourhood.
+pub(super) struct Excerpt<'a> {
+    /// In the order of their calls.
+    pub operations: Vec<&'a Operation>,
+    /// In the order of time.
+    pub marks: Vec<&'a Mark>,
+    /// The operations that show what is wrong; empty if nobody said which.
+    pub counterexample: BTreeSet<u64>,
+    /// What was left out, in a sentence; empty if nothing was.
+    pub left_out: String,
+    /// When operations that are not drawn were called, in order.
+    pub hidden: Vec<Time>,
+    decimals: usize,
+}
+
+impl<'a> Excerpt<'a> {
+    /// Chooses. Operations on the resources of the counterexample come first, and of those the nearest in time.
+    pub(super) fn of(history: &'a History, wanted: &[u64]) -> Excerpt<'a> {
+        let wanted: BTreeSet<u64> = wanted.iter().copied().collect();
+        let all = &history.operations;
+        let needed: Vec<&Operation> =
+            all.iter().filter(|operation| wanted.contains(&operation.id)).take(MOST_NEEDED).collect();
+        let counterexample: BTreeSet<u64> = needed.iter().map(|operation| operation.id).collect();
+        let mut operations = needed.clone();
+        if needed.is_empty() {
+            // Nobody said which: what happened last is the best guess.
+            operations.extend(all.iter().skip(all.len().saturating_sub(MOST)));
+        } else {
+            let resources: BTreeSet<&str> = needed.iter().flat_map(|operation| operation.op.resources()).collect();
+            let strange = |operation: &Operation| operation.op.resources().is_disjoint(&resources);
+            let mut others: Vec<(bool, Time, &Operation)> = all
+                .iter()
+                .filter(|operation| !counterexample.contains(&operation.id))
+                .map(|operation| (strange(operation), away(operation.called, operation.returned, &needed), operation))
+                .collect();
+            others.sort_by_key(|(strange, away, operation)| (*strange, *away, operation.id));
+            let room = MOST.saturating_sub(needed.len());
+            operations.extend(others.into_iter().take(room).map(|(_, _, operation)| operation));
+        }
+        operations.sort_by_key(|operation| (operation.called, operation.id));
+        let marks = marks(history, &operations, &needed);
+        let drawn: BTreeSet<u64> = operations.iter().map(|operation| operation.id).collect();
+        let hidden: Vec<Time> =
+            all.iter().filter(|operation| !drawn.contains(&operation.id)).map(|operation| operation.called).collect();
+        let left_out = left_out(history, &operations, &marks, wanted.len() - needed.len().min(wanted.len()));
+        let decimals = decimals(&operations);
+        Excerpt { operations, marks, counterexample, left_out, hidden, decimals }
+    }
+
+    /// A time as it stands in the drawing: exact enough to tell neighbours apart.
+    pub(super) fn time(&self, time: Time) -> String {
+        format!("{:.*} s", self.decimals, time as f64 / 1e9)
+    }
+}
+
+/// How far from the nearest operation of the counterexample.
+fn away(from: Time, to: Time, needed: &[&Operation]) -> Time {
+    let apart = |other: &&Operation| {
+        if to < other.called { other.called - to } else { from.saturating_sub(other.returned) }
+    };
+    needed.iter().map(apart).min().unwrap_or(0)
+}
+
+fn marks<'a>(history: &'a History, operations: &[&Operation], needed: &[&Operation]) -> Vec<&'a Mark> {
+    let near = if needed.is_empty() { operations } else { needed };
+    let mut marks: Vec<&Mark> = history.marks.iter().collect();
+    marks.sort_by_key(|mark| (away(mark.at, mark.at, near), mark.at));
+    marks.truncate(MOST_MARKS);
+    marks.sort_by_key(|mark| mark.at);
+    marks
+}
+
+fn left_out(history: &History, operations: &[&Operation], marks: &[&Mark], more: usize) -> String {
+    let mut parts = Vec::new();
+    if operations.len() < history.operations.len() {
+        parts.push(format!(
+            "{} of {} operations are drawn: those that show it, and what was nearest to them",
+            grouped(operations.len()),
+            grouped(history.operations.len())
+        ));
+    }
+    if more > 0 {
+        parts.push(format!("{} more operations belong to the counterexample", grouped(more)));
+    }
+    if marks.len() < history.marks.len() {
+        parts.push(format!("{} of {} marks are drawn", grouped(marks.len()), grouped(history.marks.len())));
+    }
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("{}. The whole history is in the file beside this page.", parts.join("; ")),
+    }
+}
+
+/// Milliseconds if that tells calls and answers apart, else microseconds.
+fn decimals(operations: &[&Operation]) -> usize {
+    let mut times: Vec<Time> = operations
+        .iter()
+        .flat_map(|operation| [operation.called, operation.returned])
+        .filter(|time| *time != Time::MAX)
+        .collect();
+    times.sort_unstable();
+    let close = times.windows(2).any(|pair| pair[1] - pair[0] < 1_000_000);
+    if close { 6 } else { 3 }
+}

@@ -1,0 +1,222 @@
+//! Where everything of a timeline stands: time runs down, a lane per client.
+//!
+//! Distances are not to scale, because a case has microseconds and minutes; the order of all calls, answers and marks is exact. Each
+//! moment gets a row, and each bar is tall enough for its text.
+
+use std::collections::BTreeMap;
+
+use super::excerpt::Excerpt;
+use crate::history::{Operation, Time};
+use crate::op::{Op, Write};
+use crate::report::text::{cut, visible};
+use crate::words;
+
+pub(super) const GUTTER: usize = 100;
+pub(super) const MARGIN: usize = 96;
+pub(super) const TOP: usize = 34;
+pub(super) const LINE: usize = 15;
+/// The strip at the left of a lane, for outcomes that stay open.
+pub(super) const STRIP: usize = 14;
+const PAD: usize = 10;
+const ROW: usize = 16;
+const BREAK: usize = 34;
+const WIDEST: usize = 340;
+const NARROWEST: usize = 132;
+const ROOM: usize = 880;
+/// The width of a character, in tenths of a pixel: 12 pixels monospaced, with some room.
+const CHARACTER: usize = 74;
+
+/// A bar.
+pub(super) struct Bar<'a> {
+    pub operation: &'a Operation,
+    pub x: usize,
+    pub top: usize,
+    /// Where it was answered, or the end of the drawing.
+    pub bottom: usize,
+    /// An outcome that stays open does so until here.
+    pub open_until: Option<usize>,
+    pub lines: Vec<String>,
+}
+
+/// A lane with its name.
+pub(super) struct Lane {
+    pub x: usize,
+    pub width: usize,
+    pub name: String,
+}
+
+/// The whole drawing.
+pub(super) struct Layout<'a> {
+    pub width: usize,
+    pub height: usize,
+    pub bar_width: usize,
+    pub lanes: Vec<Lane>,
+    pub bars: Vec<Bar<'a>>,
+    /// The rows: each moment and how far down it is.
+    pub rows: Vec<(Time, usize)>,
+    /// Where operations were left out while nothing that is drawn was on its way, and how many.
+    pub breaks: Vec<(usize, usize)>,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn of(excerpt: &Excerpt<'a>) -> Layout<'a> {
+        let columns = columns(&excerpt.operations);
+        let count = columns.values().map(|(_, tracks)| *tracks).sum::<usize>().max(1);
+        let column = (ROOM / count).clamp(NARROWEST, WIDEST);
+        let bar_width = column - STRIP - 6;
+        let fits = (bar_width - 2 * PAD) * 10 / CHARACTER;
+        let several = {
+            let mut all = excerpt.operations.iter().flat_map(|operation| operation.op.resources());
+            let first = all.next();
+            all.any(|name| Some(name) != first)
+        };
+        let lines: Vec<Vec<String>> =
+            excerpt.operations.iter().map(|operation| label(operation, fits, several, excerpt)).collect();
+        let (rows, breaks, height) = rows(excerpt, &lines);
+        let down = |time: Time| rows.iter().find(|(at, _)| *at >= time).map_or(height - LINE, |(_, y)| *y);
+        let mut lanes = Vec::new();
+        let mut starts = BTreeMap::new();
+        let mut x = GUTTER;
+        for (client, (_, tracks)) in &columns {
+            starts.insert(*client, x);
+            lanes.push(Lane { x, width: tracks * column, name: format!("client {client}") });
+            x += tracks * column;
+        }
+        let bars = excerpt.operations.iter().zip(lines).map(|(operation, lines)| {
+            let track = columns.get(&operation.client).and_then(|(placed, _)| placed.get(&operation.id)).copied();
+            let start = starts.get(&operation.client).copied().unwrap_or(GUTTER);
+            let open = operation.answer.is_unknown();
+            Bar {
+                operation,
+                x: start + track.unwrap_or(0) * column + STRIP,
+                top: down(operation.called),
+                bottom: down(operation.returned),
+                open_until: open.then(|| operation.dead_by.map_or(height - LINE, down)),
+                lines,
+            }
+        });
+        Layout { width: x + MARGIN, height, bar_width, lanes, bars: bars.collect(), rows: rows.clone(), breaks }
+    }
+
+    /// How far down a moment is.
+    pub(super) fn down(&self, time: Time) -> usize {
+        self.rows.iter().find(|(at, _)| *at >= time).map_or(self.height - LINE, |(_, y)| *y)
+    }
+}
+
+/// For each client: which track each operation is in, and how many tracks there are. More than one only if the network sent copies.
+fn columns(operations: &[&Operation]) -> BTreeMap<u32, (BTreeMap<u64, usize>, usize)> {
+    let mut columns: BTreeMap<u32, (BTreeMap<u64, usize>, Vec<Time>)> = BTreeMap::new();
+    for operation in operations {
+        let (placed, ends) = columns.entry(operation.client).or_default();
+        let track = ends.iter().position(|end| *end <= operation.called).unwrap_or(ends.len());
+        match ends.get_mut(track) {
+            Some(end) => *end = operation.returned,
+            None => ends.push(operation.returned),
+        }
+        placed.insert(operation.id, track);
+    }
+    columns.into_iter().map(|(client, (placed, ends))| (client, (placed, ends.len()))).collect()
+}
+
+type Rows = (Vec<(Time, usize)>, Vec<(usize, usize)>, usize);
+
+/// Gives each moment its row: below the one before, and so far down that every bar that ends there holds its text.
+fn rows(excerpt: &Excerpt<'_>, lines: &[Vec<String>]) -> Rows {
+    let mut times: Vec<Time> = excerpt
+        .operations
+        .iter()
+        .flat_map(|operation| [operation.called, operation.returned])
+        .chain(excerpt.marks.iter().map(|mark| mark.at))
+        .filter(|time| *time != Time::MAX)
+        .collect();
+    times.sort_unstable();
+    times.dedup();
+    let tall = |lines: &[String]| lines.len() * LINE + PAD;
+    let mut rows: Vec<(Time, usize)> = Vec::with_capacity(times.len());
+    let mut breaks = Vec::new();
+    let mut lowest = 0;
+    for time in times {
+        let last = rows.last().copied();
+        let mut y = last.map_or(TOP + ROW, |(_, y)| y + ROW);
+        for (operation, lines) in excerpt.operations.iter().zip(lines) {
+            if operation.returned == time && operation.called < time {
+                let called = rows.iter().find(|(at, _)| *at == operation.called).map_or(TOP, |(_, y)| *y);
+                y = y.max(called + tall(lines));
+            }
+        }
+        let from = last.map_or(0, |(at, _)| at);
+        let missing = excerpt.hidden.iter().filter(|called| (from..time).contains(*called)).count();
+        let quiet = !excerpt.operations.iter().any(|operation| operation.called < time && from < operation.returned);
+        if missing > 0 && quiet {
+            let above = last.map_or(TOP, |(_, y)| y);
+            y = y.max(above + BREAK);
+            breaks.push(((above + y) / 2, missing));
+        }
+        rows.push((time, y));
+        lowest = lowest.max(y);
+    }
+    // What was never answered, and what was called last, needs room below.
+    for (operation, lines) in excerpt.operations.iter().zip(lines) {
+        if operation.returned == Time::MAX || operation.returned <= operation.called {
+            let called = rows.iter().find(|(at, _)| *at == operation.called).map_or(TOP, |(_, y)| *y);
+            lowest = lowest.max(called + tall(lines));
+        }
+    }
+    let end = rows.last().map_or(0, |(at, _)| *at);
+    let missing = excerpt.hidden.iter().filter(|called| **called >= end).count();
+    if missing > 0 {
+        lowest += BREAK;
+        breaks.push((lowest - BREAK / 2, missing));
+    }
+    (rows, breaks, lowest + 2 * LINE)
+}
+
+/// What stands in a bar: what was asked, with which token, and the answer.
+fn label(operation: &Operation, fits: usize, several: bool, excerpt: &Excerpt<'_>) -> Vec<String> {
+    let sign = if excerpt.counterexample.contains(&operation.id) { "◆ " } else { "" };
+    let verb = operation.op.verb().name().replace('_', " ");
+    let value = match &operation.op {
+        Op::Write(Write { value, .. }) | Op::Cas { value, .. } => format!(" {value}"),
+        Op::Batch { writes } => format!(" of {}", writes.len()),
+        Op::Read { .. } | Op::CheckedRead { .. } | Op::Claim { .. } | Op::Delete { .. } => String::new(),
+    };
+    let mut asked = vec![format!("{sign}#{} {verb}{value}", operation.id)];
+    if let Some(of) = operation.copy_of {
+        asked.push(format!("copy of #{of}"));
+    }
+    let tokens = operation.op.tokens();
+    asked.extend(tokens.iter().take(2).map(ToString::to_string));
+    if tokens.len() > 2 {
+        asked.push(format!("and {} more", tokens.len() - 2));
+    }
+    if several {
+        let names: Vec<&str> = operation.op.resources().into_iter().collect();
+        asked.push(match names[..] {
+            [name] => format!("on {}", end_of(name, fits.saturating_sub(3))),
+            _ => format!("on {} resources", names.len()),
+        });
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for part in asked {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 2 + part.chars().count() <= fits => {
+                line.push_str(", ");
+                line.push_str(&part);
+            }
+            _ => lines.push(part),
+        }
+    }
+    lines.push(format!("→ {}", words::answer(&operation.answer)));
+    lines.iter().map(|line| cut(&visible(line), fits)).collect()
+}
+
+/// The end of a name is what tells names of one run apart.
+fn end_of(name: &str, most: usize) -> String {
+    let count = name.chars().count();
+    if count <= most {
+        return name.to_owned();
+    }
+    let end: String = name.chars().skip(count - most.saturating_sub(1)).collect();
+    format!("…{end}")
+}

@@ -1,0 +1,136 @@
+//! The tree that grows on a terminal while the suite runs, and what is said at the end.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use super::look::Look;
+use super::text::{cut, duration, visible, width, wrapped};
+use crate::cases::{Case, GROUPS, Group};
+use crate::run::Watch;
+use crate::verdict::{CaseResult, Outcome, Results, Status};
+
+/// Columns of status and id, and the margin of what is said below a case.
+const MARGIN: usize = 14;
+
+/// Prints each case when it has ended, below the heading of its group, and meanwhile a bar if the look has one.
+pub struct Tree<W: Write> {
+    out: W,
+    look: Look,
+    group: Option<char>,
+    began: Instant,
+    failed: usize,
+}
+
+impl<W: Write> Tree<W> {
+    /// On this stream.
+    pub fn new(out: W, look: Look) -> Tree<W> {
+        Tree { out, look, group: None, began: Instant::now(), failed: 0 }
+    }
+
+    /// The stream again.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
+    fn bar(&mut self, case: &Case, place: usize, of: usize) -> io::Result<()> {
+        const LONG: usize = 20;
+        let full = (place * LONG).checked_div(of).unwrap_or(0).min(LONG);
+        let bar = format!("{}{}", "█".repeat(full), "░".repeat(LONG - full));
+        let failed = if self.failed > 0 { format!(" · {} failed", self.failed) } else { String::new() };
+        let after = duration(self.began.elapsed());
+        let line = format!("{bar} {}/{of} · {after}{failed} · {} {}", place + 1, case.id, case.title);
+        write!(self.out, "\r\x1b[2K{}", cut(&line, self.look.width - 1))?;
+        self.out.flush()
+    }
+
+    fn case(&mut self, result: &CaseResult) -> io::Result<()> {
+        if self.look.bar {
+            write!(self.out, "\r\x1b[2K")?;
+        }
+        let group = group_of(result.case);
+        if let Some(group) = group.filter(|group| self.group != Some(group.letter)) {
+            let gap = if self.group.is_some() { "\n" } else { "" };
+            writeln!(self.out, "{gap}{}", self.look.bold(&format!("{}  {}", group.letter, group.title)))?;
+            self.group = Some(group.letter);
+        }
+        let word = self.look.coloured(result.status, &format!("{:<7}", result.status.word()));
+        let took = duration(result.took);
+        let room = self.look.width.saturating_sub(MARGIN + 2 + width(&took));
+        let title = cut(result.case.title, room);
+        let space = " ".repeat(room - width(&title).min(room) + 2);
+        writeln!(self.out, "  {word} {}  {title}{space}{}", result.case.id, self.look.faint(&took))?;
+        self.below(&said(result))?;
+        self.out.flush()
+    }
+
+    fn below(&mut self, text: &str) -> io::Result<()> {
+        for line in wrapped(text, self.look.width - MARGIN) {
+            writeln!(self.out, "{:MARGIN$}{line}", "")?;
+        }
+        Ok(())
+    }
+}
+
+/// A stream that cannot be written to (a closed pipe) must not end the run: the exit code still counts.
+impl<W: Write> Watch for Tree<W> {
+    fn begins(&mut self, case: &'static Case, place: usize, of: usize) {
+        if self.look.bar {
+            let _ = self.bar(case, place, of);
+        }
+    }
+
+    fn ended(&mut self, result: &CaseResult) {
+        self.failed += usize::from(result.status == Status::Fail);
+        let _ = self.case(result);
+    }
+}
+
+/// What is said about a case that did not simply pass.
+fn said(result: &CaseResult) -> String {
+    match &result.failure {
+        Some(failure) => failure.sentence.clone(),
+        None => result.reason.clone(),
+    }
+}
+
+pub(super) fn group_of(case: &Case) -> Option<&'static Group> {
+    GROUPS.iter().find(|group| case.id.starts_with(group.letter))
+}
+
+/// Counts, exclusions, the failures again, and as the last line what was shown and what was not.
+pub fn summary(out: &mut dyn Write, results: &Results, look: Look) -> io::Result<()> {
+    let took: Duration = results.cases.iter().map(|result| result.took).sum();
+    let counts: Vec<String> = Status::ALL
+        .into_iter()
+        .rev()
+        .map(|status| (status, results.ids(status).len()))
+        .filter(|(_, count)| *count > 0)
+        .map(|(status, count)| look.coloured(status, &format!("{count} {}", status.counted())))
+        .collect();
+    writeln!(out, "\n{} cases in {}: {}", results.cases.len(), duration(took), counts.join(", "))?;
+    for (id, reason) in &results.excluded {
+        paragraph(out, look, &format!("excluded {}: ", id.to_uppercase()), reason)?;
+    }
+    for result in &results.cases {
+        if matches!(result.status, Status::Fail | Status::Error | Status::Unknown) {
+            let head = format!("{} {} ", result.status.word(), result.case.id);
+            paragraph(out, look, &head, &format!("{}: {}", result.case.title, said(result)))?;
+        }
+    }
+    let status = match results.outcome() {
+        Outcome::Safe | Outcome::Passed => Status::Pass,
+        Outcome::NotSafe => Status::Fail,
+        Outcome::Unknown => Status::Unknown,
+        Outcome::Broken => Status::Error,
+    };
+    // In one piece, however long: scripts look at the last line.
+    writeln!(out, "\n{}", look.coloured(status, &visible(&results.last_line())))?;
+    out.flush()
+}
+
+fn paragraph(out: &mut dyn Write, look: Look, head: &str, text: &str) -> io::Result<()> {
+    for (index, line) in wrapped(&format!("{head}{text}"), look.width - 2).iter().enumerate() {
+        writeln!(out, "{}{line}", if index == 0 { "" } else { "  " })?;
+    }
+    Ok(())
+}

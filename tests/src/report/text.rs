@@ -1,0 +1,182 @@
+//! Text that came from outside, made fit for a terminal, for markup, and for a shell.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+/// The text without anything that a terminal would obey or markup must not contain: control characters and marks that
+/// turn the direction of writing become visible signs. Nothing else changes.
+pub fn visible(text: &str) -> String {
+    text.chars().map(shown_as).collect()
+}
+
+fn shown_as(character: char) -> char {
+    match character {
+        // Unicode has a picture for each of these.
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + character as u32).unwrap_or('\u{fffd}'),
+        '\u{7f}' => '\u{2421}',
+        '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
+        other => other,
+    }
+}
+
+/// For XML and HTML, in text and in attributes.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() + text.len() / 8);
+    for character in text.chars() {
+        match shown_as(character) {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// At most so many characters, the last of them `…` if there were more.
+pub fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(most.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// In lines of at most `width` columns, broken at spaces, or inside a word that is longer than a line.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut used = 0;
+    for word in visible(text).split_whitespace() {
+        let mut word: Vec<char> = word.chars().collect();
+        if used > 0 && used + 1 + columns(&word) > width {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        } else if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        while columns(&word) > width {
+            let rest = word.split_off(fitting(&word, width));
+            lines.push(word.into_iter().collect());
+            word = rest;
+        }
+        used += columns(&word);
+        line.extend(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// How many characters fit into `width` columns; at least one.
+fn fitting(word: &[char], width: usize) -> usize {
+    let mut used = 0;
+    let fits = |character: &&char| {
+        used += column(**character);
+        used <= width
+    };
+    word.iter().take_while(fits).count().max(1)
+}
+
+fn columns(word: &[char]) -> usize {
+    word.iter().map(|character| column(*character)).sum()
+}
+
+/// East Asian characters and pictures take two columns, marks above others none. This is near enough for a line break.
+fn column(character: char) -> usize {
+    match character {
+        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{fe00}'..='\u{fe0f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
+/// How many columns a text takes.
+pub fn width(text: &str) -> usize {
+    text.chars().map(column).sum()
+}
+
+/// `12 ms`, `3.4 s`, `2 min 5 s`.
+pub fn duration(time: Duration) -> String {
+    match time {
+        time if time < Duration::from_secs(1) => format!("{} ms", time.as_millis()),
+        time if time < Duration::from_secs(100) => format!("{:.1} s", time.as_secs_f64()),
+        time => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
+    }
+}
+
+/// `20000` as `20,000`.
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// One word of a POSIX shell, whatever is in it.
+pub fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=,@%+".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut quoted = String::with_capacity(word.len() + 2);
+    // Writing to a String cannot fail.
+    let _ = write!(quoted, "'{}'", word.replace('\'', r"'\''"));
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{cut, duration, escaped, grouped, quoted, visible, width, wrapped};
+
+    #[test]
+    fn nothing_from_outside_can_command_a_terminal_or_break_markup() {
+        assert_eq!(visible("a\u{1b}[31mred\r\n\u{7f}\u{202e}x\u{9b}"), "a␛[31mred␍␊␡\u{fffd}x\u{fffd}");
+        assert_eq!(escaped("<a href=\"x\" title='y'>&\u{0}"), "&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;␀");
+    }
+
+    #[test]
+    fn lines_are_broken_at_spaces_and_never_too_long() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("abcdefghij kl", 4), ["abcd", "efgh", "ij", "kl"]);
+        assert_eq!(wrapped("", 10), [""; 0]);
+        for line in wrapped("漢字漢字漢字 and more 漢字", 7) {
+            assert!(width(&line) <= 7, "{line}");
+        }
+    }
+
+    #[test]
+    fn figures_and_words() {
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("abcd", 4), "abcd");
+        assert_eq!(duration(Duration::from_millis(12)), "12 ms");
+        assert_eq!(duration(Duration::from_millis(3440)), "3.4 s");
+        assert_eq!(duration(Duration::from_secs(125)), "2 min 5 s");
+        assert_eq!([grouped(7), grouped(20000), grouped(1_234_567)], ["7", "20,000", "1,234,567"]);
+        assert_eq!(quoted("./adapter.py"), "./adapter.py");
+        assert_eq!(quoted("it's; rm -rf"), r"'it'\''s; rm -rf'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,1 @@
+//! Real runs, of a resource that is right and of some that are not.
