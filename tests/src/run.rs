@@ -1,6 +1,7 @@
 //! Runs cases, one after the other, and judges each.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,32 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Is this case among those that are run?
+    pub fn selects(&self, case: &Case) -> bool {
+        let named = |name: &String| is_named(name, case);
+        case.level <= self.level && (self.only.is_empty() || self.only.iter().any(named))
+    }
+
+    /// Says what is wrong with them.
+    pub fn check(&self) -> Result<(), String> {
+        for name in self.only.iter().chain(self.exclude.keys()) {
+            if !cases::all().any(|case| is_named(name, case)) {
+                return Err(format!("there is no case or group `{name}`; `fencepost conform --list` shows all"));
+            }
+        }
+        match cases::all().any(|case| self.selects(case)) {
+            true => Ok(()),
+            false => Err(format!("no case is left to run: {} is above {}", self.only.join(", "), self.level)),
+        }
+    }
+}
+
+/// By its id, or by the letter of its group.
+fn is_named(name: &str, case: &Case) -> bool {
+    name.eq_ignore_ascii_case(case.id) || name.eq_ignore_ascii_case(&case.id[..1])
+}
+
 /// Somebody who looks on.
 pub trait Watch {
     /// A case begins: its place among those that are run.
@@ -58,9 +85,8 @@ impl Watch for () {
 
 /// Runs what the options select.
 pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> Results {
-    let wanted: Vec<&'static Case> = cases::all().filter(|case| case.level <= options.level).collect();
-    let named = |case: &Case| options.only.is_empty() || options.only.iter().any(|id| id.eq_ignore_ascii_case(case.id));
-    let selected: Vec<&'static Case> = wanted.iter().copied().filter(|case| named(case)).collect();
+    let wanted = cases::all().filter(|case| case.level <= options.level).count();
+    let selected: Vec<&'static Case> = cases::all().filter(|case| options.selects(case)).collect();
     let mut results = Results {
         subject: subject.describe(),
         manifest: subject.manifest().clone(),
@@ -69,14 +95,14 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
         level: options.level,
         cases: Vec::with_capacity(selected.len()),
         excluded: options.exclude.clone(),
-        left_out: wanted.len() - selected.len(),
+        left_out: wanted - selected.len(),
         broken: None,
     };
-    // Process id and seed make names that a resource which keeps its data has not seen.
-    let run = format!("fp{:x}", std::process::id());
+    // Names that a resource which keeps its data has not seen; what the cases draw comes from the seed.
+    let run = format!("fp{:x}", RandomState::new().hash_one(std::process::id()) >> 24);
     for (index, case) in selected.iter().enumerate() {
         watch.begins(case, index, selected.len());
-        let result = run_case(subject, case, options, &format!("{run}-{}", options.seed));
+        let result = run_case(subject, case, options, &run);
         watch.ended(&result);
         let broken = result.status == Status::Error;
         if broken {
@@ -94,7 +120,7 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
 pub fn run_case(subject: &dyn Subject, case: &'static Case, options: &Options, run: &str) -> CaseResult {
     let began = Instant::now();
     let trial = Trial::new(subject, case, options.seed, options.rounds, run);
-    let excluded = options.exclude.iter().find(|(id, _)| id.eq_ignore_ascii_case(case.id));
+    let excluded = options.exclude.iter().find(|(name, _)| is_named(name, case));
     let ended = match excluded {
         Some((_, reason)) => Err(Ended::Skipped(format!("excluded: {reason}"))),
         None => attempt(&trial, subject, case),
