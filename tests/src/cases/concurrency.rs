@@ -277,23 +277,26 @@ fn many_resources(t: &Trial<'_>) -> Result<(), Ended> {
     let resources: Vec<(String, u64)> =
         (0..t.rounds(1000)).map(|_| (t.resource(), 2 + random.below(1_000_000))).collect();
     let count = resources.len() as u64;
+    // First each gets its fence from its own client and that client's heir, then the clients come back.
+    let share = |client: u32| resources.iter().skip(client as usize).step_by(CLIENTS as usize);
     t.parallel(CLIENTS, |client| {
-        let mut random = t.random(1 + u64::from(client));
-        let mut mine: Vec<_> = resources.iter().skip(client as usize).step_by(CLIENTS as usize).collect();
-        for index in (1..mine.len()).rev() {
-            mine.swap(index, random.below(index as u64 + 1) as usize);
-        }
         let heir = CLIENTS + client;
-        for (res, token) in mine {
+        let mut random = t.random(1 + u64::from(client));
+        for (res, token) in share(client) {
             t.call(client, t.write_op(client, res, *token))?;
             t.call(heir, t.write_op(heir, res, token + 1))?;
-            t.call(client, t.write_op(client, res, token - 1))?;
+            // Somebody else's, whose tokens have nothing to do with these.
+            let (other, base) = &resources[random.below(count) as usize];
+            t.call(heir, t.write_op(heir, other, base - 1 + random.below(3)))?;
+        }
+        Ok(())
+    })?;
+    t.parallel(CLIENTS, |client| {
+        for (res, token) in share(client) {
+            t.call(client, t.write_op(client, res, *token))?;
             if t.has(Verb::Read) {
                 t.call(client, Op::read(res))?;
             }
-            // Somebody else's resource, whose tokens have nothing to do with these.
-            let (other, base) = &resources[random.below(count) as usize];
-            t.call(heir, t.write_op(heir, other, base - 1 + random.below(3)))?;
         }
         Ok(())
     })

@@ -1,6 +1,7 @@
 //! Group R: the process ends, and comes back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Case, Ended, Need, Trial};
@@ -43,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
               same client in: it was told that its lock is lost, and the other one was never told that it had it.",
         level: Level::L3,
         needs: KILLABLE,
-        minima: &[Minimum::Accepted(20), Minimum::Refused(10), Minimum::Restarts(5)],
+        minima: &[Minimum::Accepted(20), Minimum::Refused(10), Minimum::KillsInFlight(3), Minimum::Restarts(5)],
         run: refusal_survives,
     },
     Case {
@@ -88,7 +89,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         id: "R08",
-        title: "a hundred thousand other resources, and idle",
+        title: "very many other resources, and idle",
         rule: "The fence of a resource that nobody has used for long is still there, however many others came since.",
         why: "A bounded cache or an expiry of idle keys forgets exactly the fences that zombies come back to.",
         level: Level::L3,
@@ -156,64 +157,78 @@ fn killed_after_ok(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// The token of the write that is in flight when the process is killed.
-const NEW: u64 = 1000;
-
-/// Client 0 writes with `NEW`. Client 1 asks until an answer shows that this has come about, and kills at once.
-fn kill_as_soon_as(
+/// Client 0 changes a resource, again and again with tokens 10, 20, 30 and so on. Client 1 asks about the one that is in
+/// flight. As soon as an answer shows that one, and it is still in flight, the process is killed. Returns that token, or
+/// the last one that was shown.
+fn kill_in_flight(
     t: &Trial<'_>,
-    new: Op,
+    change: impl Fn(u64) -> Op + Sync,
     ask: impl Fn(u64) -> Op + Sync,
-    shows: impl Fn(&Answer) -> bool + Sync,
-) -> Result<(), Ended> {
-    const ASKED: u64 = 200;
-    // The write starts when the other client has asked so often.
-    const AHEAD: u64 = 3;
-    let asked = AtomicU64::new(0);
+    shows: impl Fn(&Answer, u64) -> bool + Sync,
+) -> Result<u64, Ended> {
+    const CHANGES: u64 = 40;
+    const ASKED: u64 = 120;
+    let (in_flight, shown, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     t.parallel(2, |client| {
         if client == 0 {
-            t.until(Duration::from_secs(10), || asked.load(Ordering::Acquire) >= AHEAD);
-            return t.call(0, new.clone()).map(drop);
+            let rising = (1..=CHANGES).map(|number| 10 * number).take_while(|_| !done.load(Ordering::Acquire));
+            let changed = rising.map(|token| {
+                in_flight.store(token, Ordering::Release);
+                let changed = t.call(0, change(token)).map(drop);
+                in_flight.store(0, Ordering::Release);
+                changed
+            });
+            let changed = changed.collect();
+            done.store(true, Ordering::Release);
+            return changed;
         }
-        let shown = (1..=ASKED).find_map(|number| {
-            let answer = t.call(1, ask(number));
-            asked.store(number, Ordering::Release);
-            answer.map(|answer| shows(&answer).then_some(())).transpose()
-        });
-        // Nobody needs to wait any more.
-        asked.store(ASKED, Ordering::Release);
-        shown.transpose()?;
+        let mut asked = 0;
+        while asked < ASKED && !done.load(Ordering::Acquire) {
+            let token = in_flight.load(Ordering::Acquire);
+            if token == 0 {
+                thread::yield_now();
+                continue;
+            }
+            asked += 1;
+            if shows(&t.call(1, ask(token))?, token) {
+                shown.store(token, Ordering::Relaxed);
+                if in_flight.load(Ordering::Acquire) == token {
+                    break;
+                }
+            }
+        }
+        done.store(true, Ordering::Release);
         t.crash()
-    })
+    })?;
+    Ok(shown.into_inner())
 }
 
 fn refusal_survives(t: &Trial<'_>) -> Result<(), Ended> {
     for _ in 0..t.rounds(15) {
         let res = t.resource();
-        let last = AtomicU64::new(0);
-        let rising = |number| {
-            last.store(number, Ordering::Relaxed);
-            t.write_op(1, &res, number)
-        };
-        kill_as_soon_as(t, t.write_op(0, &res, NEW), rising, Answer::is_stale)?;
-        let refused = last.load(Ordering::Relaxed);
-        t.call(1, t.write_op(1, &res, refused))?;
-        t.call(1, t.write_op(1, &res, NEW - 1))?;
-        t.peek(1, &res)?;
+        let newer = |token| t.write_op(0, &res, token);
+        let older = |token| t.write_op(1, &res, token - 1);
+        let shown = kill_in_flight(t, newer, older, |answer, _| answer.is_stale())?;
+        t.call(1, older(shown.max(2)))?;
+        t.peek(2, &res)?;
     }
     Ok(())
 }
 
 fn report_survives(t: &Trial<'_>) -> Result<(), Ended> {
-    for _ in 0..t.rounds(15) {
-        let res = t.resource();
-        let value = t.value();
-        t.accepted(1, t.write_op(1, &res, 1))?;
-        let new = Op::write(&res, NEW, &t.holder(0), &value);
-        let shows = |answer: &Answer| answer.high() == Some(NEW) || answer.value() == Some(Some(&value));
-        kill_as_soon_as(t, new, |_| Op::read(&res), shows)?;
+    for round in 0..t.rounds(15) {
+        let (res, base) = (t.resource(), t.value());
+        let value = |token: u64| format!("{base}-{token}");
+        let change = |token| match round % 2 == 0 && t.has(Verb::Claim) {
+            true => Op::claim(&res, token, &t.holder(0)),
+            false => Op::write(&res, token, &t.holder(0), &value(token)),
+        };
+        let shows = |answer: &Answer, token| {
+            answer.high() == Some(token) || answer.value() == Some(Some(value(token).as_str()))
+        };
+        let shown = kill_in_flight(t, change, |_| Op::read(&res), shows)?;
         t.peek(1, &res)?;
-        t.call(1, t.write_op(1, &res, NEW - 1))?;
+        t.call(1, t.write_op(1, &res, shown.max(2) - 1))?;
         t.peek(1, &res)?;
     }
     Ok(())
@@ -303,8 +318,8 @@ fn storm(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 8;
-    // Slow resources get by with the fewest, as soon as this time is over.
-    const ENOUGH: Duration = Duration::from_secs(30);
+    // A slow resource gets fewer, as soon as this time is over.
+    const ENOUGH: Duration = Duration::from_secs(10);
     const LONGEST: Duration = Duration::from_secs(180);
     const IDLE: Duration = Duration::from_secs(1);
     let (fewest, most) = (t.rounds(10_000), t.rounds(100_000));

@@ -364,3 +364,6 @@ impl Held<'_, '_> {
         self.trial.returned(self.id, Answer::unknown("the client broke the connection")).map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests;
