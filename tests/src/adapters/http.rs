@@ -1,1 +1,0 @@
-//! An HTTP API that a map file describes.

@@ -1,0 +1,64 @@
+//! A request that was sent in part.
+
+use std::time::{Duration, Instant};
+
+use super::client::{Connection, Endpoint};
+use super::outcome::Outcomes;
+use super::reply::Lost;
+use super::shape::Message;
+use crate::answer::Answer;
+use crate::subject::{Begun, Broken, Part};
+
+/// The rest of a request, and the connection it waits on.
+pub(super) struct HalfSent {
+    connection: Connection,
+    rest: Vec<u8>,
+    head: bool,
+    outcomes: Outcomes,
+    timeout: Duration,
+}
+
+impl HalfSent {
+    /// Sends the first part on a connection of its own. Without a body, the empty line that ends the head is kept back.
+    pub(super) fn begin(
+        endpoint: &Endpoint,
+        head: &[u8],
+        message: &Message,
+        part: Part,
+        outcomes: Outcomes,
+        timeout: Duration,
+    ) -> Result<HalfSent, Broken> {
+        let mut bytes = head.to_vec();
+        bytes.extend_from_slice(&message.body);
+        let sent = match (part, message.body.len()) {
+            (_, 0) => head.len() - 2,
+            (Part::Head, _) => head.len(),
+            (Part::HalfBody, length) => head.len() + length / 2,
+        };
+        let rest = bytes.split_off(sent);
+        let deadline = Instant::now() + timeout;
+        let connection = endpoint.connect(deadline).and_then(|connection| {
+            connection.send(&bytes, deadline)?;
+            Ok(connection)
+        });
+        let connection = connection.map_err(|Lost(why)| Broken(format!("a request cannot be sent in parts: {why}")))?;
+        Ok(HalfSent { connection, rest, head: message.is_head(), outcomes, timeout })
+    }
+}
+
+impl Begun for HalfSent {
+    fn finish(self: Box<Self>) -> Result<Answer, Broken> {
+        let deadline = Instant::now() + self.timeout;
+        // It may have answered, and stopped listening, before this.
+        let sent = self.connection.send(&self.rest, deadline);
+        let reply = self.connection.receive(self.head, deadline);
+        Ok(match (reply, sent) {
+            (Ok(reply), _) => self.outcomes.answer(&reply),
+            (Err(_), Err(Lost(why))) | (Err(Lost(why)), Ok(())) => Answer::unknown(why),
+        })
+    }
+
+    fn abandon(self: Box<Self>) {
+        self.connection.reset();
+    }
+}

@@ -1,0 +1,131 @@
+//! A small blocking client of HTTP/1.1. It sends exactly what it is given, once.
+//!
+//! A connection that the other end has closed while it was idle is replaced before anything is sent on it. After the
+//! first byte nothing is ever sent again: whoever waits learns that the outcome is unknown.
+
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::reply::{Lost, Reader, Reply, is_timeout};
+
+/// How long to wait for a connection, at most.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How many idle connections are kept.
+const IDLE: usize = 64;
+
+/// How much is sent before it is looked whether there is an answer already.
+const PIECE: usize = 64 << 10;
+
+/// Where a service listens, with connections to it.
+pub(super) struct Endpoint {
+    address: SocketAddr,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Endpoint {
+    pub(super) fn new(address: SocketAddr) -> Endpoint {
+        Endpoint { address, idle: Mutex::default() }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A new connection.
+    pub(super) fn connect(&self, deadline: Instant) -> Result<Connection, Lost> {
+        let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), CONNECT);
+        let stream = TcpStream::connect_timeout(&self.address, left).and_then(|stream| {
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        });
+        let stream = stream.map_err(|error| Lost(format!("no connection to {}: {error}", self.address)))?;
+        Ok(Connection { stream })
+    }
+
+    /// Sends a request on a connection that may have been used before, and waits for the answer.
+    pub(super) fn exchange(&self, bytes: &[u8], head: bool, deadline: Instant) -> Result<Reply, Lost> {
+        let idle = self.take_idle();
+        let connection = idle.map_or_else(|| self.connect(deadline), Ok)?;
+        connection.send(bytes, deadline)?;
+        let reply = connection.receive(head, deadline)?;
+        if reply.keeps {
+            let mut kept = self.idle();
+            if kept.len() < IDLE {
+                kept.push(connection);
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Closes connections that nobody uses.
+    pub(super) fn forget(&self) {
+        self.idle().clear();
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        loop {
+            let connection = self.idle().pop()?;
+            if connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One connection.
+pub(super) struct Connection {
+    stream: TcpStream,
+}
+
+impl Connection {
+    /// Sends bytes as they are. If an answer comes before all are sent, the rest stays unsent.
+    pub(super) fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), Lost> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if rest.len() < bytes.len() && !self.is_quiet() {
+                return Ok(());
+            }
+            let piece = &rest[..rest.len().min(PIECE)];
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match self.stream.set_write_timeout(Some(left)).and_then(|()| (&self.stream).write(piece)) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) && Instant::now() < deadline => {}
+                Err(error) if is_timeout(&error) => return Err(Lost("the request was not taken in time".to_owned())),
+                // It may have answered before it stopped listening.
+                Err(_) if rest.len() < bytes.len() => return Ok(()),
+                Err(error) => return Err(Lost(format!("the connection broke: {error}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for an answer; `head`: it has no body.
+    pub(super) fn receive(&self, head: bool, deadline: Instant) -> Result<Reply, Lost> {
+        Reader::new(&self.stream, deadline).reply(head)
+    }
+
+    /// Breaks it, so that the other end gets a reset.
+    pub(super) fn reset(self) {
+        // One that is gone already needs no reset.
+        let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+    }
+
+    /// Is it open, and has nothing come that nobody asked for?
+    fn is_quiet(&self) -> bool {
+        let look = || -> io::Result<usize> {
+            self.stream.set_nonblocking(true)?;
+            let peeked = self.stream.peek(&mut [0]);
+            self.stream.set_nonblocking(false)?;
+            peeked
+        };
+        look().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+}

@@ -1,0 +1,288 @@
+//! An HTTP API that a map file describes.
+
+mod alias;
+mod base;
+mod begun;
+mod build;
+mod client;
+mod file;
+mod json;
+mod map;
+mod outcome;
+mod reply;
+mod shape;
+mod template;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use alias::Alias;
+use base::Base;
+use begun::HalfSent;
+use client::{Connection, Endpoint};
+use map::{Map, Mapped};
+use reply::{Lost, Reply};
+use shape::{Message, Shape};
+use template::Unsendable;
+
+use crate::answer::Answer;
+use crate::harness::proxy::Proxy;
+use crate::manifest::Manifest;
+use crate::op::Op;
+use crate::subject::{Begun, Broken, Hook, Part, Request, Route, Subject};
+
+use super::hooks::{Hooks, free_ports};
+
+/// How many connections through the proxy stay open after their answer.
+const PARKED: usize = 32;
+
+/// What a caller may say instead of the map.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Other addresses, one for each instance.
+    pub base: Vec<String>,
+    /// Another limit for answers.
+    pub timeout: Option<Duration>,
+}
+
+/// Reads a map, starts what it says is to be started, and waits until it serves.
+pub fn open(path: &Path, overrides: &Overrides) -> Result<HttpSubject, Broken> {
+    let mut map = Map::read(path)?;
+    if !overrides.base.is_empty() {
+        map.bases.clone_from(&overrides.base);
+    }
+    if let Some(timeout) = overrides.timeout {
+        map.timeout = timeout;
+    }
+    HttpSubject::start(path, map)
+}
+
+/// An HTTP API under test.
+pub struct HttpSubject {
+    name: String,
+    map: Map,
+    instances: Vec<Instance>,
+    /// In front of the first instance.
+    proxy: Proxy,
+    proxied: Endpoint,
+    /// A duplicate or delayed request may still be answered there, so these are neither used again nor closed at once.
+    parked: Mutex<VecDeque<Connection>>,
+    hooks: Hooks,
+}
+
+struct Instance {
+    base: Base,
+    endpoint: Arc<Endpoint>,
+}
+
+impl HttpSubject {
+    fn start(path: &Path, map: Map) -> Result<HttpSubject, Broken> {
+        let free = free_ports(map.bases.len())?;
+        let mut instances = Vec::new();
+        for (text, port) in map.bases.iter().zip(free) {
+            if Base::wants_port(text) && map.commands.start.is_none() {
+                return Err(Broken(format!(
+                    "`base` is {text}, but nobody would listen there: `{{port}}` is a free port for what `start` in \
+                     [hooks] starts; give `start`, or the port of the service that runs"
+                )));
+            }
+            let base = Base::with_port(text, port)?;
+            let endpoint = Arc::new(Endpoint::new(base.address()?));
+            instances.push(Instance { base, endpoint });
+        }
+        let first = instances.first().ok_or_else(|| Broken("`base` is empty".to_owned()))?.endpoint.address();
+        let here = path.parent().filter(|here| !here.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let ports = instances.iter().map(|instance| instance.base.port).collect();
+        let served: Vec<_> =
+            instances.iter().map(|instance| (instance.base.host.clone(), instance.endpoint.clone())).collect();
+        let probe = Box::new(move || served.iter().try_for_each(|(host, endpoint)| serves(host, endpoint)));
+        let hooks = Hooks::new(map.commands.clone(), here, ports, probe)?;
+        if hooks.owns() {
+            hooks.run(Hook::Start)?;
+            hooks.run(Hook::Ready)?;
+        } else {
+            instances.iter().try_for_each(|instance| {
+                serves(&instance.base.host, &instance.endpoint).map_err(|why| {
+                    Broken(format!("{why}: start the service first, or give `start` in [hooks] of {}", path.display()))
+                })
+            })?;
+        }
+        let proxy = Proxy::start(first);
+        let proxied = Endpoint::new(proxy.address());
+        let name = path.display().to_string();
+        Ok(HttpSubject { name, map, instances, proxy, proxied, parked: Mutex::default(), hooks })
+    }
+
+    /// The directory that the suite gave to the service.
+    pub fn dir(&self) -> &Path {
+        self.hooks.dir()
+    }
+
+    fn mapped(&self, op: &Op) -> Option<(&Shape, &Mapped)> {
+        let mapped = self.map.verbs.get(&op.verb())?;
+        let shape = match op {
+            Op::Cas { expect: None, .. } => mapped.when_none.as_ref().unwrap_or(&mapped.shape),
+            _ => &mapped.shape,
+        };
+        Some((shape, mapped))
+    }
+
+    fn instance(&self, request: &Request<'_>) -> Option<&Instance> {
+        match request.route {
+            Route::Direct => self.instances.get(request.client as usize % self.instances.len().max(1)),
+            Route::Proxied => self.instances.first(),
+        }
+    }
+
+    fn exchange(&self, instance: &Instance, request: &Request<'_>, message: &Message) -> Result<Reply, Lost> {
+        let mut bytes = message.head(&instance.base.host, request);
+        bytes.extend_from_slice(&message.body);
+        let deadline = Instant::now() + self.map.timeout;
+        match request.route {
+            Route::Direct => instance.endpoint.exchange(&bytes, message.is_head(), deadline),
+            Route::Proxied => {
+                let connection = self.proxied.connect(deadline)?;
+                let reply =
+                    connection.send(&bytes, deadline).and_then(|()| connection.receive(message.is_head(), deadline));
+                let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+                parked.push_back(connection);
+                if parked.len() > PARKED {
+                    parked.pop_front();
+                }
+                reply
+            }
+        }
+    }
+
+    /// What became of a request that got no answer.
+    fn lost(&self, Lost(why): Lost) -> Answer {
+        match self.hooks.ended() {
+            Some(ended) => Answer::unknown(format!("{why}; {ended}")),
+            None => Answer::unknown(why),
+        }
+    }
+
+    fn forget_connections(&self) {
+        self.instances.iter().for_each(|instance| instance.endpoint.forget());
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn mutate(&self, mutation: &map::Mutation, instance: &Instance, request: &Request<'_>) -> Answer {
+        let prefix = &instance.base.prefix;
+        if let Some(before) = &mutation.before {
+            match before.message(request, prefix).map(|message| self.exchange(instance, request, &message)) {
+                Ok(Ok(_)) => {}
+                Ok(Err(lost)) => return self.lost(lost),
+                Err(_) => return Answer::Unsupported,
+            }
+        }
+        match mutation.shape.message(request, prefix) {
+            // A read has no value, a batch no resource: this way is not for them.
+            Err(_) => Answer::Unsupported,
+            Ok(message) => match self.exchange(instance, request, &message) {
+                Ok(reply) => mutation.outcomes.answer(&reply),
+                Err(lost) => self.lost(lost),
+            },
+        }
+    }
+}
+
+impl Subject for HttpSubject {
+    fn describe(&self) -> String {
+        let bases: Vec<_> = self.map.bases.iter().map(String::as_str).collect();
+        format!("HTTP at {}, as {} says", bases.join(", "), self.name)
+    }
+
+    fn manifest(&self) -> &Manifest {
+        &self.map.manifest
+    }
+
+    fn instances(&self) -> usize {
+        self.instances.len()
+    }
+
+    fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
+        let (Some((shape, mapped)), Some(instance)) = (self.mapped(request.op), self.instance(request)) else {
+            return Ok(Answer::Unsupported);
+        };
+        let message = match shape.message(request, &instance.base.prefix) {
+            Ok(message) => message,
+            Err(Unsendable(why)) => return Ok(Answer::error(&why)),
+        };
+        Ok(match self.exchange(instance, request, &message) {
+            Ok(reply) => mapped.outcomes.answer(&reply),
+            Err(lost) => self.lost(lost),
+        })
+    }
+
+    fn has(&self, hook: Hook) -> bool {
+        self.hooks.has(hook)
+    }
+
+    fn hook(&self, hook: Hook) -> Result<(), Broken> {
+        let done = self.hooks.run(hook);
+        if matches!(hook, Hook::Kill | Hook::Restart | Hook::Powerloss | Hook::Restore) {
+            self.forget_connections();
+        }
+        done
+    }
+
+    fn begin(&self, request: &Request<'_>, part: Part) -> Option<Result<Box<dyn Begun>, Broken>> {
+        let (shape, mapped) = self.mapped(request.op)?;
+        let instance = self.instance(request)?;
+        let message = match shape.message(request, &instance.base.prefix) {
+            Ok(message) => message,
+            Err(Unsendable(why)) => return Some(Err(Broken(why))),
+        };
+        let endpoint = match request.route {
+            Route::Direct => &*instance.endpoint,
+            Route::Proxied => &self.proxied,
+        };
+        let head = message.head(&instance.base.host, request);
+        let timeout = self.map.timeout;
+        let begun = HalfSent::begin(endpoint, &head, &message, part, mapped.outcomes.clone(), timeout);
+        Some(begun.map(|begun| -> Box<dyn Begun> { Box::new(begun) }))
+    }
+
+    fn bypasses(&self) -> Vec<String> {
+        let aliases = Alias::ALL.iter().map(|alias| alias.describe());
+        aliases.chain(self.map.mutations.iter().map(|mutation| mutation.name.clone())).collect()
+    }
+
+    fn bypass(&self, way: usize, request: &Request<'_>) -> Result<Answer, Broken> {
+        let Some(instance) = self.instance(request) else { return Ok(Answer::Unsupported) };
+        let Some(alias) = Alias::ALL.get(way) else {
+            let mutation = self.map.mutations.get(way - Alias::ALL.len());
+            let mutation = mutation.ok_or_else(|| Broken(format!("there is no way number {way} around the fence")))?;
+            return Ok(self.mutate(mutation, instance, request));
+        };
+        let Some((shape, mapped)) = self.mapped(request.op) else { return Ok(Answer::Unsupported) };
+        let message = match shape.message(request, &instance.base.prefix) {
+            Ok(message) => alias.apply(&message, &instance.base.host),
+            Err(Unsendable(why)) => return Ok(Answer::error(&why)),
+        };
+        let Some(message) = message else { return Ok(Answer::Unsupported) };
+        Ok(match self.exchange(instance, request, &message) {
+            Ok(reply) => mapped.outcomes.answer(&reply),
+            Err(lost) => self.lost(lost),
+        })
+    }
+
+    fn proxy(&self) -> Option<&Proxy> {
+        Some(&self.proxy)
+    }
+}
+
+/// Does somebody answer in HTTP there?
+fn serves(host: &str, endpoint: &Endpoint) -> Result<(), String> {
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Conformance: ready\r\nConnection: close\r\n\r\n");
+    let deadline = Instant::now() + Duration::from_secs(2);
+    let connection = endpoint.connect(deadline);
+    let reply = connection.and_then(|connection| {
+        connection.send(request.as_bytes(), deadline)?;
+        connection.receive(false, deadline)
+    });
+    reply.map(drop).map_err(|Lost(why)| format!("http://{host} does not answer ({why})"))
+}

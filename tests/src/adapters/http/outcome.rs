@@ -1,0 +1,201 @@
+//! What an answer of the service means.
+
+use serde_json::Value;
+
+use super::reply::Reply;
+use crate::answer::Answer;
+use crate::token;
+
+/// How much of an answer that nothing was said about is shown.
+const SHOWN: usize = 120;
+
+/// A place in an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Header(String),
+    /// A JSON pointer into the body.
+    Json(String),
+    Body,
+}
+
+impl Place {
+    /// Reads `header:Name`, `json:/pointer` or `body`.
+    pub(super) fn parse(text: &str) -> Result<Place, String> {
+        match text.split_once(':') {
+            None if text == "body" => Ok(Place::Body),
+            Some(("header", name)) if is_token(name) => Ok(Place::Header(name.to_ascii_lowercase())),
+            Some(("json", pointer)) if pointer.is_empty() || pointer.starts_with('/') => {
+                Ok(Place::Json(pointer.to_owned()))
+            }
+            _ => Err(format!(
+                "`{text}` is no place in an answer: write \"header:Name\", \"json:/pointer/to/it\" or \"body\""
+            )),
+        }
+    }
+
+    /// What is there: `None` if nothing, an error if the answer cannot be looked into.
+    fn find(&self, reply: &Reply) -> Result<Option<Found>, String> {
+        match self {
+            Place::Header(name) => Ok(reply.header(name).map(|text| Found::Text(text.to_owned()))),
+            Place::Body => reply.text().map(|text| Some(Found::Text(text.to_owned()))),
+            Place::Json(pointer) => {
+                let json: Value = serde_json::from_str(reply.text()?)
+                    .map_err(|error| format!("its body is not JSON ({error}), but the map looks for {pointer}"))?;
+                match json.pointer(pointer) {
+                    Some(Value::Null) => Ok(Some(Found::Null)),
+                    Some(Value::String(text)) => Ok(Some(Found::Text(text.clone()))),
+                    Some(other) => Ok(Some(Found::Text(other.to_string()))),
+                    None => {
+                        let parent = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
+                        match json.pointer(parent) {
+                            Some(Value::Object(_)) => Ok(None),
+                            _ => Err(format!("its JSON has no {parent} that could hold {pointer}")),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+enum Found {
+    Text(String),
+    Null,
+}
+
+/// Is it a name of a header or a method?
+pub(super) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// What an answer can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Ok,
+    Absent,
+    Stale,
+    Mismatch,
+    Error,
+}
+
+/// Which answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// This status, and this text at a place.
+    Also(u16, Place, String),
+    /// This status.
+    Status(u16),
+    /// A hundred of them: 4 is 400 to 499.
+    Class(u16),
+}
+
+impl When {
+    /// Smaller is more exact.
+    fn rank(&self) -> u8 {
+        match self {
+            When::Also(..) => 0,
+            When::Status(_) => 1,
+            When::Class(_) => 2,
+        }
+    }
+
+    fn holds(&self, reply: &Reply) -> bool {
+        match self {
+            When::Status(status) => reply.status == *status,
+            When::Class(class) => reply.status / 100 == *class,
+            When::Also(status, place, text) => {
+                let found = || matches!(place.find(reply), Ok(Some(Found::Text(found))) if found == *text);
+                reply.status == *status && found()
+            }
+        }
+    }
+}
+
+/// What the answers to one kind of request mean.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcomes {
+    pub(super) rules: Vec<(When, Outcome)>,
+    /// Where the fence is; the first that is there counts.
+    pub(super) high: Vec<Place>,
+    /// Where the value is, for reads.
+    pub(super) value: Option<Place>,
+    /// Where a mismatch tells the value.
+    pub(super) current: Option<Place>,
+    /// Where an error says which it is.
+    pub(super) code: Option<Place>,
+}
+
+impl Outcomes {
+    /// What it means; unknown if nothing was said about it, or if it is not as the map says.
+    pub(super) fn answer(&self, reply: &Reply) -> Answer {
+        let holding = self.rules.iter().filter(|(when, _)| when.holds(reply));
+        let Some(rank) = holding.clone().map(|(when, _)| when.rank()).min() else {
+            return Answer::unknown(format!("the map says nothing about status {}{}", reply.status, shown(reply)));
+        };
+        let mut outcomes = holding.filter(|(when, _)| when.rank() == rank).map(|(_, outcome)| *outcome);
+        let first = outcomes.next().unwrap_or(Outcome::Error);
+        if outcomes.any(|other| other != first) {
+            return Answer::unknown(format!("status {} has two meanings in the map{}", reply.status, shown(reply)));
+        }
+        let said = match first {
+            Outcome::Ok => self.ok(reply),
+            Outcome::Absent => self.fence(reply).map(|high| Answer::Ok { value: Some(None), high }),
+            Outcome::Stale => self.fence(reply).map(|high| Answer::Stale { high }),
+            Outcome::Mismatch => self.mismatch(reply),
+            Outcome::Error => Ok(Answer::error(&self.code(reply))),
+        };
+        said.unwrap_or_else(|why| Answer::unknown(format!("status {}: {why}{}", reply.status, shown(reply))))
+    }
+
+    fn ok(&self, reply: &Reply) -> Result<Answer, String> {
+        let value = match &self.value {
+            None => None,
+            Some(place) => Some(match place.find(reply)? {
+                None | Some(Found::Null) => None,
+                Some(Found::Text(text)) => Some(text),
+            }),
+        };
+        Ok(Answer::Ok { value, high: self.fence(reply)? })
+    }
+
+    fn mismatch(&self, reply: &Reply) -> Result<Answer, String> {
+        let found = self.current.as_ref().map_or(Ok(None), |place| place.find(reply))?;
+        let current = found.map(|found| match found {
+            Found::Null => None,
+            Found::Text(text) => Some(text),
+        });
+        Ok(Answer::Mismatch { current })
+    }
+
+    fn fence(&self, reply: &Reply) -> Result<Option<u64>, String> {
+        let mut problem = Ok(None);
+        for place in &self.high {
+            match place.find(reply) {
+                Ok(None | Some(Found::Null)) => {}
+                Ok(Some(Found::Text(text))) => {
+                    return token::parse(&text).map(Some).ok_or_else(|| format!("its fence `{text}` is no number"));
+                }
+                // A body without the member may be that of another outcome; the next place may have it.
+                Err(why) => problem = Err(why),
+            }
+        }
+        if self.high.len() > 1 { Ok(None) } else { problem }
+    }
+
+    fn code(&self, reply: &Reply) -> String {
+        match self.code.as_ref().map(|place| place.find(reply)) {
+            Some(Ok(Some(Found::Text(code)))) => code,
+            _ => format!("status {}", reply.status),
+        }
+    }
+}
+
+fn shown(reply: &Reply) -> String {
+    match reply.text() {
+        Ok(text) if !text.trim().is_empty() => {
+            let start: String = text.trim().chars().take(SHOWN).collect();
+            format!(": {start}")
+        }
+        _ => String::new(),
+    }
+}
