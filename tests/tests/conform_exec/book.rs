@@ -1,0 +1,1 @@
+//! docs/conformance/exec.md says what the code does.
