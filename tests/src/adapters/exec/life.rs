@@ -1,16 +1,15 @@
 //! One adapter process from its start to its end.
 
-use std::collections::BTreeMap;
-use std::io::{BufReader, Read, Write};
+use std::io::Write;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::lines::{self, LONGEST, Line, Tail, shown};
+use super::listener::{BOOK, LAST_WORDS, Listener, Pending, Pipe, Silence, State, lock};
 use super::protocol::{self, Asked, Reply};
 use crate::adapters::hooks::Hooks;
 use crate::adapters::process::Program;
@@ -24,17 +23,11 @@ const QUEUE: usize = 1024;
 /// So many requests in a row, none begun before the one before it was given up, may go without any answer to anybody.
 const SILENT: u32 = 4;
 
-/// How long the last words of a process that has ended may be on their way.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often it is looked whether an adapter that does not answer has ended.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How long an adapter has to end after its input ended, and again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// How many lines of standard error are passed on.
-const ECHOED: u32 = 1000;
-
-/// Where the protocol is written down.
-const BOOK: &str = "The protocol is in docs/conformance/exec.md.";
 
 /// A running adapter, or what is left of it. Dropping it kills it.
 pub(super) struct Life {
@@ -43,52 +36,7 @@ pub(super) struct Life {
     requests: Mutex<Option<SyncSender<Vec<u8>>>>,
     /// The answer to `init`, until it was looked at.
     init: Mutex<Option<Receiver<Reply>>>,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    instance: usize,
-    state: Mutex<State>,
-    /// A pipe has ended.
-    ended: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// The number of the latest request.
-    latest: u64,
-    /// Requests that were not answered yet, also those that nobody waits for any more.
-    pending: BTreeMap<u64, Pending>,
-    /// It was killed or stopped from here: its end is no surprise.
-    doomed: bool,
-    /// Its process is stopped.
-    paused: bool,
-    silence: Silence,
-    stdout: Pipe,
-    stderr: Pipe,
-    tail: Tail,
-}
-
-struct Pending {
-    asked: Asked,
-    waiting: SyncSender<Reply>,
-}
-
-#[derive(Default)]
-enum Pipe {
-    #[default]
-    Open,
-    /// Ended, perhaps in the middle of a line.
-    Ended(Option<String>),
-    /// What came cannot be understood.
-    Broken(Broken),
-}
-
-/// Requests that were given up since anything was answered.
-#[derive(Default)]
-struct Silence {
-    count: u32,
-    last: Option<Instant>,
+    listener: Arc<Listener>,
 }
 
 impl Life {
@@ -111,14 +59,14 @@ impl Life {
                  and name its interpreter in its first line, or be called by it: `-- python3 adapter.py`."
             ))
         })?;
-        let shared = Arc::new(Shared { instance, state: Mutex::default(), ended: Condvar::new() });
+        let listener = Arc::new(Listener::new(instance));
         let child = program.child();
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(Broken(format!("`{name}` was started without pipes; this is a defect of the suite")));
         };
         let (requests, queued) = sync_channel(QUEUE);
-        let (hears, listens) = (shared.clone(), shared.clone());
+        let (hears, listens) = (listener.clone(), listener.clone());
         spawn("writer", move || write(stdin, &queued))?;
         spawn("reader", move || hears.read(stdout))?;
         spawn("stderr", move || listens.read_stderr(stderr, echo))?;
@@ -132,7 +80,7 @@ impl Life {
     /// Waits for the answer to `init`. `None`: it was given before.
     pub(super) fn ready(&self, patience: Duration) -> Result<Option<Manifest>, Broken> {
         let Some(init) = lock(&self.init).take() else { return Ok(None) };
-        match init.recv_timeout(patience) {
+        match self.receive(&init, patience) {
             Ok(Reply::Manifest(manifest)) => Ok(Some(manifest)),
             Ok(Reply::Answer(_)) | Err(RecvTimeoutError::Disconnected) => Err(self.surprise("before it answered init")),
             Err(RecvTimeoutError::Timeout) => Err(Broken(format!(
@@ -150,7 +98,7 @@ impl Life {
         let called = Instant::now();
         let asked = Asked::Op(request.op.verb());
         let reply = match self.ask(asked, |id| protocol::ask(id, request))? {
-            Ok(waiting) => waiting.recv_timeout(patience),
+            Ok(reply) => self.receive(&reply, patience),
             Err(NotSent) => Err(RecvTimeoutError::Timeout),
         };
         match reply {
@@ -189,6 +137,23 @@ impl Life {
             }
             // It does not read any more; whether it ended is seen at its output.
             Some(Ok(()) | Err(TrySendError::Disconnected(_))) | None => Ok(Ok(reply)),
+        }
+    }
+
+    /// Waits for a reply. One that has ended gives none, even if somebody it has started still holds its pipes.
+    fn receive(&self, reply: &Receiver<Reply>, patience: Duration) -> Result<Reply, RecvTimeoutError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match reply.recv_timeout(left.min(LOOK)) {
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(RecvTimeoutError::Timeout),
+                Err(RecvTimeoutError::Timeout) if lock(&self.program).ended().is_some() => {
+                    let last = reply.recv_timeout(left.min(LAST_WORDS));
+                    return last.map_err(|_| RecvTimeoutError::Disconnected);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                heard => return heard,
+            }
         }
     }
 
@@ -236,7 +201,7 @@ impl Life {
             return broken.clone();
         }
         let status = lock(&self.program).wait(LAST_WORDS);
-        let state = self.shared.wait_for(|state| !matches!(state.stderr, Pipe::Open));
+        let state = self.listener.wait_for(|state| !matches!(state.stderr, Pipe::Open));
         let how = match status {
             Some(status) => format!("ended ({status})"),
             None => "closed its standard output, but runs on,".to_owned(),
@@ -261,7 +226,7 @@ impl Life {
     pub(super) fn kill(&self) -> Result<(), Broken> {
         self.doom();
         lock(&self.program).kill()?;
-        let mut state = self.shared.wait_for(|state| !matches!(state.stdout, Pipe::Open));
+        let mut state = self.listener.wait_for(|state| !matches!(state.stdout, Pipe::Open));
         // If somebody outside the group still holds the pipe, nobody waits for that.
         state.pending.clear();
         Ok(())
@@ -306,109 +271,16 @@ impl Life {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.shared.state)
+        lock(&self.listener.state)
     }
 
     fn name(&self) -> String {
-        self.shared.name()
+        self.listener.name()
     }
 }
 
 /// Too many requests wait already.
 struct NotSent;
-
-impl Shared {
-    fn name(&self) -> String {
-        format!("the adapter (instance {})", self.instance)
-    }
-
-    /// Waits a little for a state that must come soon.
-    fn wait_for(&self, there: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let state = lock(&self.state);
-        let waited = self.ended.wait_timeout_while(state, LAST_WORDS, |state| !there(state));
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn read(&self, pipe: impl Read) {
-        let mut pipe = BufReader::new(pipe);
-        let mut number = 0u64;
-        let end = loop {
-            number += 1;
-            match lines::next(&mut pipe, LONGEST) {
-                Line::End => break Pipe::Ended(None),
-                Line::Half(line) => break Pipe::Ended(Some(shown(&line))),
-                Line::TooLong(start) => {
-                    let why = format!("it is longer than {} MiB and goes on", LONGEST >> 20);
-                    break Pipe::Broken(self.complain(number, &start, &why, None));
-                }
-                Line::Whole(line) => {
-                    if let Err(broken) = self.hear(number, &line) {
-                        break Pipe::Broken(broken);
-                    }
-                }
-            }
-        };
-        let mut state = lock(&self.state);
-        state.stdout = end;
-        // Whoever waits sees that nothing comes any more.
-        state.pending.clear();
-        self.ended.notify_all();
-    }
-
-    fn hear(&self, number: u64, line: &[u8]) -> Result<(), Broken> {
-        let (id, fields) = protocol::numbered(line).map_err(|why| self.complain(number, line, &why, None))?;
-        let mut state = lock(&self.state);
-        let Some(Pending { asked, waiting }) = state.pending.remove(&id) else {
-            let why = match id {
-                1.. if id <= state.latest => format!("request {id} was answered before; each is answered once"),
-                _ => format!("nobody asked request {id}; the latest is {}", state.latest),
-            };
-            return Err(self.complain(number, line, &why, None));
-        };
-        let reply = asked.understand(fields).map_err(|why| self.complain(number, line, &why, Some((asked, id))))?;
-        state.silence = Silence::default();
-        // Nobody waits any more if it came too late.
-        let _ = waiting.try_send(reply);
-        Ok(())
-    }
-
-    fn complain(&self, number: u64, line: &[u8], why: &str, asked: Option<(Asked, u64)>) -> Broken {
-        let expected = match asked {
-            Some((asked, id)) => format!("an answer to {}, like {}", asked.name(), asked.example(id)),
-            None => "an answer to a request, one JSON object in one line, like {\"id\":2,\"result\":\"ok\",\"high\":\"42\"}; \
-                     everything else belongs on standard error"
-                .to_owned(),
-        };
-        Broken(format!(
-            "{} printed a wrong line {number}:\n  {}\nWhat is wrong: {why}.\nExpected: {expected}. {BOOK}",
-            self.name(),
-            shown(line)
-        ))
-    }
-
-    fn read_stderr(&self, pipe: impl Read, echo: bool) {
-        let mut pipe = BufReader::new(pipe);
-        let mut echoed = 0;
-        loop {
-            let line = match lines::next(&mut pipe, LONGEST) {
-                Line::End => break,
-                Line::Whole(line) | Line::Half(line) => line,
-                Line::TooLong(start) => {
-                    // Read on, in pieces, so that it is never blocked by what nobody wants to see.
-                    lock(&self.state).tail.push(&start);
-                    continue;
-                }
-            };
-            if echo && echoed < ECHOED {
-                echoed += 1;
-                eprintln!("adapter {}: {}", self.instance, shown(&line));
-            }
-            lock(&self.state).tail.push(&line);
-        }
-        lock(&self.state).stderr = Pipe::Ended(None);
-        self.ended.notify_all();
-    }
-}
 
 /// Gives the adapter its requests, until nobody has any more or it does not read.
 fn write(mut stdin: ChildStdin, queued: &Receiver<Vec<u8>>) {
@@ -422,8 +294,4 @@ fn write(mut stdin: ChildStdin, queued: &Receiver<Vec<u8>>) {
 fn spawn(what: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Broken> {
     let thread = thread::Builder::new().name(format!("adapter {what}")).spawn(run);
     thread.map(drop).map_err(|error| Broken(format!("a thread for the adapter cannot be started: {error}")))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

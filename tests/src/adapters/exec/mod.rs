@@ -5,6 +5,7 @@
 
 mod life;
 mod lines;
+mod listener;
 mod protocol;
 
 use std::path::Path;
