@@ -124,12 +124,23 @@ impl Browser {
         path
     }
 
+    /// A page that shows another in a frame of this width: windows narrower than 500 pixels are not to be had.
+    fn framed(&self, name: &str, width: u32, height: u32) -> PathBuf {
+        let frame = format!(
+            "<!DOCTYPE html><body style=\"margin:0\"><iframe src=\"{name}\" style=\"width:{width}px;height:{height}px;border:0;\
+             display:block\"></iframe><pre id=\"figures\"></pre><script>onload = () => {{ const measured = \
+             frames[0].document.getElementById('measured'); if (measured) document.getElementById('figures').textContent = \
+             measured.textContent; }};</script></body>"
+        );
+        self.page(&format!("{width}-{name}"), &frame)
+    }
+
     fn screenshot(&self, page: &Path, name: &str, size: (u32, u32), scheme: &str, wanted: &[&str]) -> Value {
         let keep = std::env::var_os("FENCEPOST_PAGES").map(PathBuf::from);
         let png = keep.unwrap_or_else(|| self.dir.path().to_owned()).join(name);
         let arguments = [
             format!("--screenshot={}", png.display()),
-            format!("--window-size={},{}", size.0, size.1),
+            format!("--window-size={},{}", size.0.max(500), size.1),
             scheme.to_owned(),
         ];
         self.run(page, &arguments);
@@ -148,11 +159,13 @@ fn the_timeline_is_drawn_and_nothing_overflows() {
     // The policy that forbids scripts goes from the copy that is measured.
     let policy = page.lines().find(|line| line.contains("Content-Security-Policy")).unwrap();
     let measured = page.replace(policy, "").replace("</body>", &format!("{MEASURE}</body>"));
-    let path = browser.page("measured.html", &measured);
-    for (width, scheme, ground) in [(1300, LIGHT, "rgb(246, 247, 249)"), (500, DARK, "rgb(15, 19, 24)")] {
-        let arguments = ["--dump-dom".to_owned(), format!("--window-size={width},900"), scheme.to_owned()];
-        let dom = browser.run(&path, &arguments);
-        let figures = dom.split("<pre id=\"measured\">").nth(1).and_then(|rest| rest.split("</pre>").next()).unwrap();
+    browser.page("measured.html", &measured);
+    for (width, scheme, ground) in
+        [(1300, LIGHT, "rgb(246, 247, 249)"), (800, LIGHT, "rgb(246, 247, 249)"), (360, DARK, "rgb(15, 19, 24)")]
+    {
+        let path = browser.framed("measured.html", width, 900);
+        let dom = browser.run(&path, &["--dump-dom".to_owned(), scheme.to_owned()]);
+        let figures = dom.split("<pre id=\"figures\">").nth(1).and_then(|rest| rest.split("</pre>").next()).unwrap();
         let figures = figures.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
         let figures: Value = serde_json::from_str(&figures).unwrap();
         assert_eq!(figures["width"], width, "the window has the size that is tested");
@@ -185,15 +198,16 @@ fn the_timeline_is_drawn_and_nothing_overflows() {
 #[test]
 fn a_screenshot_has_the_colours_of_what_was_drawn() {
     let browser = Browser::new();
-    let path = browser.page("report.html", &html(&failing(), &setting()));
+    browser.page("report.html", &html(&failing(), &setting()));
     for (name, size, scheme, ground, needed, accepted) in [
         ("light.png", (1300, 6000), LIGHT, "f6f7f9", "5b2bbd", "dcf3e2"),
         ("dark.png", (1300, 6000), DARK, "0f1318", "c4a5ff", "14331f"),
-        ("narrow-light.png", (500, 8000), LIGHT, "f6f7f9", "5b2bbd", "dcf3e2"),
-        ("narrow-dark.png", (500, 8000), DARK, "0f1318", "c4a5ff", "14331f"),
+        ("narrow-light.png", (360, 9000), LIGHT, "f6f7f9", "5b2bbd", "dcf3e2"),
+        ("narrow-dark.png", (360, 9000), DARK, "0f1318", "c4a5ff", "14331f"),
     ] {
+        let path = browser.framed("report.html", size.0, size.1);
         let read = browser.screenshot(&path, name, size, scheme, &[ground, needed, accepted]);
-        assert_eq!((&read["width"], &read["height"]), (&Value::from(size.0), &Value::from(size.1)), "{name}");
+        assert_eq!((&read["width"], &read["height"]), (&size.0.max(500).into(), &size.1.into()), "{name}");
         let found: Vec<u64> = read["found"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
         assert!(found[0] > 100_000, "{name}: the ground of the page: {read}");
         assert!(found[1] > 2_000, "{name}: frames of the counterexample: {read}");

@@ -26,6 +26,7 @@ pub(super) struct Excerpt<'a> {
     pub left_out: String,
     /// When operations that are not drawn were called, in order.
     pub hidden: Vec<Time>,
+    /// Decimals of a second: 3, 6 or 9.
     decimals: usize,
 }
 
@@ -63,9 +64,22 @@ impl<'a> Excerpt<'a> {
         Excerpt { operations, marks, counterexample, left_out, hidden, decimals }
     }
 
-    /// A time as it stands in the drawing: exact enough to tell neighbours apart.
+    /// A time as it stands in the drawing: cut off, as in sentences, and exact enough to tell neighbours apart.
     pub(super) fn time(&self, time: Time) -> String {
-        format!("{:.*} s", self.decimals, time as f64 / 1e9)
+        let (digits, whole, rest) = (self.decimals, time / SECOND, time % SECOND);
+        format!("{whole}.{:0digits$} s", rest / step(digits))
+    }
+}
+
+/// Nanoseconds.
+const SECOND: Time = 1_000_000_000;
+
+/// The nanoseconds that the last of so many decimals stands for.
+fn step(decimals: usize) -> Time {
+    match decimals {
+        3 => 1_000_000,
+        6 => 1_000,
+        _ => 1,
     }
 }
 
@@ -107,7 +121,7 @@ fn left_out(history: &History, operations: &[&Operation], marks: &[&Mark], more:
     }
 }
 
-/// Milliseconds if that tells calls and answers apart, else microseconds.
+/// Milliseconds if that tells calls and answers apart, else microseconds, else nanoseconds.
 fn decimals(operations: &[&Operation]) -> usize {
     let mut times: Vec<Time> = operations
         .iter()
@@ -115,6 +129,7 @@ fn decimals(operations: &[&Operation]) -> usize {
         .filter(|time| *time != Time::MAX)
         .collect();
     times.sort_unstable();
-    let close = times.windows(2).any(|pair| pair[1] - pair[0] < 1_000_000);
-    if close { 6 } else { 3 }
+    times.dedup();
+    let apart = |decimals: &usize| times.windows(2).all(|pair| pair[0] / step(*decimals) != pair[1] / step(*decimals));
+    [3, 6].into_iter().find(apart).unwrap_or(9)
 }

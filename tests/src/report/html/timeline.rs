@@ -88,7 +88,7 @@ fn rows(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
         let of = |operation: &&crate::history::Operation| {
             excerpt.counterexample.contains(&operation.id) && [operation.called, operation.returned].contains(&time)
         };
-        excerpt.operations.iter().any(|operation| of(operation)) || excerpt.marks.iter().any(|mark| mark.at == time)
+        excerpt.operations.iter().any(of) || excerpt.marks.iter().any(|mark| mark.at == time)
     };
     for (time, y) in &layout.rows {
         let class = if important(*time) { "time strong" } else { "time" };
