@@ -75,8 +75,7 @@ impl Evidence {
         for mark in &history.marks {
             match mark.event {
                 Event::Killed => {
-                    let in_flight =
-                        |operation: &Operation| operation.called < mark.at && mark.at < operation.returned;
+                    let in_flight = |operation: &Operation| operation.called < mark.at && mark.at < operation.returned;
                     evidence.kills_in_flight += u64::from(history.operations.iter().any(in_flight));
                 }
                 Event::Restarted => {

@@ -133,10 +133,13 @@ pub fn selftest(budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync)) -> Repor
             jobs.extend(others.map(|case| Job::mutant(mutant, case.id, budget.seed)));
         }
     }
-    match python::interpreter() {
-        Ok(interpreter) if budget.python => jobs.extend(python::jobs(budget, &interpreter)),
-        Ok(_) => report.left_out.push("the mutants in Python, as asked".to_owned()),
-        Err(why) => report.left_out.push(format!("the mutants in Python: {why}")),
+    if budget.python {
+        match python::jobs(budget) {
+            Ok(more) => jobs.extend(more),
+            Err(why) => report.left_out.push(format!("the mutants in Python: {why}")),
+        }
+    } else {
+        report.left_out.push("the mutants in Python, as asked".to_owned());
     }
     jobs::run_all(&jobs, budget, watch, &mut report);
     judge::judge(budget, &mut report);

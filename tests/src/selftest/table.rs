@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, Row, tried};
+use super::{Report, Row};
 use crate::cases::{self, GROUPS};
 use crate::reference::{Front, MUTANTS, Mutant};
 use crate::verdict::{Level, Status};
@@ -77,7 +77,7 @@ impl Report {
 }
 
 /// The row of a mutant in the document.
-pub fn row(mutant: &Mutant) -> String {
+fn row(mutant: &Mutant) -> String {
     let id = mutant.case();
     let title = cases::find(id).map_or("", |case| case.title);
     let way = match mutant.setup.front {
@@ -111,9 +111,4 @@ fn mark(mutant: &Mutant, row: &Row, id: &str) -> char {
         runs if runs == tally.count(Status::Pass) + tally.count(Status::Info) => '.',
         _ => '?',
     }
-}
-
-/// The ids in order, for those who check a document.
-pub fn ids() -> Vec<&'static str> {
-    tried().map(|case| case.id).collect()
 }

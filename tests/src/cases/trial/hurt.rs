@@ -80,7 +80,8 @@ impl Trial<'_> {
 
     /// Lets up to as much time pass as the latest call took, so that kills hit every phase of one.
     fn pause_within_a_call(&self, moment: u64) {
-        let latest = self.recorded().operations.iter().rev().find_map(|latest| latest.returned.checked_sub(latest.called));
+        let latest =
+            self.recorded().operations.iter().rev().find_map(|latest| latest.returned.checked_sub(latest.called));
         let part = Duration::from_nanos(moment % latest.unwrap_or(1).clamp(1, 20_000_000));
         // A shorter pause takes longer than that.
         if part > Duration::from_micros(60) {
