@@ -16,6 +16,7 @@ pub mod reference;
 pub mod report;
 pub mod resource;
 pub mod run;
+pub mod selftest;
 pub mod subject;
 pub mod token;
 pub mod verdict;

@@ -41,8 +41,8 @@ pub struct Mutant {
     pub bug: Bug,
     /// Its name on command lines and in tables.
     pub name: &'static str,
-    /// The case that must fail it, whatever others do.
-    pub case: &'static str,
+    /// The case that must fail it, and after it those that have no bug of their own and fail it too.
+    cases: &'static str,
     /// How it is set up.
     pub setup: Setup,
     /// What it does wrong, in a sentence.
@@ -50,14 +50,14 @@ pub struct Mutant {
 }
 
 macro_rules! bugs {
-    ($($bug:ident $name:literal $case:literal $setup:ident $what:literal)*) => {
+    ($($bug:ident $name:literal $cases:literal $setup:ident $what:literal)*) => {
         /// Something the reference does wrong.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Bug { $(#[doc = $what] $bug,)* }
 
         /// All bugs, in the order of the cases that name them.
         pub static MUTANTS: &[Mutant] = &[
-            $(Mutant { bug: Bug::$bug, name: $name, case: $case, setup: $setup, what: $what },)*
+            $(Mutant { bug: Bug::$bug, name: $name, cases: $cases, setup: $setup, what: $what },)*
         ];
     };
 }
@@ -90,16 +90,21 @@ bugs! {
     UnfencedCas "unfenced-cas" "B04" GE "Writes on a condition are not checked."
     UnfencedDelete "unfenced-delete" "B04" GE "Deletes are not checked."
     UnfencedBatch "unfenced-batch" "B04" GE "Batches are not checked."
+    AliasUnfenced "alias-unfenced" "B05" GE "A name with a slash at its end leads to the same resource, past the check."
+    ImportUnfenced "import-unfenced" "B05" GE "The bulk import writes without a check."
     GlobalFence "global-fence" "B06" GE "There is one fence for all resources."
     FoldsNames "folds-names" "B06" GE "Names that differ in case or in percent signs are one resource."
     DeleteDropsFence "delete-drops-fence" "B07" GE "A delete removes the fence with the value."
     RecreateForgets "recreate-forgets" "B08" GE "A write to a deleted resource is a creation, and a creation is not checked."
-    AbsentAdopts "absent-adopts" "B11" GE "A request without a token gets the current one."
+    AbsentAdopts "absent-adopts" "B09" GE "A request without a token gets the current one."
+    LargeUnfenced "large-unfenced" "B10" GE "Large values take another path, which is not checked."
+    LargeCut "large-cut" "B10" GE "Large values are cut at 1 MiB, and accepted."
     CheckedReadUnchecked "checked-read-unchecked" "F01" GE "A checked read is not checked."
-    ClaimForgets "claim-forgets" "F02" GE "A claim checks, and does not raise the fence."
-    CheckedReadRaises "checked-read-raises" "F03" GE "A checked read raises the fence."
-    StaleReads "stale-reads" "F04" GE "Reads come from a cache that is refreshed now and then."
-    RefusedVisible "refused-visible" "F05" GE "A value is shown to readers before it is checked."
+    CheckedReadCached "checked-read-cached" "F02" GE "A checked read checks the fence, and takes the value from a cache."
+    ClaimForgets "claim-forgets" "F03" GE "A claim checks, and does not raise the fence."
+    CheckedReadRaises "checked-read-raises" "F04" GE "A checked read raises the fence."
+    StaleReads "stale-reads" "F05" GE "Reads come from a cache that is refreshed now and then."
+    RefusedVisible "refused-visible" "F06" GE "A value is shown to readers while its token is being checked."
     BatchLosesLast "batch-loses-last" "M01" GE "The last write of a batch is lost."
     PartialBatch "partial-batch" "M02" GE "A batch stops at the first stale write, and what came before stays."
     RefusedBatchRaises "refused-batch-raises" "M03" GE "A refused batch raises the fences of its other resources."
@@ -121,6 +126,18 @@ bugs! {
     ForgetsUnused "forgets-unused" "R04" GE "A fence raised by a claim is stored with the first write."
     TwoCommits "two-commits" "R05" GE "The value is stored first, the token after it."
     FragileRecovery "fragile-recovery" "R06" GE "Recovery moves the data away while it reads them: a crash meanwhile loses them."
+}
+
+impl Mutant {
+    /// The case that must fail it, whatever others do.
+    pub fn case(&self) -> &'static str {
+        self.cases().next().unwrap_or_default()
+    }
+
+    /// All cases that must fail it.
+    pub fn cases(&self) -> impl Iterator<Item = &'static str> {
+        self.cases.split_whitespace()
+    }
 }
 
 impl Bug {

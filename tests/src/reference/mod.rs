@@ -16,7 +16,7 @@ use crate::op::{Op, Verb, Write};
 use crate::resource::FencedResource;
 use crate::subject::Hook;
 use record::Rules;
-use store::{Gone, Store};
+use store::{Gone, Store, Visit};
 
 pub use bug::{Bug, Front, MUTANTS, Mutant, SETUPS, Setup};
 pub use lazy::{LAZY, Lazy};
@@ -52,9 +52,13 @@ impl Reference {
 
     /// Does what is asked in one of its processes.
     pub fn serve(&self, instance: usize, op: &Op) -> Answer {
+        self.visit(instance, |visit| self.perform(visit, op))
+    }
+
+    fn visit(&self, instance: usize, act: impl FnOnce(&mut Visit<'_>) -> Result<Answer, Gone>) -> Answer {
         let random = Random::from_seed(self.seed).fork(self.calls.fetch_add(1, Ordering::Relaxed));
         let served = self.store.enter(instance, random).and_then(|mut visit| {
-            let answer = self.perform(&mut visit, op)?;
+            let answer = act(&mut visit)?;
             visit.breathe();
             visit.alive()?;
             Ok(answer)

@@ -15,6 +15,24 @@ const GLOBAL: &str = "";
 /// So many fences are kept by [`Bug::Eviction`].
 const KEPT: usize = 256;
 
+/// Values above this are large.
+const LARGE: usize = 1 << 20;
+
+/// Another way to the same data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The name with a slash at its end, which is another name.
+    Slash,
+    /// The bulk import.
+    Import,
+}
+
+impl Way {
+    /// All of them, with what a report calls them.
+    pub(super) const ALL: [(Way, &'static str); 2] =
+        [(Way::Slash, "the name with a slash at its end"), (Way::Import, "the bulk import")];
+}
+
 /// A write, cas, delete or claim.
 struct Change<'a> {
     verb: Verb,
@@ -154,7 +172,11 @@ impl Reference {
             Some(Bug::UsedTwice) => Record { used: before.high == early.high && early.used, ..before.clone() },
             _ => before.clone(),
         };
-        if !self.admits(&seen, change, token) {
+        let admitted = self.admits(&seen, change, token);
+        if self.has(Bug::RefusedVisible) {
+            visit.with(|_, memory| memory.remove(&change.res))?;
+        }
+        if !admitted {
             return self.refuse(visit, change, token, before);
         }
         let compared = if self.has(Bug::CasRaces) { &early } else { &before };
@@ -181,7 +203,22 @@ impl Reference {
         unfenced || self.rules().admit(record, change.verb, token, change.holder)
     }
 
-    /// A change without a token.
+    /// A write that arrives by another way.
+    pub(super) fn write_by(&self, visit: &mut Visit<'_>, way: Way, write: &Write) -> Result<Answer, Gone> {
+        let mut change = self.change_of(Verb::Write, write, None);
+        match (way, self.bug) {
+            (Way::Slash, Some(Bug::AliasUnfenced)) | (Way::Import, Some(Bug::ImportUnfenced)) => {
+                self.unfenced(visit, &change)
+            }
+            (Way::Slash, _) => {
+                change.res.push('/');
+                self.change(visit, &change)
+            }
+            (Way::Import, _) => self.change(visit, &change),
+        }
+    }
+
+    /// A change that nobody checks.
     fn unfenced(&self, visit: &mut Visit<'_>, change: &Change<'_>) -> Result<Answer, Gone> {
         let _rows = visit.lock(&BTreeSet::from([change.res.clone()]))?;
         let mut record = self.known(visit, &change.res)?;
@@ -203,6 +240,11 @@ impl Reference {
                 let value = change.value.map(str::to_owned);
                 visit.with(|_, memory| memory.entry(change.res.clone()).or_default().value = value)?;
                 Ok(None)
+            }
+            Some(Bug::LargeUnfenced) if change.value.is_some_and(|value| value.len() > LARGE) => {
+                let record = Record { value: change.value.map(str::to_owned), ..self.known(visit, &change.res)? };
+                visit.put([(change.res.clone(), record.clone())])?;
+                Ok(Some(Answer::Ok { value: None, high: record.high }))
             }
             _ => Ok(None),
         }
@@ -240,6 +282,9 @@ impl Reference {
         } else {
             record.used = true;
             record.value = value.map(str::to_owned);
+        }
+        if let (Some(Bug::LargeCut), Some(value)) = (self.bug, &mut record.value) {
+            value.truncate(LARGE);
         }
     }
 
@@ -305,6 +350,10 @@ impl Reference {
         visit.breathe();
         if self.rules().behind(&before, token) && !self.has(Bug::CheckedReadUnchecked) {
             return Ok(Answer::Stale { high: before.high });
+        }
+        if self.has(Bug::CheckedReadCached) {
+            let cached = visit.with(|_, memory| memory.entry(res.to_owned()).or_insert(before.clone()).clone())?;
+            return Ok(done(&before.with_value_of(&cached)));
         }
         if self.has(Bug::CheckedReadRaises) {
             let mut after = before.clone();

@@ -1,8 +1,10 @@
 //! The reference as a service: tokens are text, and several processes may serve one store.
 
+use super::serve::Way;
 use super::{Bug, Reference, Setup};
 use crate::answer::Answer;
 use crate::manifest::Manifest;
+use crate::op::Op;
 use crate::resource::FencedResource;
 use crate::subject::{Broken, Hook, Request, Subject};
 
@@ -45,6 +47,20 @@ impl Subject for Service {
 
     fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
         Ok(self.reference.serve(request.client as usize % self.instances, request.op))
+    }
+
+    fn bypasses(&self) -> Vec<String> {
+        Way::ALL.iter().map(|(_, name)| (*name).to_owned()).collect()
+    }
+
+    fn bypass(&self, way: usize, request: &Request<'_>) -> Result<Answer, Broken> {
+        match (Way::ALL.get(way), request.op) {
+            (Some((way, _)), Op::Write(write)) => {
+                let instance = request.client as usize % self.instances;
+                Ok(self.reference.visit(instance, |visit| self.reference.write_by(visit, *way, write)))
+            }
+            _ => Ok(Answer::Unsupported),
+        }
     }
 
     fn has(&self, hook: Hook) -> bool {

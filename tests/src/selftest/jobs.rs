@@ -1,0 +1,94 @@
+//! Many runs of one case each, several at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::{Budget, Report, lazy, python, run_one};
+use crate::reference::{Front, Mutant, Service, Setup};
+use crate::subject::{Broken, Subject};
+use crate::verdict::Status;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    who: Who,
+    /// The row of the report that it belongs to.
+    row: &'static str,
+    case: &'static str,
+    seed: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Who {
+    Reference(Setup),
+    Lazy,
+    Mutant(&'static Mutant),
+    Python(python::Program),
+}
+
+impl Job {
+    pub(super) fn reference(row: &'static str, setup: Setup, case: &'static str, seed: u64) -> Job {
+        Job { who: Who::Reference(setup), row, case, seed }
+    }
+
+    pub(super) fn lazy(row: &'static str, case: &'static str, seed: u64) -> Job {
+        Job { who: Who::Lazy, row, case, seed }
+    }
+
+    pub(super) fn mutant(mutant: &'static Mutant, case: &'static str, seed: u64) -> Job {
+        Job { who: Who::Mutant(mutant), row: mutant.name, case, seed }
+    }
+
+    pub(super) fn python(program: python::Program, row: &'static str, case: &'static str, seed: u64) -> Job {
+        Job { who: Who::Python(program), row, case, seed }
+    }
+
+    fn subject(&self) -> Result<Box<dyn Subject>, Broken> {
+        let service = |setup: Setup, bug| -> Result<Box<dyn Subject>, Broken> {
+            match setup.front {
+                Front::Calls | Front::Http => Ok(Box::new(Service::new(setup, bug, self.seed))),
+            }
+        };
+        match &self.who {
+            Who::Reference(setup) => service(*setup, None),
+            Who::Mutant(mutant) => service(mutant.setup, Some(mutant.bug)),
+            Who::Lazy => Ok(lazy(self.row)),
+            Who::Python(program) => program.open(),
+        }
+    }
+
+    fn run(&self, budget: &Budget) -> (Status, String) {
+        match self.subject() {
+            Ok(subject) => run_one(&*subject, self.case, self.seed, budget.rounds),
+            Err(Broken(why)) => (Status::Error, why),
+        }
+    }
+}
+
+/// Runs them and counts how they end.
+pub(super) fn run_all(jobs: &[Job], budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync), report: &mut Report) {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let counted = Mutex::new(report);
+    thread::scope(|scope| {
+        for _ in 0..budget.workers.max(1) {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (status, reason) = job.run(budget);
+                    {
+                        let mut report = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                        let rows = match job.who {
+                            Who::Reference(_) => &mut report.reference,
+                            Who::Lazy => &mut report.lazy,
+                            Who::Mutant(_) => &mut report.mutants,
+                            Who::Python(_) => &mut report.python,
+                        };
+                        let row = rows.entry(job.row).or_default();
+                        row.entry(job.case).or_default().add(status, &reason);
+                    }
+                    watch(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+                }
+            });
+        }
+    });
+}

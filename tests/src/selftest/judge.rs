@@ -1,0 +1,85 @@
+//! What a self-test must have found.
+
+use super::{Budget, Report, Row, Tally, python, selected, tried};
+use crate::reference::MUTANTS;
+use crate::verdict::Status;
+
+/// Looks for what is wrong.
+pub(super) fn judge(budget: &Budget, report: &mut Report) {
+    let mut problems = Vec::new();
+    for (setup, row) in &report.reference {
+        silent(&format!("the reference ({setup})"), row, &mut problems);
+    }
+    for (name, row) in &report.python {
+        if *name == python::REFERENCE {
+            silent("the reference in Python", row, &mut problems);
+        }
+    }
+    for (name, row) in &report.lazy {
+        for (case, tally) in row {
+            if tally.count(Status::Pass) > 0 {
+                problems.push(format!("{case} passes an adapter that always answers {name}"));
+            }
+        }
+    }
+    for mutant in selected(budget) {
+        for case in mutant.cases() {
+            bites(mutant.name, case, report.mutants.get(mutant.name), &mut problems);
+        }
+        if let Some(row) = report.python.get(mutant.name) {
+            bites(&format!("{} in Python", mutant.name), mutant.case(), Some(row), &mut problems);
+        }
+    }
+    if budget.only.is_empty() {
+        unused(report, &mut problems);
+    }
+    report.problems = problems;
+}
+
+/// The reference passes, or the case does not apply.
+fn silent(who: &str, row: &Row, problems: &mut Vec<String>) {
+    for (case, tally) in row {
+        for status in [Status::Fail, Status::Error, Status::Unknown, Status::Skip] {
+            let count = tally.count(status);
+            if count > 0 {
+                let (word, runs, reason) = (status.word(), tally.runs(), &tally.reason);
+                problems.push(format!("{who} is right, and {case} ends with {word} in {count} of {runs}: {reason}"));
+            }
+        }
+    }
+}
+
+/// In 99 of 100 seeds the case fails the mutant.
+fn bites(who: &str, case: &str, row: Option<&Row>, problems: &mut Vec<String>) {
+    let none = Tally::default();
+    let tally = row.and_then(|row| row.get(case)).unwrap_or(&none);
+    let (failed, runs) = (tally.count(Status::Fail), tally.runs());
+    if runs == 0 {
+        problems.push(format!("{who} was never run against {case}"));
+    } else if failed < runs - runs / 100 {
+        let reason = if tally.reason.is_empty() { "it passed" } else { &tally.reason };
+        problems.push(format!("{who} is failed by {case} in only {failed} of {runs}: {reason}"));
+    }
+}
+
+/// Each case fails a mutant and passes the reference somewhere, or has no reason to be there.
+fn unused(report: &Report, problems: &mut Vec<String>) {
+    for case in tried() {
+        let in_any = |rows: &std::collections::BTreeMap<&'static str, Row>, status| {
+            rows.values().any(|row| row.get(case.id).is_some_and(|tally| tally.count(status) > 0))
+        };
+        if !in_any(&report.mutants, Status::Fail) {
+            problems.push(format!("{} ({}) fails no mutant", case.id, case.title));
+        }
+        if !in_any(&report.reference, Status::Pass) && !in_any(&report.reference, Status::Info) {
+            problems.push(format!("{} ({}) applies to the reference in no setup", case.id, case.title));
+        }
+    }
+    for mutant in MUTANTS {
+        for case in mutant.cases() {
+            if tried().all(|known| known.id != case) {
+                problems.push(format!("{} names {case}, which is not a case", mutant.name));
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Does the suite still bite? The reference must pass, each mutant must be failed by its case, and who does nothing
+//! must never pass.
+
+mod jobs;
+mod judge;
+mod python;
+mod table;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::cases;
+use crate::reference::{LAZY, Lazy, MUTANTS, Mutant, SETUPS};
+use crate::run::{self, Options};
+use crate::subject::Subject;
+use crate::verdict::{Level, Status};
+use jobs::Job;
+
+/// How much is run.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    /// With so many seeds each mutant is run against its cases.
+    pub seeds: u64,
+    /// With so many seeds the reference is run against all cases.
+    pub reference_seeds: u64,
+    /// Whether every mutant is also run once against every other case: the whole matrix.
+    pub matrix: bool,
+    /// Whether the mutants in Python are run too.
+    pub python: bool,
+    /// How many rounds the cases do that have rounds.
+    pub rounds: Option<u64>,
+    /// How many cases run at the same time.
+    pub workers: usize,
+    /// Only these mutants; empty means all.
+    pub only: Vec<String>,
+    /// The first seed.
+    pub seed: u64,
+}
+
+impl Default for Budget {
+    /// For every change: about a minute on two cores.
+    fn default() -> Budget {
+        Budget {
+            seeds: 3,
+            reference_seeds: 3,
+            matrix: false,
+            python: true,
+            rounds: None,
+            workers: 4,
+            only: Vec::new(),
+            seed: 1,
+        }
+    }
+}
+
+impl Budget {
+    /// Everything that the specification asks for: hours.
+    pub fn full() -> Budget {
+        Budget { seeds: 100, reference_seeds: 1_000, matrix: true, ..Budget::default() }
+    }
+}
+
+/// How often a case came to each status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    statuses: BTreeMap<&'static str, u64>,
+    /// Why it last did what it should not.
+    pub reason: String,
+}
+
+impl Tally {
+    /// How often it ended like this.
+    pub fn count(&self, status: Status) -> u64 {
+        self.statuses.get(status.word()).copied().unwrap_or(0)
+    }
+
+    /// How often it was run.
+    pub fn runs(&self) -> u64 {
+        self.statuses.values().sum()
+    }
+
+    fn add(&mut self, status: Status, reason: &str) {
+        *self.statuses.entry(status.word()).or_default() += 1;
+        if !reason.is_empty() {
+            reason.clone_into(&mut self.reason);
+        }
+    }
+}
+
+/// What became of one subject, case by case.
+pub type Row = BTreeMap<&'static str, Tally>;
+
+/// What a self-test found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The reference, by setup.
+    pub reference: BTreeMap<&'static str, Row>,
+    /// The mutants in Rust, by name.
+    pub mutants: BTreeMap<&'static str, Row>,
+    /// The same over exec, in Python.
+    pub python: BTreeMap<&'static str, Row>,
+    /// Those that do nothing, by name.
+    pub lazy: BTreeMap<&'static str, Row>,
+    /// What is wrong; empty if the suite bites.
+    pub problems: Vec<String>,
+    /// What was not run, and why.
+    pub left_out: Vec<String>,
+}
+
+/// The cases that are tried here: all but those that wait for a disk that can fail.
+pub fn tried() -> impl Iterator<Item = &'static cases::Case> {
+    cases::all().filter(|case| case.level <= Level::L3)
+}
+
+/// Runs everything, and says what it found. `watch` hears how many of all runs are done.
+pub fn selftest(budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync)) -> Report {
+    let mut report = Report::default();
+    let mut jobs = Vec::new();
+    for (name, setup) in SETUPS {
+        for seed in budget.seed..budget.seed + budget.reference_seeds {
+            jobs.extend(tried().map(|case| Job::reference(name, setup, case.id, seed)));
+        }
+    }
+    for name in LAZY {
+        jobs.extend(tried().map(|case| Job::lazy(name, case.id, budget.seed)));
+    }
+    for mutant in selected(budget) {
+        for seed in budget.seed..budget.seed + budget.seeds {
+            jobs.extend(mutant.cases().map(|case| Job::mutant(mutant, case, seed)));
+        }
+        if budget.matrix {
+            let others = tried().filter(|case| mutant.cases().all(|named| named != case.id));
+            jobs.extend(others.map(|case| Job::mutant(mutant, case.id, budget.seed)));
+        }
+    }
+    if budget.python {
+        match python::jobs(budget) {
+            Ok(more) => jobs.extend(more),
+            Err(why) => report.left_out.push(format!("the mutants in Python: {why}")),
+        }
+    } else {
+        report.left_out.push("the mutants in Python, as asked".to_owned());
+    }
+    jobs::run_all(&jobs, budget, watch, &mut report);
+    judge::judge(budget, &mut report);
+    report
+}
+
+fn selected(budget: &Budget) -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter().filter(|mutant| budget.only.is_empty() || budget.only.iter().any(|name| name == mutant.name))
+}
+
+/// Runs one case; the status and the reason.
+fn run_one(subject: &dyn Subject, case: &str, seed: u64, rounds: Option<u64>) -> (Status, String) {
+    let options =
+        Options { only: vec![case.to_owned()], seed, rounds, limit: Duration::from_secs(20), ..Options::default() };
+    let results = run::run(subject, &options, &mut ());
+    match results.cases.into_iter().next() {
+        Some(result) => (result.status, result.reason),
+        None => (Status::Error, format!("there is no case {case}")),
+    }
+}
+
+impl Report {
+    /// Does the suite bite, and keep silent where nothing is wrong?
+    pub fn passed(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+fn lazy(name: &'static str) -> Box<dyn Subject> {
+    Box::new(Lazy::new(name))
+}
+
+#[cfg(test)]
+mod tests;

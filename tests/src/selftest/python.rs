@@ -1,0 +1,131 @@
+//! The same mutants in Python, over exec: another language, real processes, real kills.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use tempfile::TempPath;
+
+use super::jobs::Job;
+use super::{Budget, selected, tried};
+use crate::adapters::exec;
+use crate::manifest::{Equal, Policy};
+use crate::reference::{Bug, Front, SETUPS, Setup};
+use crate::subject::{Broken, Subject};
+
+/// The row of the reference itself.
+pub(super) const REFERENCE: &str = "reference";
+
+const SOURCE: &str = include_str!("../../reference/reference.py");
+
+const INTERPRETER: &str = "python3";
+
+/// The bugs that the Python reference knows.
+const BUGS: [Bug; 29] = [
+    Bug::AcceptAll,
+    Bug::RejectAll,
+    Bug::Equality,
+    Bug::OffByOne,
+    Bug::RefusedButWritten,
+    Bug::TextualOrder,
+    Bug::FloatingPoint,
+    Bug::RatchetsDown,
+    Bug::GtForGe,
+    Bug::GeForGt,
+    Bug::HolderIgnored,
+    Bug::AbsentAdopts,
+    Bug::LenientTokens,
+    Bug::UnfencedClaim,
+    Bug::UnfencedCas,
+    Bug::UnfencedDelete,
+    Bug::UnfencedBatch,
+    Bug::GlobalFence,
+    Bug::DeleteDropsFence,
+    Bug::ClaimForgets,
+    Bug::StaleReads,
+    Bug::PartialBatch,
+    Bug::RefusedBatchRaises,
+    Bug::CheckThenAct,
+    Bug::ProcessCache,
+    Bug::MemoryOnly,
+    Bug::AnsweredFirst,
+    Bug::MemoryFirst,
+    Bug::TwoCommits,
+];
+
+/// The program with a bug, or without.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    source: Arc<TempPath>,
+    bug: Option<Bug>,
+    setup: Setup,
+}
+
+impl Program {
+    pub(super) fn open(&self) -> Result<Box<dyn Subject>, Broken> {
+        let policy = match self.setup.policy {
+            Policy::Ge => "ge",
+            Policy::Gt => "gt",
+        };
+        let equal = match self.setup.equal {
+            Equal::Any => "any",
+            Equal::Holder => "holder",
+        };
+        let source = self.source.to_string_lossy().into_owned();
+        let mut command = [INTERPRETER, &source, "--policy", policy, "--equal", equal].map(str::to_owned).to_vec();
+        if let Some(bug) = self.bug {
+            command.extend(["--bug".to_owned(), bug.mutant().name.to_owned()]);
+        }
+        let options = exec::Options { instances: self.setup.instances, ..exec::Options::default() };
+        Ok(Box::new(exec::open(&command, options)?))
+    }
+}
+
+/// The runs, or why there are none.
+pub(super) fn jobs(budget: &Budget) -> Result<Vec<Job>, String> {
+    check_interpreter()?;
+    let source = Arc::new(write_source().map_err(|error| format!("its program cannot be written: {error}"))?);
+    let program = |bug, setup| Program { source: source.clone(), bug, setup };
+    let mut jobs = Vec::new();
+    for (_, setup) in SETUPS.iter().filter(|(_, setup)| setup.front == Front::Calls) {
+        jobs.extend(tried().map(|case| Job::python(program(None, *setup), REFERENCE, case.id, budget.seed)));
+    }
+    for mutant in selected(budget).filter(|mutant| BUGS.contains(&mutant.bug)) {
+        for seed in budget.seed..budget.seed + budget.seeds {
+            let program = program(Some(mutant.bug), mutant.setup);
+            jobs.push(Job::python(program, mutant.name, mutant.case(), seed));
+        }
+    }
+    Ok(jobs)
+}
+
+fn write_source() -> std::io::Result<TempPath> {
+    let mut file = tempfile::Builder::new().prefix("fencepost-reference-").suffix(".py").tempfile()?;
+    file.write_all(SOURCE.as_bytes())?;
+    Ok(file.into_temp_path())
+}
+
+fn check_interpreter() -> Result<(), String> {
+    match Command::new(INTERPRETER).arg("--version").stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("`{INTERPRETER} --version` ended with {}", output.status)),
+        Err(error) => Err(format!("`{INTERPRETER}` cannot be started ({error}); install Python 3.8 or later")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
+    use super::{BUGS, INTERPRETER, write_source};
+
+    #[test]
+    fn the_program_knows_the_bugs_of_the_list() {
+        let source = write_source().unwrap();
+        let output = Command::new(INTERPRETER).arg(&*source).arg("--list").output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let listed: BTreeSet<&str> = BUGS.iter().map(|bug| bug.mutant().name).collect();
+        assert_eq!(printed.lines().collect::<BTreeSet<_>>(), listed);
+    }
+}

@@ -1,0 +1,114 @@
+//! The kill matrix, for the terminal and for the documents.
+
+use std::fmt::Write;
+
+use super::{Report, Row};
+use crate::cases::{self, GROUPS};
+use crate::reference::{Front, MUTANTS, Mutant};
+use crate::verdict::{Level, Status};
+
+impl Report {
+    /// For the terminal: the matrix, and what is wrong.
+    pub fn text(&self) -> String {
+        let mut text = self.grid();
+        for (title, rows) in [("reference", &self.reference), ("lazy", &self.lazy)] {
+            let runs: u64 = rows.values().flat_map(Row::values).map(super::Tally::runs).sum();
+            let _ = writeln!(text, "{title}: {runs} runs in {} ways", rows.len());
+        }
+        for left in &self.left_out {
+            let _ = writeln!(text, "not run: {left}");
+        }
+        for problem in &self.problems {
+            let _ = writeln!(text, "PROBLEM {problem}");
+        }
+        let word = if self.passed() { "the suite bites" } else { "the suite does not bite" };
+        let _ = writeln!(text, "{word}: {} mutants, {} problems", self.mutants.len(), self.problems.len());
+        text
+    }
+
+    /// One line for each mutant, one column for each case.
+    pub fn grid(&self) -> String {
+        let width = MUTANTS.iter().map(|mutant| mutant.name.len() + 3).max().unwrap_or(0);
+        let mut text = String::new();
+        for digit in [0, 1, 2] {
+            let _ = write!(text, "{:width$}", "");
+            for group in groups() {
+                text.push(' ');
+                text.extend(group.iter().map(|id| id[digit..].chars().next().unwrap_or(' ')));
+            }
+            text.push('\n');
+        }
+        let mut line = |name: &str, mutant: &Mutant, row: &Row| {
+            let _ = write!(text, "{name:width$}");
+            for group in groups() {
+                text.push(' ');
+                text.extend(group.iter().map(|id| mark(mutant, row, id)));
+            }
+            text.push('\n');
+        };
+        for mutant in MUTANTS {
+            if let Some(row) = self.mutants.get(mutant.name) {
+                line(mutant.name, mutant, row);
+            }
+        }
+        for mutant in MUTANTS {
+            if let Some(row) = self.python.get(mutant.name) {
+                line(&format!("{} py", mutant.name), mutant, row);
+            }
+        }
+        text.push_str(
+            "# failed by its named case   x failed   . not failed   - does not apply   ? unknown, skipped or broken\n",
+        );
+        text
+    }
+
+    /// The document: what each mutant does wrong, which case must find it, and the matrix of this run.
+    pub fn markdown(&self) -> String {
+        let mut text = String::from(PREFACE);
+        text.push_str("| Mutant | What it does wrong | Named case | Reached |\n| --- | --- | --- | --- |\n");
+        for mutant in MUTANTS {
+            let _ = writeln!(text, "{}", row(mutant));
+        }
+        text.push_str("\n## The matrix\n\n```\n");
+        text.push_str(&self.grid());
+        text.push_str("```\n");
+        text
+    }
+}
+
+/// The row of a mutant in the document.
+fn row(mutant: &Mutant) -> String {
+    let id = mutant.case();
+    let title = cases::find(id).map_or("", |case| case.title);
+    let way = match mutant.setup.front {
+        Front::Calls => "calls",
+        Front::Http => "HTTP",
+    };
+    format!("| `{}` | {} | {id} {title} | {way} |", mutant.name, mutant.what)
+}
+
+const PREFACE: &str = "# Does the suite bite?
+
+Each mutant is the reference resource with one bug. `fencepost conform selftest` runs them: each must be failed by the
+case that is named here, each case must fail at least one mutant, and the reference itself must pass every case. This
+page is written by `fencepost conform selftest --markdown`.
+
+";
+
+fn groups() -> Vec<Vec<&'static str>> {
+    let shown = |case: &&cases::Case| case.level <= Level::L3;
+    let ids = GROUPS.iter().map(|group| group.cases.iter().filter(shown).map(|case| case.id).collect());
+    ids.filter(|group: &Vec<&str>| !group.is_empty()).collect()
+}
+
+fn mark(mutant: &Mutant, row: &Row, id: &str) -> char {
+    let Some(tally) = row.get(id) else { return ' ' };
+    if tally.count(Status::Fail) > 0 {
+        return if mutant.case() == id { '#' } else { 'x' };
+    }
+    match tally.runs() {
+        runs if runs == tally.count(Status::NotApplicable) => '-',
+        runs if runs == tally.count(Status::Pass) + tally.count(Status::Info) => '.',
+        _ => '?',
+    }
+}
