@@ -81,6 +81,22 @@ impl Commands {
         command.as_deref()
     }
 
+    /// Gives a hook its command.
+    pub fn set(&mut self, hook: Hook, command: &str) {
+        let place = match hook {
+            Hook::Start => &mut self.start,
+            Hook::Ready => &mut self.ready,
+            Hook::Kill => &mut self.kill,
+            Hook::Restart => &mut self.restart,
+            Hook::Pause => &mut self.pause,
+            Hook::Resume => &mut self.resume,
+            Hook::Powerloss => &mut self.powerloss,
+            Hook::Reset => &mut self.reset,
+            Hook::Restore => &mut self.restore,
+        };
+        *place = Some(command.to_owned());
+    }
+
     /// Says what cannot be meant.
     pub fn check(&self) -> Result<(), String> {
         if let Some(empty) =

@@ -92,7 +92,10 @@ fn what_was_in_flight_at_a_kill_is_unknown_and_never_happens_later() {
             resource.hook(Hook::Start).unwrap();
             let at_once = resource.read("r");
             let answer = writing.join().unwrap();
-            assert_eq!(resource.read("r"), at_once, "round {round}: it happened after the kill");
+            // One that is accepted may have begun after the kill.
+            if answer.is_unknown() {
+                assert_eq!(resource.read("r"), at_once, "round {round}: it happened after the kill");
+            }
             answer
         });
         assert!(answer.is_ok() || answer.is_unknown(), "{answer:?}");
