@@ -246,7 +246,7 @@ impl Hooks {
                 .and_then(|output| Ok((output.try_clone()?, output)))
                 .map_err(|error| Broken(format!("{} cannot be written: {error}", path.display())))?;
             command.stdout(output.0).stderr(output.1);
-            running.push(Running { instance, program: Program::start(command)? });
+            running.push(Running { instance, program: command::started(command)? });
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub(super) fn run(hook: &str, mut command: Command, limit: Duration, output: &Pa
         .and_then(|file| Ok((file.try_clone()?, file)))
         .map_err(|error| Broken(format!("{} cannot be written: {error}", path.display())))?;
     command.stdout(out).stderr(err);
-    let mut program = Program::start(command)?;
+    let mut program = started(command)?;
     let deadline = Instant::now() + limit;
     let status = loop {
         if let Some(status) = program.ended() {
@@ -42,4 +42,10 @@ pub(super) fn run(hook: &str, mut command: Command, limit: Duration, output: &Pa
              sooner; {said}"
         ))),
     }
+}
+
+/// Starts a command; an error says where.
+pub(super) fn started(command: Command) -> Result<Program, Broken> {
+    let here = command.get_current_dir().map(Path::to_owned).unwrap_or_default();
+    Program::start(command).map_err(|Broken(why)| Broken(format!("{why} (in {})", here.display())))
 }
