@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::adapters::exec::{self, Options};
+use fencepost_conformance::harness::wait;
 use fencepost_conformance::subject::{Hook, Subject};
 use fencepost_conformance::{Answer, Op};
 
@@ -218,6 +219,21 @@ fn many_at_once_without_an_answer_are_one_silence() {
             scope.spawn(move || assert!(read(subject, client, "r").unwrap().is_unknown()));
         }
     });
+}
+
+#[test]
+fn what_is_wrong_between_requests_is_not_forgotten_by_a_restart() {
+    for (script, parts) in [("exit 5", "ended (exit status: 5) between requests"), ("echo rubbish; cat", "rubbish")] {
+        let adapter =
+            Marked::shell(&format!(r#"{INIT} read -r line; echo '{{"id":2,"result":"ok","value":null}}'; {script}"#));
+        let subject = adapter.open(Options::default()).unwrap();
+        assert!(read(&subject, 0, "r").unwrap().is_ok());
+        let broken = wait::until("it to be seen", Duration::from_secs(10), || subject.hook(Hook::Resume).err());
+        says(&broken.0, &[parts]);
+        assert_eq!(subject.hook(Hook::Restart).map_err(|broken| broken.0.contains(parts)), Err(true));
+        drop(subject);
+        adapter.left_nothing();
+    }
 }
 
 #[test]

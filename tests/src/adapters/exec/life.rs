@@ -190,6 +190,12 @@ impl Life {
         state.doomed && !matches!(state.stdout, Pipe::Broken(_))
     }
 
+    /// Says so if it was broken when nobody waited for it. One that has not answered `init` yet is still to be waited for.
+    pub(super) fn check(&self) -> Result<(), Broken> {
+        let starting = lock(&self.init).is_some();
+        if starting || !self.is_over() || self.is_doomed() { Ok(()) } else { Err(self.surprise("between requests")) }
+    }
+
     /// Has it ended, or can it not be understood any more?
     pub(super) fn is_over(&self) -> bool {
         !matches!(self.state().stdout, Pipe::Open)

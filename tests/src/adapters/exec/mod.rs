@@ -191,6 +191,7 @@ impl Subject for ExecSubject {
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
         let own = self.hooks.has(hook);
+        self.each(Life::check)?;
         match hook {
             Hook::Start if self.hooks.owns() => self.hooks.run(hook),
             Hook::Start => self.start_ended(),
