@@ -1,10 +1,14 @@
 //! What happened in a case: every operation with its times, and what was done to the resource meanwhile.
 
+mod file;
+
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 use crate::manifest::Manifest;
 use crate::op::Op;
+
+pub use file::Unreadable;
 
 /// Nanoseconds since the case began, by the harness's one monotonic clock.
 pub type Time = u64;

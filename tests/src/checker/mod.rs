@@ -1,7 +1,17 @@
 //! Is there an order of the operations that explains every answer?
 
-use std::time::Duration;
+mod components;
+mod explain;
+mod minimal;
+mod model;
+mod prepare;
+mod search;
+#[cfg(test)]
+mod tests;
 
+use std::time::{Duration, Instant};
+
+use self::search::Found;
 use crate::history::History;
 
 /// What the checker found.
@@ -26,6 +36,40 @@ pub struct Counterexample {
 
 /// Judges a history by the sequential model of its manifest.
 pub fn check(history: &History, limit: Duration) -> Verdict {
-    let _ = (history, limit);
-    Verdict::Explained
+    let deadline = Instant::now() + limit;
+    if let Some(found) = explain::explain(history) {
+        return Verdict::Violated(found);
+    }
+    let mut undecided = None;
+    for component in components::components(history) {
+        let prepared = prepare::prepare(&history.manifest, &component);
+        match search::search(&prepared, deadline) {
+            Found::Order => {}
+            Found::Nothing(_) => {
+                return Verdict::Violated(minimal::counterexample(&history.manifest, &component, deadline));
+            }
+            Found::OutOfTime => {
+                undecided.get_or_insert_with(|| {
+                    format!(
+                        "no order of the {} operations on {} was found or excluded within {} s; with fewer rounds there \
+                         is less to order",
+                        component.len(),
+                        named(&prepared.resources),
+                        limit.as_secs_f64()
+                    )
+                });
+            }
+        }
+    }
+    undecided.map_or(Verdict::Explained, Verdict::Undecided)
+}
+
+/// `r1, r2 and 7 more`
+fn named(resources: &[&str]) -> String {
+    match resources {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        few => few.join(", "),
+    }
 }

@@ -1,0 +1,161 @@
+//! Counterexamples that can be found without a search, each in one sentence.
+//!
+//! Every explainer is sound: what it says holds whatever became of operations with unknown outcome, so it never speaks about
+//! a history that some order explains. None is complete; the search is the backstop.
+
+mod alone;
+mod fences;
+mod refusals;
+mod twice;
+mod values;
+
+use std::collections::BTreeMap;
+
+use super::Counterexample;
+use super::components::usable;
+use crate::answer::Answer;
+use crate::history::{Event, History, Operation, Time};
+use crate::manifest::{Equal, Manifest, Policy, Reads};
+use crate::op::{Op, Verb, Write};
+use crate::words;
+
+/// The counterexample that is complete first, if there is one.
+pub(super) fn explain(history: &History) -> Option<Counterexample> {
+    let mut findings = alone::find(history);
+    let mut views: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+    for operation in history.operations.iter().filter(|operation| understood(&history.manifest, operation)) {
+        for resource in operation.op.resources() {
+            views.entry(resource).or_default().push(operation);
+        }
+    }
+    let unused: Vec<&Operation> =
+        history.operations.iter().filter(|operation| !understood(&history.manifest, operation)).collect();
+    let unused = values::attempts(&unused);
+    for (resource, operations) in views {
+        let view = View { history, manifest: &history.manifest, resource, operations };
+        fences::find(&view, &mut findings);
+        refusals::find(&view, &mut findings);
+        twice::find(&view, &mut findings);
+        values::find(&view, &unused, &mut findings);
+    }
+    let first = findings.into_iter().min_by_key(|finding| finding.at)?;
+    Some(Counterexample { sentence: first.sentence, operations: first.operations })
+}
+
+/// A counterexample, and when it was complete.
+struct Finding {
+    at: Time,
+    sentence: String,
+    operations: Vec<u64>,
+}
+
+impl Finding {
+    /// The last of the operations is the one that is wrong.
+    fn new(sentence: String, operations: &[&Operation]) -> Finding {
+        let at = operations.iter().map(|operation| operation.returned).max().unwrap_or(0);
+        Finding { at, sentence, operations: operations.iter().map(|operation| operation.id).collect() }
+    }
+}
+
+/// One resource, and the operations on it with tokens that it has to understand.
+struct View<'h> {
+    history: &'h History,
+    manifest: &'h Manifest,
+    resource: &'h str,
+    operations: Vec<&'h Operation>,
+}
+
+/// Has it only tokens that the resource has to understand, and is it supported?
+fn understood(manifest: &Manifest, operation: &Operation) -> bool {
+    operation.answer != Answer::Unsupported
+        && operation.op.tokens().into_iter().all(|token| usable(manifest, token).is_some())
+}
+
+/// A token on a resource, and whose it is.
+#[derive(Clone, Copy)]
+struct Presented<'h> {
+    token: u64,
+    holder: &'h str,
+}
+
+impl<'h> View<'h> {
+    fn once(&self) -> bool {
+        self.manifest.policy == Policy::Gt
+    }
+
+    fn holders(&self) -> bool {
+        self.manifest.equal == Equal::Holder
+    }
+
+    /// What it presents to this resource: nothing for a read, several for a batch that names it twice.
+    fn presented(&self, operation: &'h Operation) -> Vec<Presented<'h>> {
+        let one = |token: &crate::token::Token, holder: &'h str| {
+            token.number().map(|token| Presented { token, holder }).into_iter().collect()
+        };
+        match &operation.op {
+            Op::Read { .. } => Vec::new(),
+            Op::CheckedRead { token, .. } => one(token, ""),
+            Op::Write(Write { token, holder, .. })
+            | Op::Claim { token, holder, .. }
+            | Op::Cas { token, holder, .. }
+            | Op::Delete { token, holder, .. } => one(token, holder),
+            Op::Batch { writes } => writes
+                .iter()
+                .filter(|write| write.res == self.resource)
+                .flat_map(|write| one(&write.token, &write.holder))
+                .collect(),
+        }
+    }
+
+    /// Is its answer bound to a place in the order?
+    fn placed(&self, operation: &Operation) -> bool {
+        operation.op.verb() != Verb::Read || self.manifest.reads == Reads::Linearizable
+    }
+
+    /// Was it surely done, and may have changed the value?
+    fn wrote(&self, operation: &Operation) -> bool {
+        operation.answer.is_ok() && writes(operation)
+    }
+
+    /// May it have changed the value?
+    fn may_write(&self, operation: &Operation) -> bool {
+        (operation.answer.is_ok() || operation.answer.is_unknown()) && writes(operation)
+    }
+
+    /// May it have raised the fence?
+    fn may_raise(&self, operation: &Operation) -> bool {
+        let changes = writes(operation) || operation.op.verb() == Verb::Claim;
+        changes
+            && match operation.answer {
+                Answer::Ok { .. } | Answer::Unknown { .. } | Answer::Error { .. } => true,
+                Answer::Mismatch { .. } => self.manifest.mismatch_raises,
+                Answer::Stale { .. } | Answer::Unsupported => false,
+            }
+    }
+
+    /// The fence it reports of this resource, bound to its place. A batch does not say which resource it means.
+    fn report(&self, operation: &Operation) -> Option<u64> {
+        operation.answer.high().filter(|_| self.placed(operation) && operation.op.verb() != Verb::Batch)
+    }
+
+    /// `, before the process was killed at 1.150 s` if it was between the two.
+    fn crash_between(&self, from: Time, to: Time) -> String {
+        let between = |event: Event| {
+            self.history.marks.iter().find(|mark| mark.event == event && from <= mark.at && mark.at <= to)
+        };
+        if let Some(mark) = between(Event::Killed) {
+            format!(" It was lost when the process was killed at {}.", words::seconds(mark.at))
+        } else if let Some(mark) = between(Event::Stopped) {
+            format!(" It was lost when the process was restarted at {}.", words::seconds(mark.at))
+        } else {
+            String::new()
+        }
+    }
+}
+
+fn writes(operation: &Operation) -> bool {
+    match operation.op.verb() {
+        Verb::Write | Verb::Cas | Verb::Delete | Verb::Batch => true,
+        Verb::Read | Verb::CheckedRead | Verb::Claim => false,
+    }
+}
