@@ -236,9 +236,9 @@ impl Life {
     pub(super) fn kill(&self) -> Result<(), Broken> {
         self.doom();
         lock(&self.program).kill()?;
-        let mut state = self.listener.wait_for(|state| !matches!(state.stdout, Pipe::Open));
+        drop(self.listener.wait_for(|state| !matches!(state.stdout, Pipe::Open)));
         // If somebody outside the group still holds the pipe, nobody waits for that.
-        state.pending.clear();
+        self.listener.end(Pipe::Ended(None));
         Ok(())
     }
 

@@ -37,13 +37,12 @@ pub(super) fn next(pipe: &mut impl BufRead, longest: usize) -> Line {
         }
         let end = chunk.iter().position(|&byte| byte == b'\n');
         let part = &chunk[..end.unwrap_or(chunk.len())];
-        if line.len() + part.len() > longest {
-            line.extend_from_slice(part);
-            return Line::TooLong(line);
-        }
         line.extend_from_slice(part);
         let used = part.len() + usize::from(end.is_some());
         pipe.consume(used);
+        if line.len() > longest {
+            return Line::TooLong(line);
+        }
         if end.is_some() {
             return Line::Whole(line);
         }

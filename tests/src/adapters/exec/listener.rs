@@ -106,9 +106,15 @@ impl Listener {
                 }
             }
         };
+        self.end(end);
+    }
+
+    /// Nothing more is heard: whoever waits sees that, and what ended it first counts.
+    pub(super) fn end(&self, how: Pipe) {
         let mut state = lock(&self.state);
-        state.stdout = end;
-        // Whoever waits sees that nothing comes any more.
+        if matches!(state.stdout, Pipe::Open) {
+            state.stdout = how;
+        }
         state.pending.clear();
         self.ended.notify_all();
     }
@@ -116,6 +122,10 @@ impl Listener {
     fn hear(&self, number: u64, line: &[u8]) -> Result<(), Broken> {
         let (id, fields) = protocol::numbered(line).map_err(|why| self.complain(number, line, &why, None))?;
         let mut state = lock(&self.state);
+        if !matches!(state.stdout, Pipe::Open) {
+            // It was killed, and somebody else still holds its pipe.
+            return Ok(());
+        }
         let Some(asked) = state.pending.get(&id).map(|pending| pending.asked) else {
             let why = match id {
                 1.. if id <= state.latest => format!("request {id} was answered before; each is answered once"),
