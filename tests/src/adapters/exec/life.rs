@@ -70,8 +70,12 @@ impl Life {
         spawn("writer", move || write(stdin, &queued))?;
         spawn("reader", move || hears.read(stdout))?;
         spawn("stderr", move || listens.read_stderr(stderr, echo))?;
-        let life =
-            Life { program: Mutex::new(program), requests: Mutex::new(Some(requests)), init: Mutex::new(None), shared };
+        let life = Life {
+            program: Mutex::new(program),
+            requests: Mutex::new(Some(requests)),
+            init: Mutex::new(None),
+            listener,
+        };
         let init = life.ask(Asked::Init, |id| protocol::init(id, hooks.dir(), instance))?;
         *lock(&life.init) = init.ok();
         Ok(life)
