@@ -158,7 +158,7 @@ fn the_timeline_is_drawn_and_nothing_overflows() {
         assert_eq!(figures["background"], ground, "the scheme is followed");
         let timelines = figures["timelines"].as_array().unwrap();
         let of = |name: &str| timelines.iter().map(|timeline| timeline[name].as_u64().unwrap()).collect::<Vec<_>>();
-        assert_eq!(of("bars"), [4, 24, 12]);
+        assert_eq!(of("bars"), [4, 24, 14]);
         assert_eq!(of("needed"), [2, 3, 3]);
         assert_eq!(of("marks"), [0, 10, 4]);
         assert_eq!(of("open"), [0, 0, 2], "outcomes that stay open");

@@ -175,6 +175,8 @@ pub(crate) fn rich_history() -> History {
         operation(10, 0, Op::write("fp1-7-r03-0", 5, "h0", "v-6"), (1_203_000, 1_204_000), ok(5)),
         operation(11, 0, Op::write("fp1-7-r03-0", 5, "h0", "v-6"), (1_203_400, 1_203_900), stale),
         operation(12, 2, Op::read("fp1-7-r03-0"), (1_205_000, 0), Answer::unknown("no answer yet")),
+        operation(13, 3, Op::read("fp1-7-r03-0"), (1_206_000, 1_206_000), Answer::Ok { value: Some(None), high: None }),
+        operation(14, 3, Op::read("fp1-7-r03-0"), (1_206_001, 1_206_500), Answer::Ok { value: Some(None), high: None }),
     ];
     operations[7].dead_by = Some(30_000_000);
     operations[10].copy_of = Some(10);

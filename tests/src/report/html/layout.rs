@@ -148,7 +148,8 @@ fn rows(excerpt: &Excerpt<'_>, lines: &[Vec<String>]) -> Rows {
         let last = rows.last().copied();
         let mut y = last.map_or(TOP + ROW, |(_, y)| y + ROW);
         for (operation, lines) in excerpt.operations.iter().zip(lines) {
-            if operation.returned == time && operation.called < time {
+            // One that took no time needs its room before the next moment.
+            if operation.called < time && (operation.returned == time || operation.returned <= operation.called) {
                 let called = rows.iter().find(|(at, _)| *at == operation.called).map_or(TOP, |(_, y)| *y);
                 y = y.max(called + tall(lines));
             }
