@@ -110,10 +110,10 @@ impl Status {
             Status::Pass => "passed",
             Status::Fail => "failed",
             Status::Skip => "skipped",
-            Status::NotApplicable => "not applicable",
+            Status::NotApplicable => "n/a",
             Status::Unknown => "unknown",
-            Status::Info => "informed",
-            Status::Error => "broke",
+            Status::Info => "info",
+            Status::Error => "error",
         }
     }
 }

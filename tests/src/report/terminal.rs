@@ -10,7 +10,7 @@ use crate::run::Watch;
 use crate::verdict::{CaseResult, Outcome, Results, Status};
 
 /// Columns of status and id, and the margin of what is said below a case.
-const MARGIN: usize = 14;
+const MARGIN: usize = 15;
 
 /// Prints each case when it has ended, below the heading of its group, and meanwhile a bar if the look has one.
 pub struct Tree<W: Write> {
@@ -100,14 +100,13 @@ pub(super) fn group_of(case: &Case) -> Option<&'static Group> {
 /// Counts, exclusions, the failures again, and as the last line what was shown and what was not.
 pub fn summary(out: &mut dyn Write, results: &Results, look: Look) -> io::Result<()> {
     let took: Duration = results.cases.iter().map(|result| result.took).sum();
-    let counts: Vec<String> = Status::ALL
-        .into_iter()
-        .rev()
-        .map(|status| (status, results.ids(status).len()))
-        .filter(|(_, count)| *count > 0)
-        .map(|(status, count)| look.coloured(status, &format!("{count} {}", status.counted())))
-        .collect();
-    writeln!(out, "\n{} cases in {}: {}", results.cases.len(), duration(took), counts.join(", "))?;
+    let counts = Status::ALL.into_iter().rev().map(|status| (status, results.ids(status).len()));
+    write!(out, "\n{} cases in {}:", results.cases.len(), duration(took))?;
+    for (index, (status, count)) in counts.filter(|(_, count)| *count > 0).enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        write!(out, "{comma} {}", look.coloured(status, &format!("{count} {}", status.counted())))?;
+    }
+    writeln!(out)?;
     for (id, reason) in &results.excluded {
         paragraph(out, look, &format!("excluded {}: ", id.to_uppercase()), reason)?;
     }

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use fencepost_conformance::report::html;
 use serde_json::Value;
 
-use crate::files::python;
 use crate::made_up::setting;
 use crate::page::failing;
 
 /// Measures the page from inside and leaves the figures in an element. Only the tested copy has it; the page itself has no script.
 const MEASURE: &str = r##"<pre id="measured"></pre><script>
+onerror = (message, _, line) => { document.getElementById("measured").textContent = JSON.stringify({ error: message, line }); };
 const box = (element) => { const b = element.getBoundingClientRect(); return { l: b.left, t: b.top, r: b.right, b: b.bottom }; };
 const inside = (a, b, slack) => a.l >= b.l - slack && a.r <= b.r + slack && a.t >= b.t - slack && a.b <= b.b + slack;
 const meet = (a, b) => a.l < b.r - 1 && b.l < a.r - 1 && a.t < b.b - 1 && b.t < a.b - 1;
@@ -21,11 +21,13 @@ const pairs = (list) => { let count = 0; list.forEach((a, i) => list.slice(i + 1
 const timelines = [...document.querySelectorAll("svg.timeline")].map((svg) => {
   const frame = box(svg), operations = [...svg.querySelectorAll("g.op")];
   const bars = operations.map((g) => box(g.querySelector(".bar")));
+  const spills = (text) => !inside(box(text), box(svg.querySelector(`g.op[data-id="${text.parentNode.dataset.of}"] .bar`)), 3);
   return {
     bars: bars.length,
     empty: bars.filter((bar) => bar.r - bar.l < 40 || bar.b - bar.t < 12).length,
     outside: [...svg.querySelectorAll("text, .bar, .open")].filter((part) => !inside(box(part), frame, 2)).map((part) => part.outerHTML.slice(0, 160)),
-    spilled: operations.flatMap((g) => [...g.querySelectorAll("text")].filter((text) => !inside(box(text), box(g.querySelector(".bar")), 3)).map((text) => text.textContent)),
+    spilled: [...svg.querySelectorAll("g.words text")].filter(spills).map((text) => text.textContent),
+    words: svg.querySelectorAll("g.words text").length,
     overlapping: pairs(bars),
     times: pairs([...svg.querySelectorAll("text.time")].map(box)),
     marks: svg.querySelectorAll("line.mark").length,
@@ -43,54 +45,35 @@ document.getElementById("measured").textContent = JSON.stringify({
 });
 </script>"##;
 
-/// Decodes a PNG and counts its colours: prints width, height, the number of colours, and of the colours asked for the pixels.
-const PIXELS: &str = r#"
-import json, struct, sys, zlib
-path, *wanted = sys.stdin.read().split()
-data = open(path, "rb").read()
-assert data[:8] == b"\x89PNG\r\n\x1a\n"
-at, packed = 8, b""
-while at < len(data):
-    size, kind = struct.unpack(">I4s", data[at:at + 8])
-    body = data[at + 8:at + 8 + size]
-    if kind == b"IHDR": width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", body)
-    if kind == b"IDAT": packed += body
-    at += 12 + size
-assert depth == 8 and colour in (2, 6) and not interlaced
-step = 3 if colour == 2 else 4
-raw, stride, before, counts = zlib.decompress(packed), width * step, bytearray(width * step), {}
-for row in range(height):
-    kind, line = raw[row * (stride + 1)], bytearray(raw[row * (stride + 1) + 1:(row + 1) * (stride + 1)])
-    if kind == 2: line = bytearray((a + b) & 255 for a, b in zip(line, before))
-    elif kind:
-        for i in range(stride):
-            left, up = line[i - step] if i >= step else 0, before[i]
-            if kind == 1: line[i] = (line[i] + left) & 255
-            elif kind == 3: line[i] = (line[i] + (left + up) // 2) & 255
-            else:
-                corner = before[i - step] if i >= step else 0
-                near = left + up - corner
-                a, b, c = abs(near - left), abs(near - up), abs(near - corner)
-                line[i] = (line[i] + (left if a <= b and a <= c else up if b <= c else corner)) & 255
-    for i in range(0, stride, step):
-        pixel = bytes(line[i:i + 3])
-        counts[pixel] = counts.get(pixel, 0) + 1
-    before = line
-print(json.dumps({"width": width, "height": height, "colours": len(counts), "found": [counts.get(bytes.fromhex(one), 0) for one in wanted]}))
-"#;
+/// Counts the colours of a picture: its size, the number of colours, and of the colours asked for the pixels.
+const COUNT: &str = r##"<!DOCTYPE html><img id="picture" src="PICTURE"><pre id="figures"></pre><script>
+onload = () => {
+  const picture = document.getElementById("picture"), canvas = document.createElement("canvas");
+  const [width, height] = [canvas.width, canvas.height] = [picture.naturalWidth, picture.naturalHeight];
+  const paint = canvas.getContext("2d");
+  paint.drawImage(picture, 0, 0);
+  const counts = new Map();
+  for (const pixel of new Uint32Array(paint.getImageData(0, 0, width, height).data.buffer)) counts.set(pixel, (counts.get(pixel) || 0) + 1);
+  const key = (colour) => (0xff000000 | parseInt(colour.match(/../g).reverse().join(""), 16)) >>> 0;
+  const found = WANTED.map((colour) => counts.get(key(colour)) || 0);
+  document.getElementById("figures").textContent = JSON.stringify({ width, height, colours: counts.size, found });
+};
+</script>"##;
 
 struct Browser {
-    dir: tempfile::TempDir,
+    dir: PathBuf,
+    profile: tempfile::TempDir,
 }
 
 impl Browser {
     fn new() -> Browser {
-        Browser { dir: tempfile::tempdir().unwrap() }
+        let profile = tempfile::tempdir().unwrap();
+        let kept = std::env::var_os("FENCEPOST_PAGES").map(PathBuf::from);
+        Browser { dir: kept.unwrap_or_else(|| profile.path().to_owned()), profile }
     }
 
     /// Runs Chromium to its end.
     fn run(&self, page: &Path, arguments: &[String]) -> String {
-        let profile = self.dir.path().join("profile");
         let output = Command::new("timeout")
             .args([
                 "--kill-after=5",
@@ -107,7 +90,7 @@ impl Browser {
                 "--disable-extensions",
                 "--disable-background-networking",
             ])
-            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg(format!("--user-data-dir={}", self.profile.path().join("profile").display()))
             .args(arguments)
             .arg(format!("file://{}", page.display()))
             .stdin(Stdio::null())
@@ -119,7 +102,7 @@ impl Browser {
     }
 
     fn page(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.dir.path().join(name);
+        let path = self.dir.join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
@@ -135,17 +118,21 @@ impl Browser {
         self.page(&format!("{width}-{name}"), &frame)
     }
 
+    /// What a page with a script has left in `figures`.
+    fn figures(&self, page: &Path, scheme: &str) -> Value {
+        let dom = self.run(page, &["--dump-dom".to_owned(), scheme.to_owned()]);
+        let text = dom.split("<pre id=\"figures\">").nth(1).and_then(|rest| rest.split("</pre>").next()).unwrap();
+        let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {dom}"))
+    }
+
     fn screenshot(&self, page: &Path, name: &str, size: (u32, u32), scheme: &str, wanted: &[&str]) -> Value {
-        let keep = std::env::var_os("FENCEPOST_PAGES").map(PathBuf::from);
-        let png = keep.unwrap_or_else(|| self.dir.path().to_owned()).join(name);
-        let arguments = [
-            format!("--screenshot={}", png.display()),
-            format!("--window-size={},{}", size.0.max(500), size.1),
-            scheme.to_owned(),
-        ];
-        self.run(page, &arguments);
-        let read = python(PIXELS, &format!("{} {}", png.display(), wanted.join(" ")));
-        serde_json::from_str(&read).unwrap()
+        let png = self.dir.join(name);
+        let window = format!("--window-size={},{}", size.0.max(500), size.1);
+        self.run(page, &[format!("--screenshot={}", png.display()), window, scheme.to_owned()]);
+        let wanted = serde_json::to_string(wanted).unwrap();
+        let count = COUNT.replace("PICTURE", name).replace("WANTED", &wanted);
+        self.figures(&self.page(&format!("{name}.html"), &count), LIGHT)
     }
 }
 
@@ -164,21 +151,19 @@ fn the_timeline_is_drawn_and_nothing_overflows() {
         [(1300, LIGHT, "rgb(246, 247, 249)"), (800, LIGHT, "rgb(246, 247, 249)"), (360, DARK, "rgb(15, 19, 24)")]
     {
         let path = browser.framed("measured.html", width, 900);
-        let dom = browser.run(&path, &["--dump-dom".to_owned(), scheme.to_owned()]);
-        let figures = dom.split("<pre id=\"figures\">").nth(1).and_then(|rest| rest.split("</pre>").next()).unwrap();
-        let figures = figures.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-        let figures: Value = serde_json::from_str(&figures).unwrap();
+        let figures = browser.figures(&path, scheme);
         assert_eq!(figures["width"], width, "the window has the size that is tested");
         assert_eq!(figures["page"], width, "the page is as wide as the window: {figures}");
         assert_eq!(figures["wide"], serde_json::json!([]), "nothing sticks out");
         assert_eq!(figures["background"], ground, "the scheme is followed");
         let timelines = figures["timelines"].as_array().unwrap();
         let of = |name: &str| timelines.iter().map(|timeline| timeline[name].as_u64().unwrap()).collect::<Vec<_>>();
-        assert_eq!(of("bars"), [4, 24, 12]);
+        assert_eq!(of("bars"), [4, 24, 14]);
         assert_eq!(of("needed"), [2, 3, 3]);
-        assert_eq!(of("marks"), [0, 24, 4]);
+        assert_eq!(of("marks"), [0, 10, 4]);
         assert_eq!(of("open"), [0, 0, 2], "outcomes that stay open");
         assert_eq!(of("empty"), [0, 0, 0]);
+        assert!(of("words").iter().zip(of("bars")).all(|(words, bars)| *words >= 2 * bars), "every bar has its words");
         assert_eq!(of("overlapping"), [0, 0, 0], "no bar hides another");
         assert_eq!(of("times"), [0, 0, 0], "no time is written over another");
         for timeline in timelines {

@@ -79,7 +79,7 @@ print(json.dumps({"tag": root.tag, "all": root.attrib, "cases": cases, "texts": 
     serde_json::from_str(&python(SCRIPT, text)).unwrap()
 }
 
-pub fn python(script: &str, input: &str) -> String {
+pub(crate) fn python(script: &str, input: &str) -> String {
     let mut child = Command::new("python3")
         .args(["-c", script])
         .stdin(Stdio::piped())

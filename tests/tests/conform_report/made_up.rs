@@ -13,10 +13,10 @@ use fencepost_conformance::report::Setting;
 use fencepost_conformance::verdict::{CaseResult, Failure, Level, Results, Status};
 
 /// Everything that a careless writer of a terminal, of XML, of HTML or of TAP would stumble over.
-pub const NASTY: &str = "</p><script>alert('x')</script> & \"q\" # \\ \u{1b}[31m\u{0} ]]> --> …";
+pub(crate) const NASTY: &str = "</p><script>alert('x')</script> & \"q\" # \\ \u{1b}[31m\u{0} ]]> --> …";
 
 /// A case that is never run. Tests may leak.
-pub fn case(id: &'static str, level: Level) -> &'static Case {
+pub(crate) fn case(id: &'static str, level: Level) -> &'static Case {
     Box::leak(Box::new(Case {
         id,
         title: "a title of a few words",
@@ -30,7 +30,7 @@ pub fn case(id: &'static str, level: Level) -> &'static Case {
 }
 
 /// One result, with a reason where there should be one.
-pub fn result(id: &'static str, level: Level, status: Status) -> CaseResult {
+pub(crate) fn result(id: &'static str, level: Level, status: Status) -> CaseResult {
     let reason = match status {
         Status::Pass => "",
         Status::Fail => "write #41 (token 5) was accepted, but read #38 had returned fence 9.",
@@ -53,7 +53,7 @@ pub fn result(id: &'static str, level: Level, status: Status) -> CaseResult {
 }
 
 /// A run that asked for `level`, with these cases.
-pub fn results(level: Level, cases: &[(&'static str, Level, Status)]) -> Results {
+pub(crate) fn results(level: Level, cases: &[(&'static str, Level, Status)]) -> Results {
     Results {
         subject: "http://127.0.0.1:9 by resource.toml".into(),
         manifest: Manifest { kill: Kill::Everything, ..Manifest::default() },
@@ -68,7 +68,7 @@ pub fn results(level: Level, cases: &[(&'static str, Level, Status)]) -> Results
 }
 
 /// One case of every status.
-pub fn every_status() -> Results {
+pub(crate) fn every_status() -> Results {
     results(
         Level::L3,
         &[
@@ -84,7 +84,7 @@ pub fn every_status() -> Results {
 }
 
 /// How it was started.
-pub fn setting() -> Setting {
+pub(crate) fn setting() -> Setting {
     Setting {
         version: "0.1.0".into(),
         adapter: vec!["http".into(), "--map".into(), "my resource.toml".into()],
@@ -99,7 +99,7 @@ fn operation(id: u64, client: u32, op: Op, micros: (u64, u64), answer: Answer) -
 }
 
 /// Three operations of two clients.
-pub fn short_history() -> History {
+pub(crate) fn short_history() -> History {
     let stale = Answer::Stale { high: Some(9) };
     let read = Answer::Ok { value: Some(Some("v-9".into())), high: Some(9) };
     History {
@@ -117,7 +117,7 @@ pub fn short_history() -> History {
 }
 
 /// Everything a timeline can show: overlaps, each answer, copies, open outcomes, pauses, kills, long and nasty names.
-pub fn rich_history() -> History {
+pub(crate) fn rich_history() -> History {
     let stale = Answer::Stale { high: Some(9) };
     let ok = |high| Answer::Ok { value: None, high: Some(high) };
     let mut operations = vec![
@@ -175,6 +175,8 @@ pub fn rich_history() -> History {
         operation(10, 0, Op::write("fp1-7-r03-0", 5, "h0", "v-6"), (1_203_000, 1_204_000), ok(5)),
         operation(11, 0, Op::write("fp1-7-r03-0", 5, "h0", "v-6"), (1_203_400, 1_203_900), stale),
         operation(12, 2, Op::read("fp1-7-r03-0"), (1_205_000, 0), Answer::unknown("no answer yet")),
+        operation(13, 3, Op::read("fp1-7-r03-0"), (1_206_000, 1_206_000), Answer::Ok { value: Some(None), high: None }),
+        operation(14, 3, Op::read("fp1-7-r03-0"), (1_206_001, 1_206_500), Answer::Ok { value: Some(None), high: None }),
     ];
     operations[7].dead_by = Some(30_000_000);
     operations[10].copy_of = Some(10);
@@ -195,7 +197,7 @@ pub fn rich_history() -> History {
 }
 
 /// Sixteen clients, twenty thousand operations, a hundred kills.
-pub fn long_history() -> History {
+pub(crate) fn long_history() -> History {
     let operations = (0..20_000u64).map(|number| {
         let called = number * 50;
         let op = Op::write(&format!("fp1-7-c02-{}", number % 7), number, "h", &format!("v-{number}"));

@@ -12,7 +12,7 @@ const MOST: usize = 24;
 const MOST_NEEDED: usize = 60;
 
 /// So many marks are drawn.
-const MOST_MARKS: usize = 24;
+const MOST_MARKS: usize = 10;
 
 /// The counterexample and its neighbourhood.
 pub(super) struct Excerpt<'a> {

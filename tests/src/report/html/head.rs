@@ -76,6 +76,10 @@ pub(super) fn levels(page: &mut String, results: &Results) {
             ("not-applicable", "not asked for")
         } else if results.left_out > 0 {
             ("not-applicable", "not claimed: cases were left out")
+        } else if results.cases.iter().any(|result| result.case.level == level && result.status == Status::Fail) {
+            ("fail", "✗ a case failed")
+        } else if results.any(Status::Fail) && not_shown.contains(&level) {
+            ("unknown", "not claimed after a failure")
         } else if not_shown.contains(&level) {
             ("unknown", "not shown")
         } else {

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::excerpt::Excerpt;
+use crate::answer::Answer;
 use crate::history::{Operation, Time};
 use crate::op::{Op, Write};
 use crate::report::text::{cut, visible};
-use crate::words;
 
 pub(super) const GUTTER: usize = 100;
 pub(super) const MARGIN: usize = 96;
@@ -77,7 +77,15 @@ impl<'a> Layout<'a> {
         let mut lanes = Vec::new();
         let mut starts = BTreeMap::new();
         let mut x = GUTTER;
-        for (client, (_, tracks)) in &columns {
+        let needed = |client: u32| {
+            let shows =
+                |operation: &&Operation| operation.client == client && excerpt.counterexample.contains(&operation.id);
+            excerpt.operations.iter().any(shows)
+        };
+        let mut order: Vec<(&u32, &(BTreeMap<u64, usize>, usize))> = columns.iter().collect();
+        // What shows it stands where one need not scroll.
+        order.sort_by_key(|(client, _)| (!needed(**client), **client));
+        for (client, (_, tracks)) in order {
             starts.insert(*client, x);
             lanes.push(Lane { x, width: tracks * column, name: format!("client {client}") });
             x += tracks * column;
@@ -140,7 +148,8 @@ fn rows(excerpt: &Excerpt<'_>, lines: &[Vec<String>]) -> Rows {
         let last = rows.last().copied();
         let mut y = last.map_or(TOP + ROW, |(_, y)| y + ROW);
         for (operation, lines) in excerpt.operations.iter().zip(lines) {
-            if operation.returned == time && operation.called < time {
+            // One that took no time needs its room before the next moment.
+            if operation.called < time && (operation.returned == time || operation.returned <= operation.called) {
                 let called = rows.iter().find(|(at, _)| *at == operation.called).map_or(TOP, |(_, y)| *y);
                 y = y.max(called + tall(lines));
             }
@@ -199,16 +208,40 @@ fn label(operation: &Operation, fits: usize, several: bool, excerpt: &Excerpt<'_
     }
     let mut lines: Vec<String> = Vec::new();
     for part in asked {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 2 + part.chars().count() <= fits => {
-                line.push_str(", ");
-                line.push_str(&part);
-            }
-            _ => lines.push(part),
-        }
+        join(&mut lines, &part, fits);
     }
-    lines.push(format!("→ {}", words::answer(&operation.answer)));
+    let mut answered = answer(&operation.answer).into_iter();
+    lines.extend(answered.next().map(|first| format!("→ {first}")));
+    for part in answered {
+        join(&mut lines, &part, fits);
+    }
     lines.iter().map(|line| cut(&visible(line), fits)).collect()
+}
+
+/// In the same line if it fits, else in the next.
+fn join(lines: &mut Vec<String>, part: &str, fits: usize) {
+    match lines.last_mut() {
+        Some(line) if line.chars().count() + 2 + part.chars().count() <= fits => {
+            line.push_str(", ");
+            line.push_str(part);
+        }
+        _ => lines.push(part.to_owned()),
+    }
+}
+
+/// An answer in a few short parts.
+fn answer(answer: &Answer) -> Vec<String> {
+    let fence = answer.high().map(|high| format!("fence {high}"));
+    let value = answer.value().map(|value| value.unwrap_or("no value").to_owned());
+    let first = match answer {
+        Answer::Ok { .. } => "accepted".to_owned(),
+        Answer::Stale { .. } => "stale".to_owned(),
+        Answer::Mismatch { .. } => "mismatch".to_owned(),
+        Answer::Error { definite: true, code } => return vec!["error".to_owned(), code.clone()],
+        Answer::Error { definite: false, .. } | Answer::Unknown { .. } => "no answer".to_owned(),
+        Answer::Unsupported => "unsupported".to_owned(),
+    };
+    [Some(first), value, fence].into_iter().flatten().collect()
 }
 
 /// The end of a name is what tells names of one run apart.

@@ -37,12 +37,14 @@ pub(super) fn write(page: &mut String, id: &str, excerpt: &Excerpt<'_>) {
     );
     lanes(page, &layout);
     rows(page, excerpt, &layout);
-    marks(page, excerpt, &layout);
-    for bar in layout.bars.iter().filter(|bar| !needed(excerpt, bar)) {
-        draw(page, excerpt, &layout, bar);
+    bands(page, excerpt, &layout);
+    for bar in &layout.bars {
+        shape(page, excerpt, &layout, bar);
     }
-    for bar in layout.bars.iter().filter(|bar| needed(excerpt, bar)) {
-        draw(page, excerpt, &layout, bar);
+    // Across the bars, below their words.
+    marks(page, excerpt, &layout);
+    for bar in &layout.bars {
+        words_of(page, bar);
     }
     breaks(page, &layout);
     let left_out = escaped(&excerpt.left_out);
@@ -103,23 +105,25 @@ fn rows(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
     }
 }
 
+/// While it was stopped or gone.
+fn bands(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
+    for (index, mark) in excerpt.marks.iter().enumerate() {
+        if matches!(mark.event, Event::Paused | Event::Killed | Event::Stopped) {
+            let over = |event: Event| matches!(event, Event::Resumed | Event::Restarted);
+            let end = excerpt.marks[index..].iter().find(|mark| over(mark.event));
+            let until = end.map_or(layout.height - LINE, |mark| layout.down(mark.at));
+            let y = layout.down(mark.at);
+            let (width, height) = (layout.width - MARGIN - GUTTER, until.saturating_sub(y));
+            let _ =
+                writeln!(page, "<rect class=\"down\" x=\"{GUTTER}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>");
+        }
+    }
+}
+
 fn marks(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
     let (left, right) = (GUTTER, layout.width - MARGIN);
-    for (index, mark) in excerpt.marks.iter().enumerate() {
-        let until = match mark.event {
-            Event::Paused | Event::Killed | Event::Stopped => {
-                let over = |event: Event| matches!(event, Event::Resumed | Event::Restarted);
-                let end = excerpt.marks[index..].iter().find(|mark| over(mark.event));
-                Some(end.map_or(layout.height - LINE, |mark| layout.down(mark.at)))
-            }
-            Event::Resumed | Event::Restarted => None,
-        };
+    for mark in &excerpt.marks {
         let y = layout.down(mark.at);
-        if let Some(until) = until {
-            let (width, height) = (right - left, until.saturating_sub(y));
-            let _ =
-                writeln!(page, "<rect class=\"down\" x=\"{left}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>");
-        }
         let (class, word) = match mark.event {
             Event::Paused => ("paused", "‖ paused"),
             Event::Resumed => ("resumed", "▷ resumed"),
@@ -146,7 +150,7 @@ fn class_of(answer: &Answer) -> &'static str {
     }
 }
 
-fn draw(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>, bar: &Bar<'_>) {
+fn shape(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>, bar: &Bar<'_>) {
     let operation = bar.operation;
     let (x, top, width) = (bar.x, bar.top, layout.bar_width);
     let height = bar.bottom.saturating_sub(top).max(bar.lines.len() * LINE);
@@ -184,15 +188,15 @@ fn draw(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>, bar: &Bar
             "<rect class=\"bar {class}{needed}\" x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" rx=\"4\"/>"
         );
     }
+    page.push_str("</g>\n");
+}
+
+fn words_of(page: &mut String, bar: &Bar<'_>) {
+    let _ = write!(page, "<g class=\"words\" data-of=\"{}\">", bar.operation.id);
     for (index, line) in bar.lines.iter().enumerate() {
         let class = if index == 0 { "label first" } else { "label" };
-        let _ = write!(
-            page,
-            "<text class=\"{class}\" x=\"{}\" y=\"{}\">{}</text>",
-            x + 9,
-            top + LINE * (index + 1) + 1,
-            escaped(line)
-        );
+        let (x, y) = (bar.x + 9, bar.top + LINE * (index + 1) + 1);
+        let _ = write!(page, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>", escaped(line));
     }
     page.push_str("</g>\n");
 }
