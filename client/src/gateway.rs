@@ -14,7 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::call::{Credentials, Precondition, ReadValue, WriteOptions, Written, credential_headers};
 use crate::error::CallError;
-use crate::transport::{Answer, Outgoing, Transport};
+use crate::transport::{Answer, GatewayOptions, Outgoing, Transport};
 
 /// A URL that does not lead to a gateway.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +32,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway at a URL such as `http://127.0.0.1:3362`.
+    /// A gateway at a URL such as `http://127.0.0.1:3362`, over HTTP/1.1.
     pub fn new(url: &str, timeout: Duration) -> Result<Gateway, BadUrl> {
+        Gateway::with(url, GatewayOptions { timeout, connect_timeout: timeout, ..GatewayOptions::default() })
+    }
+
+    /// The same, talked to in another way.
+    pub fn with(url: &str, options: GatewayOptions) -> Result<Gateway, BadUrl> {
         let wrong = |why: &str| BadUrl { url: url.to_owned(), why: why.to_owned() };
         let uri: Uri = url.parse().map_err(|error: hyper::http::uri::InvalidUri| wrong(&error.to_string()))?;
         match uri.scheme_str() {
@@ -44,7 +49,7 @@ impl Gateway {
         if uri.path() != "/" || uri.query().is_some() {
             return Err(wrong("it has a path or query"));
         }
-        Ok(Gateway { transport: Transport::tcp(url, timeout), timeout })
+        Ok(Gateway { transport: Transport::tcp(url, &options), timeout: options.timeout })
     }
 
     /// Writes a value.

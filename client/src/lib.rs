@@ -21,3 +21,4 @@ pub use guard::{
     AcquireError, ConnectError, Detached, Guard, GuardError, LockEvent, LockObserver, LockOptions, Locks, Loss,
     Unobserved, WithLockError,
 };
+pub use transport::{GatewayOptions, Protocol};

@@ -22,6 +22,48 @@ use crate::error::CallError;
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
+/// Which HTTP is spoken with the gateway, which understands both at the same port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Each call has a connection to itself while it lasts.
+    #[default]
+    Http1,
+    /// All calls share one connection. Without TLS nothing is negotiated: whatever is between must speak HTTP/2 as well.
+    Http2,
+}
+
+/// How a gateway is talked to.
+#[derive(Clone, Debug)]
+pub struct GatewayOptions {
+    /// Which HTTP.
+    pub protocol: Protocol,
+    /// How long a call may take, beyond what it is asked to wait for a lock.
+    pub timeout: Duration,
+    /// How long a connection may take to come about; a call that gets none was surely not applied.
+    pub connect_timeout: Duration,
+    /// How many connections are kept for later calls. Calls at the same time open as many as they need with HTTP/1.1:
+    /// one that waits for a lock must not keep a renewal waiting.
+    pub idle_connections: usize,
+    /// How long a connection is kept that nobody uses.
+    pub idle_timeout: Duration,
+    /// With HTTP/2, how often the gateway is asked whether it is still there, and how long it has to answer. If it does
+    /// not, the calls on their way end without their timeout being waited for.
+    pub keep_alive: Duration,
+}
+
+impl Default for GatewayOptions {
+    fn default() -> GatewayOptions {
+        GatewayOptions {
+            protocol: Protocol::Http1,
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(5),
+            idle_connections: 64,
+            idle_timeout: Duration::from_secs(90),
+            keep_alive: Duration::from_secs(10),
+        }
+    }
+}
+
 /// Where requests go.
 #[derive(Clone, Debug)]
 pub(crate) enum Transport {
@@ -88,11 +130,22 @@ impl Answer {
 }
 
 impl Transport {
-    pub(crate) fn tcp(url: &str, timeout: Duration) -> Transport {
+    pub(crate) fn tcp(url: &str, options: &GatewayOptions) -> Transport {
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(timeout));
+        connector.set_connect_timeout(Some(options.connect_timeout));
         connector.set_nodelay(true);
-        let http = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
+        let http = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(options.idle_connections)
+            .pool_idle_timeout(options.idle_timeout)
+            .http2_only(options.protocol == Protocol::Http2)
+            .http2_keep_alive_interval(options.keep_alive)
+            .http2_keep_alive_timeout(options.keep_alive)
+            .http2_keep_alive_while_idle(true)
+            // Safe for writes: only a request comes back that no connection has taken, so not a byte of it was sent.
+            .retry_canceled_requests(true)
+            .build(connector);
         Transport::Tcp { base: url.trim_end_matches('/').to_owned(), http: Box::new(http) }
     }
 

@@ -4,12 +4,14 @@
 
 mod said;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::binary;
+use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
 use fencepost_conformance::harness::wait;
+use rustix::process::{Pid, Signal, kill_process};
 use said::{Said, command, run, run_with_input};
 use serde_json::{Value, json};
 
@@ -195,6 +197,56 @@ fn waiting_for_a_lock_ends_when_it_is_released() {
     assert_eq!(run(&gateway, &format!("lock release k --lease {lease}")).code, 0);
     let said: Said = child.wait_with_output().unwrap().into();
     assert!(said.text().starts_with("acquired k for 30s\ntoken  2\n"), "{said:?}");
+}
+
+fn is_free(gateway: &Fresh, lock: &str) -> bool {
+    run(gateway, &format!("lock show {lock}")).code == 5
+}
+
+#[test]
+fn a_lock_that_cannot_be_printed_is_given_back() {
+    let gateway = Fresh::memory(&[]);
+    let service = format!("fencepost://{}", gateway.address());
+    for arguments in [&["lock", "acquire", "k"][..], &["lock", "acquire", "k", "--lock", &service]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = command(&gateway, arguments);
+        let status = command.stdout(writer).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(1));
+        assert!(is_free(&gateway, "k"), "{arguments:?}");
+    }
+    assert_eq!(run(&gateway, "lock acquire k --json").json()["token"], "3", "it was granted each time");
+}
+
+/// Acquires the lock `k` of a service behind a proxy, which has granted it and then falls silent.
+fn granted_and_silent(gateway: &Fresh) -> (std::process::Child, Proxy) {
+    let proxy = Proxy::start(gateway.address().parse().unwrap());
+    proxy.set(Direction::Down, Rule::DropAfter(1));
+    let service = format!("fencepost://{}", proxy.address());
+    let mut command = command(gateway, &["lock", "acquire", "k", "--lock", &service, "--ttl", "60s"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let silent = || (proxy.count(Direction::Down).dropped > 0).then_some(());
+    wait::until("the answer after the grant to be lost", Duration::from_secs(10), silent);
+    assert!(!is_free(gateway, "k"));
+    (child, proxy)
+}
+
+#[test]
+fn a_lock_that_is_granted_before_something_fails_is_given_back() {
+    let gateway = Fresh::memory(&[]);
+    let (child, proxy) = granted_and_silent(&gateway);
+    proxy.pass();
+    proxy.cut();
+    let said: Said = child.wait_with_output().unwrap().into();
+    said.assert_failed(6, &["cannot be reached"]);
+    assert!(is_free(&gateway, "k"));
+    // And so it is when a signal comes.
+    let (child, proxy) = granted_and_silent(&gateway);
+    proxy.pass();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let said: Said = child.wait_with_output().unwrap().into();
+    said.assert_failed(143, &[]);
+    assert!(is_free(&gateway, "k"));
 }
 
 #[test]

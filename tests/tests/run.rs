@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::binary;
+use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
 use fencepost_conformance::harness::wait;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -127,6 +128,52 @@ fn who_does_not_get_the_lock_runs_nothing() {
     assert!(!touched.exists());
     drop(holder.stdin.take());
     assert_eq!(finish(holder).0, Some(0));
+}
+
+/// `fencepost run` that has the lock, and will not hear of its claim. The proxy is that of the lock service.
+fn unclaimed(gateway: &Fresh) -> (Child, Proxy, Proxy) {
+    let behind = || Proxy::start(gateway.address().parse().unwrap());
+    let (claims, service) = (behind(), behind());
+    claims.set(Direction::Down, Rule::DropAfter(1));
+    let mut command = Command::new(binary());
+    command.args(["run", "--lock", &format!("fencepost://{}", service.address()), "--resource", "job"]);
+    command.args(["--url", &format!("http://{}", claims.address()), "--ttl", "60s", "--", "true"]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait::until("the claim", SOON, || (claims.count(Direction::Down).dropped > 0).then_some(()));
+    (child, claims, service)
+}
+
+#[test]
+fn a_signal_leaves_time_to_give_back_what_was_granted() {
+    let gateway = Fresh::memory(&[]);
+    let delay = Duration::from_millis(1200);
+    let (child, _claims, service) = unclaimed(&gateway);
+    service.set(Direction::Down, Rule::Delay(delay));
+    let told = Instant::now();
+    signal(&child, Signal::TERM);
+    assert_eq!(finish(child).0, Some(143));
+    assert!(told.elapsed() >= delay, "ended after {:?}, before the answer", told.elapsed());
+    assert_eq!(gateway.client().request("GET", "/v1/locks/job", &[], b"").status, 404, "free");
+}
+
+#[test]
+fn giving_back_has_an_end_and_a_second_signal_is_sooner() {
+    let limit = Duration::from_secs(3);
+    for impatient in [false, true] {
+        let gateway = Fresh::memory(&[]);
+        let (child, _claims, service) = unclaimed(&gateway);
+        service.set(Direction::Down, Rule::Hold);
+        let before = service.count(Direction::Up).bytes;
+        let told = Instant::now();
+        signal(&child, Signal::TERM);
+        if impatient {
+            let sent = || (service.count(Direction::Up).bytes > before).then_some(());
+            wait::until("the release to be on its way", SOON, sent);
+            signal(&child, Signal::TERM);
+        }
+        assert_eq!(finish(child).0, Some(143));
+        assert_eq!(told.elapsed() < limit, impatient, "{:?}", told.elapsed());
+    }
 }
 
 #[test]

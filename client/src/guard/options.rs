@@ -18,8 +18,9 @@ pub struct LockOptions {
     pub min_hold: Duration,
     /// A lock is given up after this, however long the work takes.
     pub max_hold: Option<Duration>,
-    /// `on_danger` is called when a lease has less than this left, because it could not be renewed.
-    pub danger: Duration,
+    /// `on_danger` is called when a lease has less than this left, because it could not be renewed. By default a third
+    /// of the ttl, whatever that is.
+    pub danger: Option<Duration>,
     /// Called once each time a lease comes into danger; must be quick.
     pub on_danger: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
     /// Told of everything that happens to locks, for metrics.
@@ -28,14 +29,13 @@ pub struct LockOptions {
 
 impl Default for LockOptions {
     fn default() -> LockOptions {
-        let ttl = Duration::from_secs(30);
         LockOptions {
             name: default_name(),
-            ttl,
+            ttl: Duration::from_secs(30),
             wait: Duration::from_secs(10),
             min_hold: Duration::ZERO,
             max_hold: None,
-            danger: ttl / 3,
+            danger: None,
             on_danger: None,
             observer: Arc::new(Unobserved),
         }
@@ -45,7 +45,7 @@ impl Default for LockOptions {
 impl LockOptions {
     /// The usual, with leases of another length.
     pub fn with_ttl(ttl: Duration) -> LockOptions {
-        LockOptions { ttl, danger: ttl / 3, ..LockOptions::default() }
+        LockOptions { ttl, ..LockOptions::default() }
     }
 }
 

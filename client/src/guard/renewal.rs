@@ -109,11 +109,12 @@ impl Keeper {
         let left = valid_until.saturating_duration_since(Instant::now());
         let mut pause = jittered(lease.ttl / 3).min(left / 3);
         let end_of_hold = self.options.max_hold.map(|most| self.claimed + most);
+        let in_danger_below = self.options.danger.unwrap_or(lease.ttl / 3);
         let mut warned = false;
         let mut watched = self.standing.subscribe();
         loop {
             let next = Instant::now() + pause;
-            let danger = valid_until.checked_sub(self.options.danger).unwrap_or(valid_until);
+            let danger = valid_until.checked_sub(in_danger_below).unwrap_or(valid_until);
             let step = async {
                 let mut renewal = next.min(valid_until);
                 if let Some(end) = end_of_hold {

@@ -34,7 +34,10 @@ struct Given {
 
 fn connect(url: LockUrl) -> Connecting {
     Box::pin(async move {
-        url.only(&["issuer"])?;
+        let written = as_written(&url);
+        if let Some((name, _)) = url.query.iter().find(|(name, _)| name != "issuer") {
+            return Err(wrong(&written, &format!("the setting `{name}` is unknown; it takes `issuer`")));
+        }
         let number = match url.hosts.as_slice() {
             [number] if url.user.is_none() && url.path.is_empty() => number.parse().ok(),
             _ => None,
@@ -42,12 +45,21 @@ fn connect(url: LockUrl) -> Connecting {
         let number = number.ok_or_else(|| {
             let why =
                 "it names one number from 1 to 18446744073709551615, without a generation, which the gateway knows";
-            wrong(&url.to_string(), why)
+            wrong(&written, why)
         })?;
         let issuer = Issuer::new(url.setting("issuer").unwrap_or(ISSUER));
-        let issuer = issuer.map_err(|error| wrong(&url.to_string(), &format!("its issuer cannot be used: {error}")))?;
+        let issuer = issuer.map_err(|error| wrong(&written, &format!("its issuer cannot be used: {error}")))?;
         Ok(Arc::new(Given { number, issuer }) as Arc<dyn LockBackend>)
     })
+}
+
+/// As the caller wrote it, without its settings. What may hold a password is shown without it.
+fn as_written(url: &LockUrl) -> String {
+    match (&url.user, url.text.split_once('?')) {
+        (Some(_), _) => url.to_string(),
+        (None, Some((written, _))) => written.to_owned(),
+        (None, None) => url.text.clone(),
+    }
 }
 
 #[async_trait]

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::admin::AdminArgs;
 use super::connect::{Connect, ListArgs, OnceArgs};
 use super::exit::{self, Failed};
-use super::run::{failed_acquire, failed_service};
+use super::run::{GIVE_UP_TIME, Signals, ended_by, failed_acquire, failed_service, given_up};
 use crate::quantity::Span;
 
 #[derive(Subcommand)]
@@ -135,18 +135,17 @@ impl Acquire {
                 ));
             }
             let options = LockOptions { wait: self.wait.0, ..LockOptions::with_ttl(self.ttl.0) };
-            let name = self.name;
-            let Detached { credentials, ttl, lease, resource } =
-                elsewhere(&self.connect, &service, options, async |locks: Locks| {
-                    locks.acquire_detached(name.as_str()).await.map_err(failed_acquire)
-                })?;
-            let Credentials { token, holder, issuer } = credentials;
-            let (Some(holder), Some(issuer)) = (holder, issuer) else {
-                return Err(Failed::other("the lock service named neither holder nor issuer"));
-            };
-            let ttl_ms = Span(ttl).millis();
-            let answer = LeaseAnswer { name: resource, lease, token, holder, issuer, ttl_ms };
-            return report("acquired", &answer, self.connect.json);
+            let (name, as_json) = (self.name, self.connect.json);
+            return elsewhere(&self.connect, &service, options, async |locks: Locks| {
+                let taken = locks.acquire_detached(name.as_str()).await.map_err(failed_acquire)?;
+                let lease = taken.lease.clone();
+                let reported = printable(taken).and_then(|answer| report("acquired", &answer, as_json));
+                if reported.is_err() {
+                    // Nobody knows of it, so nobody would give it back.
+                    let _ = tokio::time::timeout(GIVE_UP_TIME, locks.release_detached(&name, &lease)).await;
+                }
+                reported
+            });
         }
         let holder = match self.holder {
             Some(holder) => holder,
@@ -155,11 +154,23 @@ impl Acquire {
         let wanted = AcquireRequest { holder, ttl_ms: self.ttl.millis(), wait_ms: self.wait.millis() };
         let (name, once) = (self.name, self.once.key());
         let lease = self.connect.call(async |gateway| gateway.acquire(&name, &wanted, once.as_ref()).await)?;
-        report("acquired", &lease, self.connect.json)
+        let reported = report("acquired", &lease, self.connect.json);
+        if reported.is_err() {
+            let _ = self.connect.call(async |gateway| gateway.release(&name, &lease.lease).await);
+        }
+        reported
     }
 }
 
-/// Does something at another lock service.
+fn printable(taken: Detached) -> Result<LeaseAnswer, Failed> {
+    let Detached { credentials: Credentials { token, holder, issuer }, ttl, lease, resource } = taken;
+    let (Some(holder), Some(issuer)) = (holder, issuer) else {
+        return Err(Failed::other("the lock service named neither holder nor issuer"));
+    };
+    Ok(LeaseAnswer { name: resource, lease, token, holder, issuer, ttl_ms: Span(ttl).millis() })
+}
+
+/// Does something at another lock service. What was begun and came to nothing is given back before the end.
 fn elsewhere<T, F: Future<Output = Result<T, Failed>>>(
     connect: &Connect,
     service: &str,
@@ -168,10 +179,23 @@ fn elsewhere<T, F: Future<Output = Result<T, Failed>>>(
 ) -> Result<T, Failed> {
     let gateway = connect.gateway()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
-    runtime.block_on(async {
-        let backend = locks::connect(service).await.map_err(failed_service)?;
-        work(Locks::new(gateway, backend, options)).await
-    })
+    let done = runtime.block_on(async {
+        let mut signals = Signals::to_pass_on().map_err(Failed::other)?;
+        let done = async {
+            let backend = locks::connect(service).await.map_err(failed_service)?;
+            work(Locks::new(gateway, backend, options)).await
+        };
+        let done = tokio::select! {
+            done = done => done,
+            number = signals.next() => Err(ended_by(number)),
+        };
+        if done.is_err() {
+            given_up(&mut signals).await;
+        }
+        done
+    });
+    runtime.shutdown_background();
+    done
 }
 
 fn backends() -> Result<(), Failed> {

@@ -1,27 +1,29 @@
 //! `fencepost run`: any program under a lock, with its token in the environment.
 
+mod job;
+mod signals;
+
 use std::ffi::OsString;
-use std::future::poll_fn;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::process::ExitStatus;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use fencepost_client::{AcquireError, Gateway, Guard, LockOptions, Locks, Loss, locks};
 use fencepost_core::{Holder, Issuer, Resource};
-use rustix::process::{Pid, kill_process, kill_process_group};
-use tokio::process::{Child, Command};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::Signal;
+use tokio::process::Command;
 
 use super::exit::Failed;
 use crate::quantity::Span;
+use job::{Change, Job};
+pub(super) use signals::Signals;
 
 /// How long giving the lock back may delay the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an acquisition that is given up has to leave the queue.
-const GIVE_UP_TIME: Duration = Duration::from_millis(300);
+/// How long an acquisition that is given up has to leave the queue, or to give back what it was granted meanwhile.
+pub(super) const GIVE_UP_TIME: Duration = Duration::from_secs(3);
 
 #[derive(Args)]
 #[command(after_help = HELP)]
@@ -89,24 +91,28 @@ impl Run {
     }
 
     async fn under_lock(self) -> Result<(), Failed> {
-        let mut signals = Signals::catch().map_err(Failed::other)?;
-        let guard = tokio::select! {
-            guard = self.acquire() => guard?,
-            number = signals.next() => {
-                // What was begun is given up in the background; whoever waits behind us should not wait for our ttl.
-                tokio::time::sleep(GIVE_UP_TIME).await;
-                return Err(Failed::silent(128 + number));
+        let mut signals = Signals::to_pass_on().map_err(Failed::other)?;
+        let acquired = tokio::select! {
+            acquired = self.acquire() => acquired,
+            number = signals.next() => Err(ended_by(number)),
+        };
+        let guard = match acquired {
+            Ok(guard) => guard,
+            Err(failed) => {
+                given_up(&mut signals).await;
+                return Err(failed);
             }
         };
         let claimed = Instant::now();
-        let mut child = match self.spawn(&guard) {
-            Ok(child) => child,
+        let mut job = match self.start(&guard) {
+            Ok(job) => job,
             Err(failed) => {
                 give_back(guard).await;
                 return Err(failed);
             }
         };
-        let ended = self.watch(&guard, &mut child, &mut signals).await;
+        let ended = self.watch(&guard, &mut job, &mut signals).await;
+        job.take_back();
         // Kept alive meanwhile, as long as there is a guard.
         let longer = self.min_hold.0.saturating_sub(claimed.elapsed());
         if !longer.is_zero() {
@@ -139,7 +145,7 @@ impl Run {
         Locks::new(gateway, backend, options).acquire(self.resource.as_str()).await.map_err(failed_acquire)
     }
 
-    fn spawn(&self, guard: &Guard) -> Result<Child, Failed> {
+    fn start(&self, guard: &Guard) -> Result<Job, Failed> {
         let Some((program, arguments)) = self.command.split_first() else {
             return Err(Failed::usage("there is no program to run"));
         };
@@ -150,23 +156,18 @@ impl Run {
         command.env("FENCEPOST_URL", &self.url);
         command.env("FENCEPOST_HOLDER", guard.holder().map(Holder::as_str).unwrap_or_default());
         command.env("FENCEPOST_ISSUER", guard.issuer().map(Issuer::as_str).unwrap_or_default());
-        if own_group() {
-            command.process_group(0);
-        }
-        command.spawn().map_err(|error| {
+        Job::start(&mut command).map_err(|error| {
             let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             Failed::with(code, format!("cannot run {}: {error}", program.to_string_lossy()))
         })
     }
 
     /// Until the program ends: signals are passed on, and a lost lease ends it.
-    async fn watch(&self, guard: &Guard, child: &mut Child, signals: &mut Signals) -> Result<(), Failed> {
-        let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().unwrap_or(0)));
+    async fn watch(&self, guard: &Guard, job: &mut Job, signals: &mut Signals) -> Result<(), Failed> {
         let mut told = false;
         loop {
             tokio::select! {
-                ended = child.wait() => return passed_on(ended.map_err(Failed::other)?),
-                number = signals.next() => if !from_terminal(number) { send(pid, i32::from(number)) },
+                number = signals.next() => if let Some(signal) = Signal::from_named_raw(number) { job.send(signal) },
                 loss = guard.lost(), if !told => {
                     told = true;
                     let refused = match loss {
@@ -175,28 +176,35 @@ impl Run {
                     };
                     say(&format!("`{}`: {loss}; {refused}", self.resource));
                     if self.on_lost != OnLost::Notify {
-                        return self.end(pid, child).await;
+                        return self.end(job).await;
                     }
                 }
+                change = job.change() => match change {
+                    Change::Ended(status) => return passed_on(status.map_err(Failed::other)?),
+                    Change::Program => job.follow(),
+                    Change::Stop => job.stop(),
+                    // A lease that ended meanwhile is about to be told; the program shall not go on first.
+                    Change::Continued if guard.validity().is_zero() && self.on_lost != OnLost::Notify => {}
+                    Change::Continued => job.resume(),
+                },
             }
         }
     }
 
     /// The lease is lost: the program and all it has started must end.
-    async fn end(&self, pid: Option<Pid>, child: &mut Child) -> Result<(), Failed> {
+    async fn end(&self, job: &mut Job) -> Result<(), Failed> {
         if self.on_lost == OnLost::Term {
             say("sending TERM to the program");
-            send(pid, rustix::process::Signal::TERM.as_raw());
-            match tokio::time::timeout(self.grace.0, child.wait()).await {
-                // Without a group of its own there is nobody else to be sure of.
-                Ok(_) if !own_group() => return Err(lost()),
-                Ok(_) => {}
-                Err(_) => say(&format!("the program is still there after {}", self.grace)),
+            job.send(Signal::TERM);
+            // It may have been stopped.
+            job.send(Signal::CONT);
+            if tokio::time::timeout(self.grace.0, job.child.wait()).await.is_err() {
+                say(&format!("the program is still there after {}", self.grace));
             }
         }
         // Also to what the program may have left behind in its group.
-        send(pid, rustix::process::Signal::KILL.as_raw());
-        let _ = child.wait().await;
+        job.send(Signal::KILL);
+        let _ = job.child.wait().await;
         Err(lost())
     }
 }
@@ -205,21 +213,25 @@ fn lost() -> Failed {
     Failed::with(3, "the lease was lost, and the program was ended".into())
 }
 
-/// At a terminal the program stays in our group, so that it may read from it. There Ctrl-C reaches both of us.
-fn own_group() -> bool {
-    !std::io::stdin().is_terminal()
+/// A signal has ended the command.
+pub(super) fn ended_by(number: i32) -> Failed {
+    Failed::silent(128 + u8::try_from(number).unwrap_or(0))
 }
 
-/// Did the terminal send it to the program as well?
-fn from_terminal(number: u8) -> bool {
-    !own_group() && [SignalKind::interrupt(), SignalKind::quit()].contains(&SignalKind::from_raw(number.into()))
-}
-
-/// Sends a signal to the program: to its whole group, if it has one of its own.
-fn send(pid: Option<Pid>, number: i32) {
-    let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(number)) else { return };
-    // It may have ended.
-    let _ = if own_group() { kill_process_group(pid, signal) } else { kill_process(pid, signal) };
+/// Waits until what was begun is given up in the background: whoever waits behind us should not wait for our ttl.
+/// Another signal ends that.
+pub(super) async fn given_up(signals: &mut Signals) {
+    let tasks = tokio::runtime::Handle::current().metrics();
+    let done = async {
+        while tasks.num_alive_tasks() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = done => {}
+        () = tokio::time::sleep(GIVE_UP_TIME) => {}
+        _ = signals.next() => {}
+    }
 }
 
 async fn give_back(guard: Guard) {
@@ -264,35 +276,4 @@ pub(super) fn failed_acquire(error: AcquireError) -> Failed {
         AcquireError::Gateway(error) => return error.into(),
     };
     Failed::with(code, error.to_string())
-}
-
-/// Signals that are passed on.
-struct Signals(Vec<(u8, Signal)>);
-
-impl Signals {
-    fn catch() -> std::io::Result<Signals> {
-        let kinds = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-            SignalKind::quit(),
-            SignalKind::user_defined1(),
-            SignalKind::user_defined2(),
-        ];
-        let caught = kinds.map(|kind| Ok((u8::try_from(kind.as_raw_value()).unwrap_or(0), signal(kind)?)));
-        Ok(Signals(caught.into_iter().collect::<std::io::Result<_>>()?))
-    }
-
-    /// The number of the next one.
-    async fn next(&mut self) -> u8 {
-        poll_fn(|cx| {
-            for (number, signal) in &mut self.0 {
-                if signal.poll_recv(cx).is_ready() {
-                    return Poll::Ready(*number);
-                }
-            }
-            Poll::Pending
-        })
-        .await
-    }
 }

@@ -14,5 +14,6 @@ pub mod record;
 pub mod seed;
 pub mod servers;
 pub mod strace;
+pub mod terminal;
 pub mod transfers;
 pub mod wait;

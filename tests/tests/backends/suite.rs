@@ -4,6 +4,7 @@
 //! time, it looks at the clock before it accuses the service.
 
 mod faults;
+mod garbled;
 mod holding;
 mod numbers;
 mod waiting;
@@ -20,7 +21,7 @@ use fencepost_core::{Holder, Resource};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub(crate) use {faults::*, holding::*, numbers::*, waiting::*, zombie::*};
+pub(crate) use {faults::*, garbled::*, holding::*, numbers::*, waiting::*, zombie::*};
 
 /// A real server of one test's own.
 pub(crate) trait Service: Sized + Send + Sync + 'static {
@@ -71,6 +72,7 @@ macro_rules! suite {
                 holder_and_issuer_are_stable
                 a_waiter_gets_the_lock_soon
                 waiters_come_in_order
+                a_hand_over_wakes_no_herd
                 busy_when_the_wait_is_over
                 a_dropped_waiter_leaves_nothing
                 a_dropped_acquisition_leaves_nothing
@@ -78,6 +80,8 @@ macro_rules! suite {
                 a_lost_request_is_no_loss
                 a_restart_never_makes_two_holders
                 a_cut_connection_is_no_loss
+                a_message_that_comes_twice_makes_no_two_holders
+                messages_that_change_places_make_no_two_holders
                 a_zombie_is_refused
                 in_observe_mode_a_zombie_overwrites
             }

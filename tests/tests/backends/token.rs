@@ -38,8 +38,11 @@ async fn wrong_urls_say_what_is_wrong() {
         ("token:34?issuer=", "issuer"),
     ] {
         let Err(LockError::Invalid(said)) = locks::connect(url).await else { panic!("{url} was taken") };
-        assert!(said.contains(why) && said.contains("token"), "{url}: {said}");
+        let (written, _) = url.split_once('?').unwrap_or((url, ""));
+        assert!(said.contains(why) && said.contains(&format!("`{written}`")), "{url}: {said}");
     }
+    let Err(LockError::Invalid(said)) = locks::connect("token://me:secret@34").await else { panic!("it was taken") };
+    assert!(said.contains("token://me") && !said.contains("secret"), "{said}");
 }
 
 #[tokio::test]

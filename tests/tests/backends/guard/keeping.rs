@@ -134,6 +134,22 @@ async fn danger_comes_before_the_loss() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_danger_zone_goes_with_the_ttl() {
+    let gateway = Fresh::memory(&[]);
+    let warnings = Arc::new(AtomicUsize::new(0));
+    let counter = warnings.clone();
+    let warned = move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    };
+    // Its third is far shorter than that of the usual ttl.
+    let short = LockOptions { ttl: TTL * 5, on_danger: Some(Arc::new(warned)), ..LockOptions::default() };
+    let guard = locks(&gateway, short).await.acquire("orders/1").await.unwrap();
+    let first = guard.validity();
+    until("a renewal", || guard.validity() > first).await;
+    assert_eq!(warnings.load(Ordering::SeqCst), 0, "a lease that is renewed in time is in no danger");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_lock_gives_back_and_cancels_on_loss() {
     struct Cancelled(Arc<AtomicUsize>);
     impl Drop for Cancelled {

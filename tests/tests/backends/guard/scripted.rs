@@ -81,6 +81,11 @@ impl Scripted {
         self.state.lock().unwrap().holder = None;
     }
 
+    /// Who has the lock.
+    pub(super) fn holder(&self) -> Option<Holder> {
+        self.state.lock().unwrap().holder.clone()
+    }
+
     pub(super) fn asked(&self) -> Vec<(Holder, u64)> {
         self.state.lock().unwrap().asked.clone()
     }
@@ -97,7 +102,10 @@ impl Scripted {
         };
         if let Some((_, tell, wait)) = paused {
             tell.send(()).unwrap();
-            wait.await.unwrap();
+            // Whoever is not told to go on never does.
+            if wait.await.is_err() {
+                std::future::pending().await
+            }
         }
     }
 

@@ -1,14 +1,15 @@
 //! The traps between a lock and its token.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use fencepost_client::{AcquireError, Admin, GuardError, LockOptions};
+use fencepost_client::{AcquireError, Admin, GuardError, LockOptions, Locks};
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::proxy::{Direction, Rule};
 use fencepost_core::wire::RotateRequest;
 
 use super::scripted::{Lift, Moment, Scripted};
-use super::{LONG, TTL, address, locks, locks_at, locks_of, options, proxied};
+use super::{LONG, TTL, address, gateway_at, locks, locks_at, locks_of, options, proxied};
 use crate::suite::{resource, until};
 
 #[tokio::test]
@@ -74,6 +75,27 @@ async fn t24_validity_counts_from_before_the_request() {
     // The grant was asked for at least two answers ago: its own, and that of the check after it.
     assert!(guard.validity() <= Duration::from_secs(8) - delay * 2, "{:?}", guard.validity());
     assert!(guard.validity() > Duration::ZERO && guard.loss().is_none());
+}
+
+#[tokio::test]
+async fn t24_validity_counts_from_the_first_of_repeated_requests() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let ttl = Duration::from_secs(8);
+    let locks = locks_at(address(&gateway), proxy.address(), options("a", ttl)).await;
+    // The grant is given, and its answer lost; the same grant comes in answer to the second request.
+    proxy.set(Direction::Down, Rule::Drop);
+    let acquiring = tokio::spawn(async move { locks.acquire("orders/1").await });
+    until("the answer to be lost", || proxy.count(Direction::Down).dropped > 0).await;
+    let granted = Instant::now();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    proxy.pass();
+    proxy.cut();
+    let guard = acquiring.await.unwrap().unwrap();
+    let (left, since) = (guard.validity(), granted.elapsed());
+    assert_eq!(guard.token().number().get(), 1, "granted once");
+    // Later than a quarter of its ttl it would have been renewed.
+    assert!(left + since <= ttl || since > ttl / 4, "{left:?} left {since:?} after the grant");
 }
 
 #[tokio::test]
@@ -149,6 +171,32 @@ async fn t05_a_service_that_went_backwards_and_cannot_be_lifted_is_named() {
     until("the lock to be free", || service.asked().len() == 2).await;
     service.set_counter(100);
     locks.with_options(LockOptions { wait: Duration::ZERO, ..options("b", LONG) }).acquire("orders/1").await.unwrap();
+}
+
+#[tokio::test]
+async fn an_acquisition_that_is_cancelled_gives_its_grant_back() {
+    let gateway = Fresh::memory(&[]);
+    let service = Scripted::new(Lift::Can);
+    let locks = locks_of(&gateway, service.clone(), options("a", LONG));
+    let mut pause = service.pause_at(Moment::Verified);
+    let asking = locks.clone();
+    let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
+    pause.reached().await;
+    assert!(service.holder().is_some());
+    acquiring.abort();
+    assert!(acquiring.await.unwrap_err().is_cancelled());
+    until("the lock to be given back", || service.holder().is_none()).await;
+    // Cancelled while it is being claimed.
+    let proxy = proxied(&gateway);
+    let slow = Locks::new(gateway_at(proxy.address()), Arc::new(service.clone()), options("a", LONG));
+    proxy.set(Direction::Down, Rule::DropAfter(1));
+    let acquiring = tokio::spawn(async move { slow.acquire("orders/1").await });
+    until("the claim's answer to be lost", || proxy.count(Direction::Down).dropped > 0).await;
+    assert!(service.holder().is_some());
+    acquiring.abort();
+    assert!(acquiring.await.unwrap_err().is_cancelled());
+    until("the lock to be given back", || service.holder().is_none()).await;
+    locks.acquire("orders/1").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

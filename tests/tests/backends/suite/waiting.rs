@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::Acquired;
-use fencepost_conformance::harness::proxy::Direction;
+use fencepost_conformance::harness::proxy::{Direction, Proxy};
 
 use super::{RECOVERY, SLACK, Service, ask, asked, connect, connect_through, keep, start, take, take_within, try_ask};
 
@@ -67,6 +67,60 @@ pub(crate) async fn waiters_come_in_order<S: Service>() {
         order.sort_unstable();
     }
     assert_eq!(order, (0..WAITERS).collect::<Vec<_>>());
+}
+
+/// Contract 10: a hand-over concerns whoever is next, and not everybody who waits.
+pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
+    const WAITERS: usize = 32;
+    const WHILE: Duration = Duration::from_millis(500);
+    let service = start::<S>();
+    let a = connect(&service.url()).await;
+    assert!(a.capabilities().watch, "a service without watch has another case to pass");
+    let proxy = Proxy::start(service.address());
+    let url = service.url_at(proxy.address());
+    // Long enough that those who wait have little to renew meanwhile.
+    let ttl = S::TTL * 4;
+    let kept = keep(&a, take(a.as_ref(), "orders/1", "a#1", ttl).await);
+    let (granted, mut grants) = tokio::sync::mpsc::channel(WAITERS);
+    let mut waiting = Vec::new();
+    let mut backend = connect(&url).await;
+    for waiter in 0..WAITERS {
+        // Where there is an order, each waits for the one before. Otherwise one of each process is told.
+        if a.capabilities().fair {
+            backend = connect(&url).await;
+        }
+        let (before, waiter_of, granted) = (proxy.count(Direction::Up).bytes, backend.clone(), granted.clone());
+        waiting.push(tokio::spawn(async move {
+            let who = format!("w{waiter}#1");
+            let lease = take_within(waiter_of.as_ref(), "orders/1", &who, ttl, RECOVERY).await;
+            granted.send(lease.number).await.unwrap();
+            // Until the test has counted.
+            std::future::pending::<()>().await;
+            drop(lease);
+        }));
+        if a.capabilities().fair || waiter == 0 {
+            asked(&proxy, before).await;
+        }
+    }
+    // Those that were not waited for one by one are in line too.
+    if !a.capabilities().fair {
+        asked(&proxy, 0).await;
+    }
+    let sent = || proxy.count(Direction::Up).chunks;
+    let before = sent();
+    tokio::time::sleep(WHILE).await;
+    let usual = sent() - before;
+    let lease = kept.stop().await;
+    let before = sent();
+    let since = Instant::now();
+    a.release(lease).await.unwrap();
+    let first = tokio::time::timeout(RECOVERY, grants.recv()).await.expect("somebody is next");
+    tokio::time::sleep(WHILE.saturating_sub(since.elapsed())).await;
+    let sent = sent() - before;
+    println!("{usual} messages while nothing happened, {sent} for a hand-over among {WAITERS}");
+    assert!(first.is_some() && grants.try_recv().is_err(), "one at a time");
+    assert!(sent < usual + WAITERS as u64 * 3 / 4, "{sent} messages instead of {usual}: everybody was woken");
+    waiting.iter().for_each(|waiter| waiter.abort());
 }
 
 /// Not earlier, and not much later.
