@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod conform;
 mod connect;
 mod exit;
 mod fence;
@@ -49,6 +50,8 @@ enum Command {
     Lock(lock::Lock),
     /// Run a program under a lock, with its token in the environment
     Run(run::Run),
+    /// Test whether a resource of your own is really safe
+    Conform(conform::Conform),
     /// Have a running gateway read the rules of its guards again (administrators only)
     Reload(admin::Reload),
     /// Measure a running gateway under load; writes to it
@@ -75,7 +78,11 @@ enum ConfigCommand {
 
 /// Parses the arguments and does what they say.
 pub fn run() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(wrong) => return refuse(&wrong),
+    };
+    let result = match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Kv(kv) => kv.run(),
         Command::Claim(claim) => claim.run(),
@@ -84,6 +91,7 @@ pub fn run() -> ExitCode {
         Command::Fence(fence) => fence.run(),
         Command::Lock(lock) => lock.run(),
         Command::Run(run) => run.run(),
+        Command::Conform(conform) => conform.run(),
         Command::Reload(reload) => reload.run(),
         Command::Bench(bench) => bench.run(),
         Command::Remap(remap) => remap.run(),
@@ -98,6 +106,18 @@ pub fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => failed.report(),
+    }
+}
+
+/// Help and versions are no failure. To whoever asked for a verdict, 2 would say that it is unknown.
+fn refuse(wrong: &clap::Error) -> ExitCode {
+    // There is nobody to tell if this fails.
+    let _ = wrong.print();
+    let asked_for_a_verdict = std::env::args_os().nth(1).is_some_and(|command| command == "conform");
+    match wrong.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if asked_for_a_verdict => ExitCode::from(conform::HARNESS_FAILED),
+        code => ExitCode::from(u8::try_from(code).unwrap_or(1)),
     }
 }
 

@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
                 |operation: &&Operation| operation.client == client && excerpt.counterexample.contains(&operation.id);
             excerpt.operations.iter().any(shows)
         };
-        let mut order: Vec<(&u32, &(BTreeMap<u64, usize>, usize))> = columns.iter().collect();
+        let mut order: Vec<_> = columns.iter().collect();
         // What shows it stands where one need not scroll.
         order.sort_by_key(|(client, _)| (!needed(**client), **client));
         for (client, (_, tracks)) in order {

@@ -1,0 +1,307 @@
+//! `fencepost conform`: is your resource really safe?
+
+mod list;
+mod selftest;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use fencepost_conformance::adapters::hooks::Commands;
+use fencepost_conformance::adapters::{exec, http, process};
+use fencepost_conformance::checker::{self, Verdict};
+use fencepost_conformance::history::History;
+use fencepost_conformance::report::{self, Look, Setting, Tree};
+use fencepost_conformance::run::{self, Options};
+use fencepost_conformance::subject::{Hook, Subject};
+use fencepost_conformance::verdict::Level;
+
+use super::exit::Failed;
+use crate::quantity::Span;
+
+/// The harness failed, or the input is wrong: nothing is known about the resource.
+pub(super) const HARNESS_FAILED: u8 = 3;
+
+/// How long the checker may think about one history.
+const THINKING: Duration = Duration::from_secs(20);
+
+#[derive(Args)]
+#[command(after_help = HELP, subcommand_required = false, arg_required_else_help = true)]
+pub(super) struct Conform {
+    /// List all cases with their rules, and run nothing
+    #[arg(long)]
+    list: bool,
+    #[command(subcommand)]
+    how: Option<How>,
+}
+
+const HELP: &str = "\
+Exit codes of this command:
+  0  every case passed or does not apply
+  1  a rule is broken: the resource is not safe
+  2  unknown: too little was seen, or a case was skipped
+  3  the suite could not do its work: wrong options, a broken map file, an adapter that fails
+
+docs/conformance/ has the guide: how to describe an HTTP API, how to write an adapter, how to read a verdict.";
+
+#[derive(Subcommand)]
+enum How {
+    /// Test an HTTP API that a map file describes
+    Http(Http),
+    /// Test anything through an adapter: a program that reads requests and prints answers as JSON lines
+    Exec(Exec),
+    /// Judge a recorded history again
+    Recheck(Recheck),
+    /// Run the suite against resources that are known to be wrong: does it still bite?
+    Selftest(selftest::Selftest),
+}
+
+#[derive(Args)]
+struct Http {
+    /// The map file: which request each operation is, and what the answers mean
+    #[arg(long, value_name = "FILE")]
+    map: PathBuf,
+    /// Another address than the map has; once for each process that serves the store
+    #[arg(long, value_name = "URL")]
+    base: Vec<String>,
+    /// How long a request may take before its outcome is unknown [default: as the map says]
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Span>,
+    #[command(flatten)]
+    run: Selection,
+}
+
+#[derive(Args)]
+struct Exec {
+    /// How many adapters to start over one store
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    instances: usize,
+    /// How long a request may take before its outcome is unknown
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    timeout: Span,
+    /// What to run for a hook instead of what is done to the adapter's process: start, ready, kill, restart, pause, resume, reset …
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = hook)]
+    hook: Vec<(Hook, String)>,
+    /// How long an adapter may take to answer `init`
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    ready: Span,
+    /// Pass on what the adapter prints on standard error
+    #[arg(long)]
+    adapter_log: bool,
+    #[command(flatten)]
+    run: Selection,
+    /// The adapter and its arguments
+    #[arg(last = true, required_unless_present = "list", value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Args)]
+struct Recheck {
+    /// The history, as a run has left it
+    #[arg(value_name = "FILE")]
+    history: PathBuf,
+}
+
+#[derive(Args)]
+struct Selection {
+    /// How hard to try: L1 ordering, L2 concurrency and network, L3 process crash, L4 power loss and disk faults
+    #[arg(long, value_name = "LEVEL", default_value = "L3")]
+    level: Level,
+    /// Only these cases (R03) or groups (R); no level is claimed then
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Not this case, and why not; caps the level. May be repeated
+    #[arg(long, value_name = "ID=REASON", value_parser = exclusion)]
+    exclude: Vec<(String, String)>,
+    /// Number that everything random is drawn from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// How many rounds the cases do that have rounds
+    #[arg(long, value_name = "N")]
+    rounds: Option<u64>,
+    /// List the cases that would be run, with their rules, and run nothing
+    #[arg(long)]
+    list: bool,
+    /// Directory for report.html, results.json, junit.xml and the histories of what failed
+    #[arg(long, value_name = "DIR", default_value = "conform-report")]
+    out: PathBuf,
+    /// Print TAP on standard output instead of the tree
+    #[arg(long)]
+    tap: bool,
+}
+
+fn hook(text: &str) -> Result<(Hook, String), String> {
+    let (name, command) = text.split_once('=').ok_or("write it like kill='docker kill db'")?;
+    let hook = Hook::ALL.into_iter().find(|hook| hook.name() == name);
+    let hook = hook.ok_or_else(|| format!("there is no hook `{name}`: {}", Hook::ALL.map(Hook::name).join(", ")))?;
+    Ok((hook, command.to_owned()))
+}
+
+fn exclusion(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((id, reason)) if !reason.trim().is_empty() => Ok((id.to_owned(), reason.to_owned())),
+        _ => Err("an exclusion needs a reason: write it like Z05='our proxy never repeats'".to_owned()),
+    }
+}
+
+fn broken(error: impl std::fmt::Display) -> Failed {
+    Failed::with(HARNESS_FAILED, error.to_string())
+}
+
+impl Conform {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        if self.list {
+            return super::exit::write(list::list(&Options { level: Level::L4, ..Options::default() }).as_bytes());
+        }
+        match self.how {
+            Some(How::Http(asked)) => asked.run(),
+            Some(How::Exec(asked)) => asked.run(),
+            Some(How::Recheck(asked)) => asked.run(),
+            Some(How::Selftest(asked)) => asked.run(),
+            None => Err(broken("say how the resource is reached: `http --map FILE` or `exec -- COMMAND`")),
+        }
+    }
+}
+
+impl Http {
+    fn run(self) -> Result<(), Failed> {
+        let mut words = vec!["http".to_owned(), "--map".to_owned(), self.map.to_string_lossy().into_owned()];
+        words.extend(self.base.iter().flat_map(|base| ["--base".to_owned(), base.clone()]));
+        let setting = setting(&words, &[], &self.run);
+        let overrides = http::Overrides { base: self.base.clone(), timeout: self.timeout.map(|time| time.0) };
+        self.run.run(setting, || Ok(Box::new(http::open(&self.map, &overrides)?)))
+    }
+}
+
+impl Exec {
+    fn run(self) -> Result<(), Failed> {
+        let mut words = vec!["exec".to_owned()];
+        if self.instances != 1 {
+            words.extend(["--instances".to_owned(), self.instances.to_string()]);
+        }
+        let mut hooks = Commands::default();
+        for (hook, command) in &self.hook {
+            words.extend(["--hook".to_owned(), format!("{}={command}", hook.name())]);
+            hooks.set(*hook, command);
+        }
+        let program: Vec<String> = std::iter::once("--".to_owned()).chain(self.command.iter().cloned()).collect();
+        let setting = setting(&words, &program, &self.run);
+        let options = exec::Options {
+            instances: self.instances,
+            timeout: self.timeout.0,
+            hooks,
+            echo: self.adapter_log,
+            ready: self.ready.0,
+        };
+        self.run.run(setting, || Ok(Box::new(exec::open(&self.command, options)?)))
+    }
+}
+
+fn setting(adapter: &[impl AsRef<str>], program: &[String], run: &Selection) -> Setting {
+    Setting {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        adapter: adapter.iter().map(|word| word.as_ref().to_owned()).collect(),
+        program: program.to_vec(),
+        rounds: run.rounds,
+    }
+}
+
+type Opened = Result<Box<dyn Subject>, fencepost_conformance::subject::Broken>;
+
+impl Selection {
+    fn options(&self) -> Result<Options, Failed> {
+        let mut exclude = BTreeMap::new();
+        for (id, reason) in &self.exclude {
+            exclude.insert(id.clone(), reason.clone());
+        }
+        let options =
+            Options { level: self.level, only: self.only.clone(), exclude, seed: self.seed, rounds: self.rounds, limit: THINKING };
+        options.check().map_err(broken)?;
+        Ok(options)
+    }
+
+    fn run(&self, setting: Setting, open: impl FnOnce() -> Opened) -> Result<(), Failed> {
+        let options = self.options()?;
+        if self.list {
+            return super::exit::write(list::list(&options).as_bytes());
+        }
+        end_on_signals()?;
+        let subject = open().map_err(broken)?;
+        let (results, look) = if self.tap {
+            let look = Look::of(&io::stderr());
+            let mut tree = Tree::new(io::stderr(), look);
+            (run::run(subject.as_ref(), &options, &mut tree), look)
+        } else {
+            let look = Look::of(&io::stdout());
+            let mut tree = Tree::new(io::stdout(), look);
+            (run::run(subject.as_ref(), &options, &mut tree), look)
+        };
+        // Its processes end before anything is said about it.
+        drop(subject);
+        let written = report::write_all(&self.out, &results, &setting).map_err(broken)?;
+        let mut said = Vec::new();
+        let saying = match self.tap {
+            true => report::tap(&mut said, &results, &setting),
+            false => {
+                let page = written.files.iter().find(|file| file.extension().is_some_and(|end| end == "html"));
+                page.map_or(Ok(()), |page| writeln!(said, "\nReport: {}", page.display()))
+                    .and_then(|()| report::summary(&mut said, &results, look))
+            }
+        };
+        saying.map_err(broken)?;
+        super::exit::write(&said)?;
+        match results.exit_code() {
+            0 => Ok(()),
+            code => Err(Failed::silent(code)),
+        }
+    }
+}
+
+impl Recheck {
+    fn run(self) -> Result<(), Failed> {
+        let shown = self.history.display();
+        let file = std::fs::File::open(&self.history).map_err(|error| broken(format!("{shown}: {error}")))?;
+        let history =
+            History::read_from(io::BufReader::new(file)).map_err(|error| broken(format!("{shown}: {error}")))?;
+        let (case, operations) = (&history.case, history.operations.len());
+        match checker::check(&history, THINKING) {
+            Verdict::Explained => {
+                let line =
+                    format!("EXPLAINED: an order of the {operations} operations of {case} explains every answer\n");
+                super::exit::write(line.as_bytes())
+            }
+            Verdict::Violated(found) => {
+                super::exit::write(format!("VIOLATED: {}\n", found.sentence).as_bytes())?;
+                Err(Failed::silent(1))
+            }
+            Verdict::Undecided(why) => {
+                super::exit::write(format!("UNKNOWN: {why}\n").as_bytes())?;
+                Err(Failed::silent(2))
+            }
+        }
+    }
+}
+
+/// A run that is ended by a signal leaves no process behind.
+fn end_on_signals() -> Result<(), Failed> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
+    let entered = runtime.enter();
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
+    drop(entered);
+    std::thread::spawn(move || {
+        let code = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+            }
+        });
+        process::kill_all();
+        eprintln!("fencepost: ended by a signal; nothing is said about the resource");
+        std::process::exit(code);
+    });
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! `fencepost conform selftest`.
+
+use std::io::{self, IsTerminal, Write as _};
+
+use clap::Args;
+use fencepost_conformance::reference::MUTANTS;
+use fencepost_conformance::selftest::{Budget, selftest};
+
+use super::{Failed, broken, end_on_signals};
+use crate::cli::exit;
+
+#[derive(Args)]
+pub(super) struct Selftest {
+    /// With how many seeds each mutant is run against the cases that must fail it
+    #[arg(long, value_name = "N", default_value_t = Budget::default().seeds)]
+    seeds: u64,
+    /// Everything: 100 seeds for each mutant, 1,000 for the reference, and every mutant against every case. Takes hours
+    #[arg(long, conflicts_with = "seeds")]
+    full: bool,
+    /// Also run every mutant once against every case: the whole matrix
+    #[arg(long)]
+    matrix: bool,
+    /// Only these mutants
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Leave the mutants in Python out
+    #[arg(long)]
+    without_python: bool,
+    /// The first seed
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Print the kill matrix as Markdown, as docs/conformance/mutants.md has it
+    #[arg(long)]
+    markdown: bool,
+}
+
+impl Selftest {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        if let Some(unknown) = self.only.iter().find(|name| !MUTANTS.iter().any(|mutant| mutant.name == **name)) {
+            let known: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+            return Err(broken(format!("there is no mutant `{unknown}`: {}", known.join(", "))));
+        }
+        end_on_signals()?;
+        let mut budget = if self.full { Budget::full() } else { Budget { seeds: self.seeds, ..Budget::default() } };
+        budget.matrix |= self.matrix;
+        budget.python = !self.without_python;
+        budget.only = self.only;
+        budget.seed = self.seed;
+        let shows = io::stderr().is_terminal();
+        let report = selftest(&budget, &|done, all| {
+            if shows {
+                // Only to look at.
+                let _ = write!(io::stderr(), "\r{done} of {all} runs");
+            }
+        });
+        if shows {
+            let _ = writeln!(io::stderr());
+        }
+        exit::write(if self.markdown { report.markdown() } else { report.text() }.as_bytes())?;
+        if report.passed() { Ok(()) } else { Err(Failed::silent(1)) }
+    }
+}
