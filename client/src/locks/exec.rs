@@ -36,6 +36,7 @@ pub(super) const BACKEND: Backend = Backend {
     scheme: "exec",
     aliases: &[],
     example: "exec:/usr/local/bin/next-token?arg=orders",
+    encrypted: None,
     number: "the first word that the program prints",
     waiting: "as the program does; it is killed when the wait is over",
     breaks: "whatever breaks the program's numbers; rotate",

@@ -22,6 +22,7 @@ pub(super) const BACKEND: Backend = Backend {
     scheme: "fencepost",
     aliases: &[],
     example: "fencepost://127.0.0.1:3362",
+    encrypted: None,
     number: "the gateway's own counter; the fence is raised in the commit that grants the lock",
     waiting: "in order of arrival, by long poll",
     breaks: "nothing: fence and counter are one record",

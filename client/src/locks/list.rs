@@ -15,6 +15,8 @@ pub struct Backend {
     pub aliases: &'static [&'static str],
     /// A whole URL.
     pub example: &'static str,
+    /// A whole URL that asks for TLS, with every file that it can name.
+    pub encrypted: Option<&'static str>,
     /// Which of its numbers is the token.
     pub number: &'static str,
     /// How waiters learn that it is their turn.
@@ -46,7 +48,7 @@ pub const BACKENDS: &[Backend] = &[
 ];
 
 /// Kinds that exist, but may have been left out of a build: their features have the same names.
-const OPTIONAL: &[&str] = &["redis", "rediss", "etcd", "etcds", "zk", "postgres", "postgresql", "token", "exec"];
+const OPTIONAL: &[&str] = &["redis", "rediss", "etcd", "etcds", "zk", "zks", "postgres", "postgresql", "token", "exec"];
 
 /// Connects to the lock service at a URL.
 pub async fn connect(url: &str) -> Result<Arc<dyn LockBackend>, LockError> {
@@ -60,6 +62,22 @@ pub async fn connect(url: &str) -> Result<Arc<dyn LockBackend>, LockError> {
         None => {
             let known: Vec<_> = BACKENDS.iter().map(|backend| backend.example).collect();
             Err(wrong(&url.to_string(), &format!("its kind is unknown. Known are {}", known.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_service_with_tls_is_in_the_table() {
+        let client = include_str!("../../../docs/client.md");
+        for Backend { scheme, aliases, encrypted, .. } in BACKENDS {
+            let Some(example) = encrypted else { continue };
+            assert!(client.contains(&format!("| `{example}` |")), "docs/client.md lacks {example}");
+            let asked = LockUrl::parse(example).unwrap().scheme;
+            assert!(asked == *scheme || aliases.contains(&asked.as_str()), "{example}");
         }
     }
 }

@@ -14,6 +14,12 @@ mod list;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "tls")]
+#[cfg_attr(
+    not(all(feature = "etcd", feature = "postgres", feature = "redis", feature = "zk")),
+    allow(dead_code, reason = "no service needs all of it")
+)]
+mod tls;
 #[cfg(feature = "token")]
 mod token;
 mod url;

@@ -15,6 +15,7 @@ pub(super) const BACKEND: Backend = Backend {
     scheme: "token",
     aliases: &[],
     example: "token:34?issuer=redis:9f2c6d1e",
+    encrypted: None,
     number: "the one in the URL: the caller has the lock already",
     waiting: "none",
     breaks: "whatever breaks the service that it came from; rotate",

@@ -7,10 +7,12 @@ mod line;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
 use fencepost_conformance::harness::servers::etcd::{Etcd, EtcdKey, keys};
 use fencepost_conformance::harness::wait;
 
 use crate::suite::Service;
+use crate::tls::Encrypted;
 
 impl Service for Etcd {
     const TTL: Duration = Duration::from_secs(2);
@@ -34,7 +36,19 @@ impl Service for Etcd {
 
 suite!(super::Etcd);
 
-const TTL: Duration = Etcd::TTL;
+impl Encrypted for Etcd {
+    fn start_encrypted(certificates: &Certificates, clients: Clients) -> Etcd {
+        Etcd::with_certificates(certificates, clients)
+    }
+
+    fn encrypted_url(&self, _clients: Clients) -> String {
+        format!("etcds://{}?", self.address())
+    }
+}
+
+over_tls!(super::Etcd);
+
+const TTL: Duration = <Etcd as Service>::TTL;
 
 /// Long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(60);

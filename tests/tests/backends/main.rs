@@ -4,6 +4,8 @@
 
 #[macro_use]
 mod suite;
+#[macro_use]
+mod tls;
 
 mod etcd;
 mod exec;

@@ -6,9 +6,11 @@ mod backwards;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
 use fencepost_conformance::harness::servers::postgres::Postgres;
 
 use crate::suite::Service;
+use crate::tls::Encrypted;
 
 mod lease {
     use super::*;
@@ -67,3 +69,18 @@ mod advisory {
 
     suite!(super::Sessions);
 }
+
+impl Encrypted for Postgres {
+    const SETTINGS: [&'static str; 3] = ["sslrootcert", "sslcert", "sslkey"];
+
+    fn start_encrypted(certificates: &Certificates, clients: Clients) -> Postgres {
+        Postgres::with_certificates(certificates, clients)
+    }
+
+    fn encrypted_url(&self, clients: Clients) -> String {
+        let user = if clients == Clients::Known { "worker" } else { "postgres" };
+        format!("postgres://{user}@{}/postgres?sslmode=verify-full&", self.address())
+    }
+}
+
+over_tls!(super::Postgres);

@@ -4,14 +4,15 @@ mod breaks;
 mod queue;
 
 use std::net::SocketAddr;
-use std::process::Command;
 use std::time::Duration;
 
 use fencepost_client::locks::{self, Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
+use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
+use fencepost_conformance::harness::servers::free_port;
 use fencepost_conformance::harness::servers::redis::RedisServer;
-use fencepost_conformance::harness::servers::{free_port, program};
 
 use crate::suite::{Service, connect, holder, resource};
+use crate::tls::Encrypted;
 
 impl Service for RedisServer {
     const TTL: Duration = Duration::from_secs(1);
@@ -34,6 +35,18 @@ impl Service for RedisServer {
 }
 
 suite!(fencepost_conformance::harness::servers::redis::RedisServer);
+
+impl Encrypted for RedisServer {
+    fn start_encrypted(certificates: &Certificates, clients: Clients) -> RedisServer {
+        RedisServer::with_certificates(certificates, clients)
+    }
+
+    fn encrypted_url(&self, _clients: Clients) -> String {
+        format!("rediss://{}?", self.encrypted_address())
+    }
+}
+
+over_tls!(fencepost_conformance::harness::servers::redis::RedisServer);
 
 /// Long enough that nothing expires in a test.
 const LONG: Duration = Duration::from_secs(60);
@@ -178,26 +191,4 @@ async fn what_cannot_be_used_says_so() {
     assert!(error.is_transient() && error.to_string().contains("replica"), "{error}");
     let error = refused(&format!("redis://{}?timeout=1", server.address())).await;
     assert!(error.contains("`timeout`"), "{error}");
-}
-
-#[tokio::test]
-async fn tls_with_an_authority_of_ones_own() {
-    let files = tempfile::TempDir::new().unwrap();
-    let (key, certificate) = (files.path().join("key.pem"), files.path().join("certificate.pem"));
-    let mut openssl = Command::new(program("openssl", &[]));
-    openssl.args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test".split(' '));
-    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"]);
-    let made = openssl.arg("-keyout").arg(&key).arg("-out").arg(&certificate).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let (key, certificate) = (key.to_str().unwrap(), certificate.to_str().unwrap());
-    let port = free_port();
-    let encrypted = ["--tls-port", &port.to_string(), "--tls-auth-clients", "no"];
-    let files = ["--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate];
-    let _server = RedisServer::start(&[&encrypted[..], &files[..]].concat());
-    let backend = connect(&format!("rediss://127.0.0.1:{port}?ca={certificate}")).await;
-    let lease = take(backend.as_ref(), "r", "a#1", LONG).await;
-    assert!(matches!(ask(backend.as_ref(), "r", "b#1", LONG, Duration::ZERO).await, Acquired::Busy));
-    backend.release(lease).await.unwrap();
-    let error = refused(&format!("rediss://127.0.0.1:{port}")).await;
-    assert!(error.contains("certificate"), "a certificate that nobody vouches for: {error}");
 }

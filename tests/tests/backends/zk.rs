@@ -9,11 +9,13 @@ use fencepost_client::locks::{Acquired, Kept, LockBackend, LockError};
 use fencepost_client::{AcquireError, CallError, Gateway, GuardError, LockOptions, Locks, Precondition, WriteOptions};
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::proxy::Proxy;
+use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
 use fencepost_conformance::harness::servers::zk::ZooKeeper;
 use fencepost_core::{Key, Presented, ProblemKind, Token};
 use zookeeper_client::Client;
 
 use crate::suite::{SLACK, Service, ask, connect, eventually, is_busy, keep, start, take, take_within, try_ask, until};
+use crate::tls::Encrypted;
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -41,6 +43,52 @@ impl Service for ZooKeeper {
 }
 
 suite!(super::ZooKeeper);
+
+impl Encrypted for ZooKeeper {
+    fn start_encrypted(certificates: &Certificates, clients: Clients) -> ZooKeeper {
+        ZooKeeper::with_certificates(certificates, clients)
+    }
+
+    fn encrypted_url(&self, _clients: Clients) -> String {
+        format!("zks://{}/apps/fencepost?", self.encrypted_address())
+    }
+}
+
+over_tls!(super::ZooKeeper);
+
+/// Everything again through the tunnel, which is ours and not the library's.
+mod tunnelled {
+    use super::*;
+
+    struct Tunnelled {
+        zookeeper: ZooKeeper,
+        certificates: Certificates,
+    }
+
+    impl Service for Tunnelled {
+        const TTL: Duration = TTL;
+        const ROUNDS: usize = 50;
+
+        fn start() -> Tunnelled {
+            let certificates = Certificates::make("127.0.0.1");
+            Tunnelled { zookeeper: ZooKeeper::with_certificates(&certificates, Clients::Anybody), certificates }
+        }
+
+        fn address(&self) -> SocketAddr {
+            self.zookeeper.encrypted_address()
+        }
+
+        fn url_at(&self, address: SocketAddr) -> String {
+            format!("zks://{address}/apps/fencepost?ca={}", self.certificates.root().display())
+        }
+
+        fn restart(&mut self) {
+            self.zookeeper.restart();
+        }
+    }
+
+    suite!(super::Tunnelled);
+}
 
 /// Looks behind the backend.
 async fn raw(service: &ZooKeeper) -> Client {

@@ -9,14 +9,17 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::RootCertStore;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::wire::{Anything, LeaseAnswer, Refusal, SignedIn, Streamed, TxnAnswer, WatchAnswer, watch_deletion};
 use crate::locks::LockError;
+use crate::locks::tls::{self, Certificates, Terms};
 use crate::transport::causes;
 
 /// How long one attempt may take at most.
@@ -27,6 +30,9 @@ const ATTEMPTS: usize = 3;
 
 /// The largest answer, and the longest message of a stream, that is read.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// What it says to a certificate with a name when users are switched on; there is no code for that.
+const COMMON_NAME: &str = "CommonName of client";
 
 const AUTHENTICATE: &str = "/v3/auth/authenticate";
 
@@ -44,6 +50,8 @@ const PASSING: [i64; 5] = [2, 4, 8, 13, 14];
 pub(super) enum Trouble {
     /// No answer, or one that says to come back later.
     Unreachable(String),
+    /// A member that does not trust us, or that we do not trust.
+    Untrusted(String),
     /// A refusal, with gRPC's code.
     Refused { code: i64, why: String },
 }
@@ -55,9 +63,11 @@ pub(super) fn patience(ttl: Duration) -> Duration {
 
 /// The members of one cluster.
 pub(super) struct Calls {
-    http: Client<HttpConnector, Full<Bytes>>,
-    /// `http://host:port`
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// `http://host:port` or `https://host:port`
     members: Vec<String>,
+    /// If they are spoken to over TLS.
+    terms: Option<Terms>,
     /// Which one answered last.
     current: AtomicUsize,
     user: Option<(String, String)>,
@@ -67,12 +77,26 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(members: Vec<String>, user: Option<(String, String)>, service: String) -> Calls {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(LONGEST_ATTEMPT));
-        connector.set_nodelay(true);
+    pub(super) fn new(
+        members: Vec<String>,
+        certificates: Option<&Certificates>,
+        user: Option<(String, String)>,
+        service: String,
+    ) -> Result<Calls, LockError> {
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(LONGEST_ATTEMPT));
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        let config = match certificates {
+            Some(certificates) => certificates.config()?,
+            // Nobody is trusted, and nobody is asked.
+            None => tls::builder()?.with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
+        };
+        let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
+        let connector = connector.wrap_connector(tcp);
         let http = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        Calls { http, members, current: AtomicUsize::new(0), user, signed_in: Mutex::new(None), service }
+        let terms = certificates.map(Certificates::terms);
+        Ok(Calls { http, members, terms, current: AtomicUsize::new(0), user, signed_in: Mutex::new(None), service })
     }
 
     /// What a caller of the library is told.
@@ -80,12 +104,17 @@ impl Calls {
         let service = self.service.clone();
         match trouble {
             Trouble::Unreachable(why) => LockError::Unreachable { service, why },
-            Trouble::Refused { code: PERMISSION_DENIED, why } => {
+            Trouble::Untrusted(why) => LockError::Failed { service, why },
+            Trouble::Refused { code: PERMISSION_DENIED, why } if self.user.is_some() => {
                 let why = format!("{why}. Grant its user read and write on every key with the prefix of this URL");
                 LockError::Failed { service, why }
             }
-            Trouble::Refused { code: INVALID_ARGUMENT | UNAUTHENTICATED, why } if self.user.is_none() => {
-                let why = format!("{why}. If it wants a password, write the URL like etcd://user:password@host:2379");
+            Trouble::Refused { code: INVALID_ARGUMENT | UNAUTHENTICATED | PERMISSION_DENIED, why }
+                if self.user.is_none() =>
+            {
+                let scheme = if self.terms.is_some() { "etcds" } else { "etcd" };
+                let why =
+                    format!("{why}. If it wants a password, write the URL like {scheme}://user:password@host:2379");
                 LockError::Failed { service, why }
             }
             Trouble::Refused { why, .. } => LockError::Failed { service, why },
@@ -183,18 +212,18 @@ impl Calls {
 
     /// Asks one member after the other until one answers.
     async fn attempts<T: DeserializeOwned>(&self, path: &str, body: &Value, limit: Duration) -> Result<T, Trouble> {
-        let mut last = String::new();
+        let mut last = Trouble::Unreachable(String::new());
         for _ in 0..ATTEMPTS.max(self.members.len()) {
             let member = self.current.load(Ordering::Relaxed);
             let answer = tokio::time::timeout(limit, self.attempt(member, path, body)).await;
             match answer {
-                Ok(Err(Trouble::Unreachable(why))) => last = why,
+                Ok(Err(trouble @ (Trouble::Unreachable(_) | Trouble::Untrusted(_)))) => last = trouble,
                 Ok(done) => return done,
-                Err(_) => last = format!("no answer within {} s", limit.as_secs_f64()),
+                Err(_) => last = Trouble::Unreachable(format!("no answer within {} s", limit.as_secs_f64())),
             }
             self.avoid(member);
         }
-        Err(Trouble::Unreachable(last))
+        Err(last)
     }
 
     async fn attempt<T: DeserializeOwned>(&self, member: usize, path: &str, body: &Value) -> Result<T, Trouble> {
@@ -220,7 +249,14 @@ impl Calls {
         }
         let unreachable = |why: String| Trouble::Unreachable(format!("{member}: {why}"));
         let request = request.body(Full::from(body.to_string())).map_err(|error| unreachable(error.to_string()))?;
-        let answer = self.http.request(request).await.map_err(|error| unreachable(causes(&error)))?;
+        let answer = self.http.request(request).await.map_err(|error| match self.terms {
+            None => unreachable(causes(&error)),
+            Some(terms) => match terms.refusal(&error) {
+                Some(why) => Trouble::Untrusted(format!("{member}: {why}")),
+                None if error.is_connect() && !tls::ended(&error) => unreachable(causes(&error)),
+                None => unreachable(format!("{}{}", causes(&error), terms.suspicion())),
+            },
+        })?;
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
@@ -230,6 +266,11 @@ impl Calls {
         match serde_json::from_slice::<Refusal>(&body) {
             Ok(refusal) => Err(refusal.into()),
             Err(_) if status.is_server_error() => Err(unreachable(format!("it answered {status}"))),
+            Err(_) if self.terms.is_some() && String::from_utf8_lossy(&body).contains(COMMON_NAME) => {
+                let why = "with users and passwords switched on, its JSON gateway takes no client certificate that has a \
+                           common name (CN). Use one without, and write user and password into the URL";
+                Err(Trouble::Untrusted(format!("{member}: {why}")))
+            }
             Err(_) => {
                 let why = format!(
                     "{member} answered {status} to {path}. It must be etcd 3.4 or newer, with its gRPC gateway"
@@ -247,7 +288,8 @@ impl Calls {
             Err(Trouble::Refused { code: UNAUTHENTICATED | INVALID_ARGUMENT, why }) if self.user.is_some() => {
                 Err(Trouble::Unreachable(why))
             }
-            Err(Trouble::Unreachable(why)) => {
+            // Whether another one is to be trusted, the next call finds out.
+            Err(Trouble::Unreachable(why) | Trouble::Untrusted(why)) => {
                 self.avoid(member);
                 Err(Trouble::Unreachable(why))
             }

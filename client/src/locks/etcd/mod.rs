@@ -22,7 +22,7 @@ use self::keys::Keys;
 use self::queue::{Place, Turn};
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted, tls};
 
 /// How long an attempt at a call may take while connecting.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -34,6 +34,7 @@ pub(super) const BACKEND: Backend = Backend {
     scheme: "etcd",
     aliases: &["etcds"],
     example: "etcd://a:2379,b:2379,c:2379/fencepost",
+    encrypted: Some("etcds://a:2379,b:2379,c:2379/fencepost?ca=ca.pem&cert=worker.pem&key=worker.key"),
     number: "`create_revision` of the own key, fixed when getting in line",
     waiting: "in order of arrival; each waiter watches the one before it",
     breaks: "wiped or replaced: another incarnation, refused until rotated; restored from a snapshot: seen as a stale \
@@ -50,21 +51,16 @@ struct Etcd {
 
 fn connect(url: LockUrl) -> Connecting {
     Box::pin(async move {
-        if url.scheme == "etcds" || url.setting("tls").is_some() {
-            return Err(wrong(
-                &url.to_string(),
-                "this version speaks to etcd without TLS only; let a proxy on this machine speak TLS to it",
-            ));
-        }
-        url.only(&[])?;
+        let certificates = tls::by_scheme(&url, "etcds")?;
         if url.hosts.is_empty() {
             return Err(wrong(&url.to_string(), "it names one host and port, or several with commas between"));
         }
         let keys = Keys::below(&url.path);
         let keys = keys.ok_or_else(|| wrong(&url.to_string(), "its path has other than letters, digits and `-_./`"))?;
-        let members = url.hosts.iter().map(|host| member(host)).collect();
+        let protocol = if certificates.is_some() { "https" } else { "http" };
+        let members = url.hosts.iter().map(|host| member(protocol, host)).collect();
         let user = url.user.clone().map(|(user, password)| (user, password.unwrap_or_default()));
-        let calls = Arc::new(Calls::new(members, user, url.to_string()));
+        let calls = Arc::new(Calls::new(members, certificates.as_ref(), user, url.to_string())?);
         calls.sign_in(CONNECT).await.map_err(|trouble| calls.error(trouble))?;
         create_incarnation(&calls, &keys, CONNECT).await?;
         let min_ttl = shortest_lease(&calls).await?;
@@ -73,10 +69,10 @@ fn connect(url: LockUrl) -> Connecting {
 }
 
 /// `http://host:port`
-fn member(host: &str) -> String {
+fn member(protocol: &str, host: &str) -> String {
     let after_address = host.rsplit(']').next().unwrap_or(host);
     let port = if after_address.contains(':') { "" } else { ":2379" };
-    format!("http://{host}{port}")
+    format!("{protocol}://{host}{port}")
 }
 
 /// What etcd makes of the shortest lease that can be asked for.
@@ -138,9 +134,9 @@ mod tests {
 
     #[test]
     fn a_member_has_a_port() {
-        assert_eq!(member("a"), "http://a:2379");
-        assert_eq!(member("a:1"), "http://a:1");
-        assert_eq!(member("[::1]"), "http://[::1]:2379");
-        assert_eq!(member("[::1]:1"), "http://[::1]:1");
+        assert_eq!(member("https", "a"), "https://a:2379");
+        assert_eq!(member("http", "a:1"), "http://a:1");
+        assert_eq!(member("http", "[::1]"), "http://[::1]:2379");
+        assert_eq!(member("http", "[::1]:1"), "http://[::1]:1");
     }
 }

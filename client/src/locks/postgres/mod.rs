@@ -25,6 +25,9 @@ pub(super) const BACKEND: Backend = Backend {
     scheme: "postgres",
     aliases: &["postgresql"],
     example: "postgres://user:password@127.0.0.1:5432/db?mode=lease",
+    encrypted: Some(
+        "postgres://user@db:5432/app?sslmode=verify-full&sslrootcert=ca.pem&sslcert=worker.pem&sslkey=worker.key",
+    ),
     number: "a counter in the lock's row, raised in the statement that takes the lock",
     waiting: "mode=lease: told by NOTIFY, in no order between processes; mode=advisory: the server's own queue, in order \
               of arrival",

@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Error, Row};
 
+use super::super::tls::Terms;
 use super::settings::Settings;
 use super::{LockError, TIMEOUT, Values, exhausted};
 
@@ -34,7 +35,8 @@ impl Session {
         // Of several hosts, each may take its time.
         let hosts = u32::try_from(settings.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
         let limit = settings.config.get_connect_timeout().copied().unwrap_or(TIMEOUT).saturating_mul(hosts) + TIMEOUT;
-        let (client, mut connection) = bounded(limit, connecting, Trouble::connecting).await?;
+        let trouble = |error: &Error| Trouble::connecting(error, settings.terms);
+        let (client, mut connection) = bounded(limit, connecting, trouble).await?;
         let (told, heard) = broadcast::channel(HEARD);
         let driver = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
@@ -89,7 +91,7 @@ impl Drop for Session {
 async fn bounded<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, Error>>,
-    trouble: fn(&Error) -> Trouble,
+    trouble: impl FnOnce(&Error) -> Trouble,
 ) -> Result<T, Trouble> {
     match tokio::time::timeout(limit, call).await {
         Ok(answer) => answer.map_err(|error| trouble(&error)),
@@ -129,7 +131,10 @@ impl Trouble {
 
     /// The network's troubles pass. No TLS where it is asked for, a certificate that is not trusted, a password that
     /// is missing: those stay.
-    fn connecting(error: &Error) -> Trouble {
+    fn connecting(error: &Error, terms: Terms) -> Trouble {
+        if let Some(why) = terms.refusal(error) {
+            return Trouble { code: None, why, lasting: true };
+        }
         let network = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).next();
         let passes = network.is_some_and(|cause| cause.kind() != io::ErrorKind::InvalidData);
         Trouble { lasting: !passes && !error.is_closed(), ..Trouble::asking(error) }
@@ -168,7 +173,10 @@ impl Trouble {
             return LockError::Unreachable { service, why };
         }
         if *code == SqlState::INVALID_PASSWORD || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION {
-            let why = format!("{}; check user and password in the URL, and the server's pg_hba.conf", self.why);
+            let why = format!(
+                "{}; check user, password and certificate (`sslcert`, `sslkey`) in the URL, and the server's pg_hba.conf",
+                self.why
+            );
             return LockError::Failed { service, why };
         }
         // Broken, out of something, undone, out of time, stopped by somebody: may be better the next time.

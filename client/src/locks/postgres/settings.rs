@@ -6,13 +6,14 @@ use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::super::tls::Terms;
 use super::super::url::wrong;
 use super::session::explained;
 use super::table::Table;
 use super::{LockError, LockUrl, TIMEOUT, tls};
 
 /// Settings that are read here and not passed on.
-const OURS: &[&str] = &["mode", "table", "sslmode", "sslrootcert"];
+const OURS: &[&str] = &["mode", "table", "sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,7 @@ impl Mode {
 pub(super) struct Settings {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
+    pub(super) terms: Terms,
     pub(super) mode: Mode,
     pub(super) table: Table,
     /// The URL without its password, for messages.
@@ -56,8 +58,7 @@ impl Settings {
             .map_err(|why| wrong(&shown, &format!("its table {why}")))?;
         let mut config =
             Config::from_str(&without_ours(&url.text)).map_err(|error| wrong(&shown, &explained(&error)))?;
-        let (ssl_mode, tls) =
-            tls::read(url.setting("sslmode"), url.setting("sslrootcert")).map_err(|why| wrong(&shown, &why))?;
+        let (ssl_mode, tls, terms) = tls::read(url)?;
         config.ssl_mode(ssl_mode);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(TIMEOUT);
@@ -69,7 +70,7 @@ impl Settings {
         if config.get_target_session_attrs() == TargetSessionAttrs::Any {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
-        Ok(Settings { config, tls, mode, table, service: shown })
+        Ok(Settings { config, tls, terms, mode, table, service: shown })
     }
 }
 
@@ -111,6 +112,7 @@ mod tests {
             ("postgres://bob:secret@h/db?table=a;drop", "table"),
             ("postgres://bob:secret@h/db?sslmode=yes", "verify-full"),
             ("postgres://bob:secret@h/db?sslmode=verify-full&sslrootcert=/nowhere/root.crt", "/nowhere/root.crt"),
+            ("postgres://bob:secret@h/db?sslcert=/nowhere/bob.crt&sslkey=/nowhere/bob.key", "`sslcert`"),
             ("postgres://bob:sec/ret@h/db", "%2F"),
             ("postgres://bob:sec?ret@h/db", "%3F"),
         ] {

@@ -1,15 +1,20 @@
-//! `sslmode` and `sslrootcert`, with libpq's meaning.
+//! `sslmode`, `sslrootcert`, `sslcert` and `sslkey`, with libpq's meaning.
 
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::super::tls::{Certificates, Names, Terms, builder, provider};
+use super::super::url::wrong;
+use super::{LockError, LockUrl};
+
+const NAMES: Names = Names { roots: "sslrootcert", certificate: "sslcert", key: "sslkey" };
 
 /// What is asked of the server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,63 +24,35 @@ enum Asked {
     KnownIssuerAndName,
 }
 
-/// Reads both settings. `prefer` is the default, as everywhere; from `require` on, a server without TLS is an error.
-pub(super) fn read(mode: Option<&str>, roots: Option<&str>) -> Result<(SslMode, MakeRustlsConnect), String> {
-    let (mode, asked) = match mode.unwrap_or("prefer") {
+/// Reads the settings. `prefer` is the default, as everywhere; from `require` on, a server without TLS is an error.
+pub(super) fn read(url: &LockUrl) -> Result<(SslMode, MakeRustlsConnect, Terms), LockError> {
+    let certificates = Certificates::read(url, NAMES)?;
+    let (mode, asked) = match url.setting("sslmode").unwrap_or("prefer") {
         "disable" => (SslMode::Disable, Asked::Nothing),
         "prefer" => (SslMode::Prefer, Asked::Nothing),
         // With roots at hand, libpq checks against them also here.
-        "require" if roots.is_some() => (SslMode::Require, Asked::KnownIssuer),
+        "require" if certificates.has_roots() => (SslMode::Require, Asked::KnownIssuer),
         "require" => (SslMode::Require, Asked::Nothing),
         "verify-ca" => (SslMode::Require, Asked::KnownIssuer),
         "verify-full" => (SslMode::Require, Asked::KnownIssuerAndName),
         other => {
-            return Err(format!(
+            let why = format!(
                 "sslmode=`{other}` is unknown; it is `disable`, `prefer`, `require`, `verify-ca` or `verify-full`"
-            ));
+            );
+            return Err(wrong(&url.to_string(), &why));
         }
     };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = match asked {
         Asked::Nothing => None,
         Asked::KnownIssuer | Asked::KnownIssuerAndName => {
-            let roots = Arc::new(trusted(roots)?);
-            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
-            Some(verifier.map_err(|error| format!("sslrootcert cannot be used: {error}"))?)
+            let roots = Arc::new(certificates.trusted()?);
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider()).build();
+            Some(verifier.map_err(|error| wrong(&url.to_string(), &format!("its roots cannot be used: {error}")))?)
         }
     };
-    let verifier = Arc::new(Verifier { asked, chain, provider: provider.clone() });
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS cannot be used: {error}"))?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    Ok((mode, MakeRustlsConnect::new(config)))
-}
-
-/// The certificates of a file, or the system's.
-fn trusted(file: Option<&str>) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    match file {
-        None | Some("system") => {
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
-        }
-        Some(file) => {
-            let read = |error| format!("sslrootcert `{file}` cannot be read: {error}");
-            for certificate in CertificateDer::pem_file_iter(file).map_err(read)? {
-                let certificate = certificate.map_err(read)?;
-                roots
-                    .add(certificate)
-                    .map_err(|error| format!("sslrootcert `{file}` holds a bad certificate: {error}"))?;
-            }
-        }
-    }
-    match roots.is_empty() {
-        true => Err("no trusted certificate was found for it: name a file, sslrootcert=/path/to/root.crt".to_owned()),
-        false => Ok(roots),
-    }
+    let verifier = Arc::new(Verifier { asked, chain, provider: provider() });
+    let config = certificates.identified(builder()?.dangerous().with_custom_certificate_verifier(verifier))?;
+    Ok((mode, MakeRustlsConnect::new(config), certificates.terms()))
 }
 
 /// Asks of a certificate what `sslmode` says. That the server owns its key is asked always.

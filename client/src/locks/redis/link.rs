@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError, ScriptInvocation, ServerErrorKind, TlsCertificates,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue,
+    IntoConnectionInfo, RedisConnectionInfo, RedisError, ScriptInvocation, ServerErrorKind, TlsCertificates,
 };
 use tokio::sync::Mutex;
 
+use crate::locks::tls::{self, Certificates, Terms};
 use crate::locks::url::wrong;
 use crate::locks::{LockError, LockUrl};
 
@@ -22,6 +23,8 @@ pub(super) struct Link {
     client: Client,
     /// Its URL, without the password.
     service: String,
+    /// If it is spoken to over TLS.
+    terms: Option<Terms>,
     current: Mutex<Current>,
 }
 
@@ -35,24 +38,26 @@ struct Current {
 impl Link {
     /// Reads the URL; does not connect yet.
     pub(super) fn open(url: &LockUrl) -> Result<Link, LockError> {
-        let encrypted = url.scheme == "rediss";
-        url.only(if encrypted { &["ca"] } else { &[] })?;
+        let certificates = tls::by_scheme(url, "rediss")?;
+        let terms = certificates.as_ref().map(Certificates::terms);
         let info = connection_info(url)?;
         let refused = |error: RedisError| wrong(&url.to_string(), &error.to_string());
-        let client = if encrypted {
-            // A program may have chosen already. Without a choice rustls would not know which of several to use.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-            let root_cert = match url.setting("ca") {
-                None => None,
-                Some(file) => Some(std::fs::read(file).map_err(|error| {
-                    LockError::Invalid(format!("the certificates in `{file}`, for {url}, cannot be read: {error}"))
-                })?),
-            };
-            Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert }).map_err(refused)?
-        } else {
-            Client::open(info).map_err(refused)?
+        let client = match certificates {
+            None => Client::open(info).map_err(refused)?,
+            Some(certificates) => {
+                // The library makes a configuration of its own, but would not say which file it cannot use.
+                certificates.config()?;
+                // A program may have chosen already. Without a choice rustls would not know which of several to use.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let root_cert = certificates.roots().map(<[u8]>::to_vec);
+                let client_tls = certificates.identity().map(|(certificate, key)| ClientTlsConfig {
+                    client_cert: certificate.to_vec(),
+                    client_key: key.to_vec(),
+                });
+                Client::build_with_tls(info, TlsCertificates { client_tls, root_cert }).map_err(refused)?
+            }
         };
-        Ok(Link { client, service: url.to_string(), current: Mutex::default() })
+        Ok(Link { client, service: url.to_string(), terms, current: Mutex::default() })
     }
 
     /// Finds out early what would fail later.
@@ -134,11 +139,20 @@ impl Link {
         let service = self.service.clone();
         let unreachable = |why: String| LockError::Unreachable { service: service.clone(), why };
         let failed = |why: String| LockError::Failed { service: service.clone(), why };
+        if let Some(why) = self.terms.and_then(|terms| terms.refusal(error)) {
+            return failed(why);
+        }
         match error.kind() {
             ErrorKind::AuthenticationFailed => {
                 failed("it refused the user or the password; check those in the URL".to_owned())
             }
-            ErrorKind::Io => unreachable(error.to_string()),
+            ErrorKind::Io => {
+                let suspicion = self
+                    .terms
+                    .filter(|_| error.is_connection_dropped() && !error.is_connection_refusal())
+                    .map(Terms::suspicion);
+                unreachable(format!("{error}{}", suspicion.unwrap_or_default()))
+            }
             ErrorKind::Server(kind) => match kind {
                 ServerErrorKind::ReadOnly => {
                     unreachable("it is a replica, which takes no writes. Name the primary in the URL".to_owned())

@@ -26,6 +26,7 @@ pub(super) const BACKEND: Backend = Backend {
     scheme: "redis",
     aliases: &["rediss"],
     example: "redis://:password@127.0.0.1:6379/0",
+    encrypted: Some("rediss://:password@redis.example:6379/0?ca=ca.pem&cert=worker.pem&key=worker.key"),
     number: "a counter beside the lock, raised by the script that takes it",
     waiting: "in order of arrival, told by a list of their own (BLPOP)",
     breaks: "failover to a replica that missed writes, or a lost second of the append-only file: the counter fell, and \

@@ -6,6 +6,7 @@
 mod held;
 mod queue;
 mod session;
+mod tunnel;
 mod znodes;
 
 use std::num::NonZeroU64;
@@ -19,16 +20,18 @@ use zookeeper_client::{Client, CreateMode, Error};
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted, tls};
 use held::Held;
 use queue::{Queue, Stood, repeated};
 use session::{Ensemble, PATIENCE};
+use tunnel::Tunnel;
 use znodes::Znodes;
 
 pub(super) const BACKEND: Backend = Backend {
     scheme: "zk",
-    aliases: &["zookeeper"],
+    aliases: &["zookeeper", "zks"],
     example: "zk://127.0.0.1:2181/fencepost",
+    encrypted: Some("zks://a:2281,b:2281,c:2281/fencepost?ca=ca.pem&cert=worker.pem&key=worker.key"),
     number: "the czxid of the own ephemeral sequential znode, never its suffix",
     waiting: "in order of arrival, by a watch on the predecessor",
     breaks: "an ensemble that was wiped or replaced has another incarnation; one restored from a backup shows as a stale \
@@ -45,17 +48,22 @@ struct ZooKeeper {
 fn connect(url: LockUrl) -> Connecting {
     Box::pin(async move {
         let shown = url.to_string();
-        url.only(&[])?;
+        let certificates = tls::by_scheme(&url, "zks")?;
         if url.hosts.is_empty() {
             return Err(wrong(&shown, "it names no host"));
         }
-        let digest = match url.user {
+        let digest = match &url.user {
             Some((user, Some(password))) => Some(format!("{user}:{password}")),
             Some((_, None)) => return Err(wrong(&shown, "its user has no password")),
             None => None,
         };
         let znodes = Znodes::new(&url.path).map_err(|error| wrong(&shown, &error.to_string()))?;
-        let ensemble = Ensemble { hosts: url.hosts.join(","), digest, shown };
+        let tunnel = match certificates {
+            Some(certificates) => Some(Arc::new(Tunnel::dig(&url, &certificates).await?)),
+            None => None,
+        };
+        let hosts = tunnel.as_ref().map_or_else(|| url.hosts.join(","), |tunnel| tunnel.hosts.clone());
+        let ensemble = Ensemble { hosts, tunnel, digest, shown };
         let min_ttl = ensemble.shortest().await?;
         Ok(Arc::new(ZooKeeper { ensemble, znodes, min_ttl }) as Arc<dyn LockBackend>)
     })

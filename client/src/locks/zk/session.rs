@@ -1,10 +1,12 @@
 //! Sessions: one per acquisition, as long as the ttl, closed when its last client is dropped.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, Connector, CreateMode, CreateOptions, Error, SessionInfo};
 
+use super::tunnel::{Trouble, Tunnel};
 use crate::locks::LockError;
 
 /// How long it may take until a session is there.
@@ -19,8 +21,10 @@ const LONGEST_TRIED: Duration = Duration::from_secs(4);
 /// An ensemble, and who we are there.
 #[derive(Clone)]
 pub(super) struct Ensemble {
-    /// `host:port,host:port`
+    /// `host:port,host:port`, as the library is told: its servers, or the near ends of a tunnel.
     pub(super) hosts: String,
+    /// If they are spoken to over TLS.
+    pub(super) tunnel: Option<Arc<Tunnel>>,
     /// `user:password`
     pub(super) digest: Option<String>,
     /// Its URL without the password.
@@ -48,8 +52,7 @@ impl Ensemble {
             match self.connected(self.connector(asked)).await {
                 Ok(client) => return Ok(client.session_timeout().max(asked)),
                 // Slow, perhaps, and not down: a longer session has more time to begin.
-                Err(error) if asked >= LONGEST_TRIED => return Err(self.error(error)),
-                Err(Error::Timeout) => asked *= 2,
+                Err(Error::Timeout) if asked < LONGEST_TRIED && !self.is_refused() => asked *= 2,
                 Err(error) => return Err(self.error(error)),
             }
         }
@@ -90,14 +93,37 @@ impl Ensemble {
         )))
     }
 
+    /// Does nothing come through the tunnel, and never will?
+    fn is_refused(&self) -> bool {
+        self.tunnel.as_ref().and_then(|tunnel| tunnel.trouble()).is_some_and(|trouble| trouble.lasting)
+    }
+
+    /// What the tunnel says of a connection that did not come about.
+    fn untold(&self) -> Option<LockError> {
+        let service = self.shown.clone();
+        let Trouble { why, lasting } = self.tunnel.as_ref()?.trouble()?;
+        Some(match lasting {
+            true => LockError::Failed { service, why },
+            false => LockError::Unreachable { service, why },
+        })
+    }
+
     /// Did not answer in time.
     pub(super) fn silent(&self) -> LockError {
+        if let Some(error) = self.untold() {
+            return error;
+        }
         LockError::Unreachable { service: self.shown.clone(), why: "it did not answer in time".to_owned() }
     }
 
     /// In our words.
     pub(super) fn error(&self, error: Error) -> LockError {
         let service = self.shown.clone();
+        if (matches!(error, Error::Timeout | Error::NoHosts) || is_blip(&error))
+            && let Some(error) = self.untold()
+        {
+            return error;
+        }
         match error {
             Error::Timeout | Error::NoHosts => {
                 let why = "no session came about. Are its servers up, do they have a quorum, and does their maxClientCnxns \

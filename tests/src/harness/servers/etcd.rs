@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::certificates::{Certificates, Clients, Signed};
 use super::{ServerProcess, free_port, loopback, program};
 use crate::harness::http::Client;
 use crate::harness::wait;
@@ -20,7 +21,16 @@ pub struct Etcd {
     port: u16,
     peer: u16,
     arguments: Vec<String>,
+    encryption: Option<Encryption>,
     process: Option<ServerProcess>,
+}
+
+/// What it is like with TLS.
+struct Encryption {
+    /// Health and metrics stay readable here.
+    metrics: u16,
+    /// How `etcdctl` gets in.
+    access: Vec<String>,
 }
 
 impl Etcd {
@@ -33,7 +43,29 @@ impl Etcd {
     pub fn with(arguments: &[&str]) -> Etcd {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut etcd = Etcd { dir, data: 0, port: free_port(), peer: free_port(), arguments, process: None };
+        Etcd::launched(dir, arguments, None)
+    }
+
+    /// The same with TLS for its clients.
+    pub fn with_certificates(certificates: &Certificates, clients: Clients) -> Etcd {
+        let dir = TempDir::new().expect("a temporary directory can be made");
+        let path = |file: &Path| file.to_str().expect("temporary directories have plain names").to_owned();
+        let Signed { certificate, key } = certificates.server();
+        let (root, metrics) = (path(&certificates.root()), free_port());
+        let mut arguments = vec![format!("--listen-metrics-urls=http://127.0.0.1:{metrics}")];
+        arguments.extend([format!("--cert-file={}", path(certificate)), format!("--key-file={}", path(key))]);
+        if clients == Clients::Known {
+            arguments.extend(["--client-cert-auth".to_owned(), format!("--trusted-ca-file={root}")]);
+        }
+        let Signed { certificate, key } = certificates.client("/O=etcdctl");
+        let access =
+            ["--cacert".to_owned(), root, "--cert".to_owned(), path(&certificate), "--key".to_owned(), path(&key)];
+        Etcd::launched(dir, arguments, Some(Encryption { metrics, access: access.to_vec() }))
+    }
+
+    fn launched(dir: TempDir, arguments: Vec<String>, encryption: Option<Encryption>) -> Etcd {
+        let (port, peer) = (free_port(), free_port());
+        let mut etcd = Etcd { dir, data: 0, port, peer, arguments, encryption, process: None };
         etcd.launch();
         etcd
     }
@@ -43,7 +75,9 @@ impl Etcd {
     }
 
     fn launch(&mut self) {
-        let (client, peer) = (format!("http://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", self.peer));
+        let protocol = if self.encryption.is_some() { "https" } else { "http" };
+        let (client, peer) =
+            (format!("{protocol}://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", self.peer));
         let mut command = Command::new(program("etcd", &[]));
         command.arg("--data-dir").arg(self.data());
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
@@ -51,7 +85,7 @@ impl Etcd {
         command.args(["--initial-cluster", &format!("default={peer}")]).args(&self.arguments);
         self.process = Some(ServerProcess::start(command, self.port));
         // It listens before it has a leader.
-        let address = self.address().to_string();
+        let address = self.metrics_address().to_string();
         wait::until("etcd to be healthy", Duration::from_secs(30), || {
             let mut client = Client::try_connect(&address).ok()?;
             client.set_timeout(Duration::from_secs(5));
@@ -63,6 +97,10 @@ impl Etcd {
     /// Where clients reach it.
     pub fn address(&self) -> SocketAddr {
         loopback(self.port)
+    }
+
+    fn metrics_address(&self) -> SocketAddr {
+        loopback(self.encryption.as_ref().map_or(self.port, |encryption| encryption.metrics))
     }
 
     /// The running process.
@@ -111,7 +149,8 @@ impl Etcd {
 
     /// Runs `etcdctl` against it; what it prints.
     pub fn etcdctl(&self, arguments: &[&str]) -> String {
-        etcdctl(self.address(), arguments)
+        let access = self.encryption.iter().flat_map(|encryption| &encryption.access).map(String::as_str);
+        etcdctl(self.address(), &access.chain(arguments.iter().copied()).collect::<Vec<_>>())
     }
 
     /// Every key that begins like this, in the order of creation.
@@ -121,7 +160,7 @@ impl Etcd {
 
     /// A number among its metrics.
     pub fn metric(&self, name: &str) -> f64 {
-        let mut stream = TcpStream::connect(self.address()).expect("etcd listens");
+        let mut stream = TcpStream::connect(self.metrics_address()).expect("etcd listens");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("etcd reads");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("etcd answers");

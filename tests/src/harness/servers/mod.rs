@@ -2,6 +2,7 @@
 //!
 //! `scripts/setup test` installs them. A server that is missing fails the test.
 
+pub mod certificates;
 pub mod etcd;
 pub mod etcd_cluster;
 pub mod postgres;

@@ -1,11 +1,13 @@
 //! Redis, one server or a primary and its replica.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::certificates::{Certificates, Clients, Signed};
 use super::{ServerProcess, free_port, loopback, program};
 use crate::harness::wait;
 
@@ -13,6 +15,7 @@ use crate::harness::wait;
 pub struct RedisServer {
     data: TempDir,
     port: u16,
+    encrypted: Option<u16>,
     arguments: Vec<String>,
     process: Option<ServerProcess>,
 }
@@ -22,9 +25,27 @@ impl RedisServer {
     pub fn start(arguments: &[&str]) -> RedisServer {
         let data = TempDir::new().expect("a temporary directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut server = RedisServer { data, port: free_port(), arguments, process: None };
+        let mut server = RedisServer { data, port: free_port(), encrypted: None, arguments, process: None };
         server.launch();
         server
+    }
+
+    /// One that is spoken to over TLS at [`encrypted_address`](RedisServer::encrypted_address).
+    pub fn with_certificates(certificates: &Certificates, clients: Clients) -> RedisServer {
+        let port = free_port();
+        let path = |file: &Path| file.to_str().expect("temporary directories have plain names").to_owned();
+        let (root, Signed { certificate, key }) = (path(&certificates.root()), certificates.server());
+        let known = if clients == Clients::Known { "yes" } else { "no" };
+        let (certificate, key, at) = (path(certificate), path(key), port.to_string());
+        let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &root];
+        let mut server = RedisServer::start(&[&["--tls-port", &at, "--tls-auth-clients", known], &files[..]].concat());
+        server.encrypted = Some(port);
+        server
+    }
+
+    /// Where it speaks TLS.
+    pub fn encrypted_address(&self) -> SocketAddr {
+        loopback(self.encrypted.expect("a server with certificates"))
     }
 
     /// A replica of another server, with all that the other has.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fencepost_client::locks::{self, Acquired, Kept, LockError, Wanted};
+use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
 use fencepost_conformance::harness::servers::etcd::Etcd;
 use fencepost_conformance::harness::servers::etcd_cluster::EtcdCluster;
 use fencepost_conformance::harness::servers::free_port;
@@ -78,6 +79,31 @@ async fn passwords() {
     assert!(elsewhere.contains("permission denied"), "{elsewhere}");
 }
 
+/// Its JSON gateway does not know whose certificate it is; a user is known by a password only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_and_passwords() {
+    let certificates = Certificates::make("127.0.0.1");
+    let etcd = tokio::task::block_in_place(|| Etcd::with_certificates(&certificates, Clients::Known));
+    for line in ["user add root:top", "user grant-role root root", "auth enable"] {
+        etcd.etcdctl(&line.split(' ').collect::<Vec<_>>());
+    }
+    let url = |user: &str, subject: &str| {
+        let (root, client) = (certificates.root(), certificates.client(subject));
+        let [root, certificate, key] = [&root, &client.certificate, &client.key].map(|file| file.display());
+        format!("etcds://{user}{}?ca={root}&cert={certificate}&key={key}", etcd.address())
+    };
+    let backend = connect(&url("root:top@", "/O=workers")).await;
+    let lease = take(backend.as_ref(), "job", "a#1", TTL).await;
+    assert_eq!(backend.renew(&lease).await.unwrap(), Kept::Kept);
+    backend.release(lease).await.unwrap();
+    for user in ["root:top@", ""] {
+        let error = refused(&url(user, "/CN=root")).await;
+        assert!(matches!(error, LockError::Failed { .. }) && error.to_string().contains("common name"), "{error:?}");
+    }
+    let error = refused(&url("", "/O=workers")).await.to_string();
+    assert!(error.contains("etcds://user:password@"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_next_member_is_asked_when_one_is_gone() {
     let mut etcd = Etcd::start();
@@ -144,13 +170,20 @@ async fn a_ttl_is_kept_or_refused() {
 async fn urls_that_cannot_be() {
     for (url, says) in [
         ("etcd://", "names one host"),
-        ("etcd://127.0.0.1:1?tls=true", "without TLS"),
+        ("etcd://127.0.0.1:1?tls=true", "etcds://"),
+        ("etcd://127.0.0.1:1?ca=/etc/ca.pem", "etcds://"),
+        ("etcds://127.0.0.1:1?timeout=3", "`timeout`"),
         ("etcd://127.0.0.1:1?timeout=3", "`timeout`"),
         ("etcd://127.0.0.1:1/lock:a", "path"),
     ] {
         let error = refused(url).await;
         assert!(matches!(error, LockError::Invalid(_)) && error.to_string().contains(says), "{url}: {error}");
     }
+    // A server without TLS.
+    let plain = Etcd::start();
+    let certificates = Certificates::make("127.0.0.1");
+    let error = refused(&format!("etcds://{}?ca={}", plain.address(), certificates.root().display())).await;
+    assert!(error.to_string().contains("Does it speak TLS there"), "{error}");
     // Something that is no etcd.
     let gateway = fencepost_conformance::harness::fresh::Fresh::memory(&[]);
     let error = refused(&format!("etcd://{}", gateway.address())).await.to_string();

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fencepost_client::locks::{self, Kept, LockError};
-use fencepost_conformance::harness::servers::postgres::{Certificates, Pool, Postgres};
+use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
+use fencepost_conformance::harness::servers::postgres::{Pool, Postgres};
 
 use crate::suite::{RECOVERY, connect, take, take_within};
 
@@ -147,7 +148,7 @@ async fn sslmode_means_what_it_says() {
     let (ours, others) = (Certificates::make("127.0.0.1"), Certificates::make("127.0.0.1"));
     let elsewhere = Certificates::make("127.0.0.2");
     let [(good, root), (wrong, wrong_root)] = [&ours, &elsewhere].map(|certificates| {
-        let server = tokio::task::block_in_place(|| Postgres::with_certificates(certificates));
+        let server = tokio::task::block_in_place(|| Postgres::with_certificates(certificates, Clients::Anybody));
         (server, certificates.root().display().to_string())
     });
     let stranger = others.root().display().to_string();

@@ -1,6 +1,5 @@
 //! PostgreSQL: initialised once per test run, a copy of that for every server.
 
-mod certificates;
 mod pool;
 
 use std::fs;
@@ -13,10 +12,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::certificates::{Certificates, Clients};
 use super::{ServerProcess, free_port, loopback};
 use crate::harness::wait;
 
-pub use certificates::Certificates;
 pub use pool::Pool;
 
 /// How long a server may take until it answers.
@@ -105,11 +104,30 @@ impl Postgres {
         Postgres::in_directory(Postgres::fresh(), settings)
     }
 
-    /// The same with TLS.
-    pub fn with_certificates(certificates: &Certificates) -> Postgres {
+    /// The same with TLS. With [`Clients::Known`] there is a user `worker`, who needs a certificate of that name.
+    pub fn with_certificates(certificates: &Certificates, clients: Clients) -> Postgres {
         let home = Postgres::fresh();
-        certificates.install(&home.path().join("data"));
-        Postgres::in_directory(home, &["ssl=on"])
+        let data = home.path().join("data");
+        let server = certificates.server();
+        let files =
+            [(&certificates.root(), "root.crt"), (&server.certificate, "server.crt"), (&server.key, "server.key")];
+        for (file, name) in files {
+            let copy = data.join(name);
+            fs::copy(file, &copy).expect("a file can be copied");
+            as_owner(&copy);
+        }
+        run(Command::new("chmod").arg("600").arg(data.join("server.key")));
+        if clients == Clients::Known {
+            let (file, rule) =
+                (data.join("pg_hba.conf"), "hostssl all worker 127.0.0.1/32 cert\nhost all worker all reject\n");
+            let rules = fs::read_to_string(&file).expect("the server has rules");
+            fs::write(&file, format!("{rule}{rules}")).expect("rules can be written");
+        }
+        let postgres = Postgres::in_directory(home, &["ssl=on", "ssl_ca_file=root.crt"]);
+        if clients == Clients::Known {
+            postgres.sql("create role worker login superuser");
+        }
+        postgres
     }
 
     fn fresh() -> TempDir {

@@ -1,0 +1,363 @@
+//! TLS to a lock service: whom we trust, who we are, and why the two sides did not agree.
+//!
+//! All services read their certificates here; only what the settings are called differs.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustls::client::WantsClientCert;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier, WantsVersions,
+};
+
+use super::url::wrong;
+use super::{LockError, LockUrl};
+
+/// What the settings are called.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    pub(super) roots: &'static str,
+    pub(super) certificate: &'static str,
+    pub(super) key: &'static str,
+}
+
+impl Names {
+    /// Where the service's own users have no URL to look at.
+    const USUAL: Names = Names { roots: "ca", certificate: "cert", key: "key" };
+
+    fn all(self) -> [&'static str; 3] {
+        [self.roots, self.certificate, self.key]
+    }
+}
+
+/// Reads the settings of a service that is asked for TLS by its scheme, and takes no others.
+///
+/// Where the scheme does not ask for it, such a setting is a mistake that would leave everything readable on the way.
+pub(super) fn by_scheme(url: &LockUrl, encrypted: &str) -> Result<Option<Certificates>, LockError> {
+    let names = Names::USUAL.all();
+    if url.scheme == encrypted {
+        url.only(&names)?;
+        return Certificates::read(url, Names::USUAL).map(Some);
+    }
+    if let Some(name) = names.into_iter().chain(["tls"]).find(|name| url.setting(name).is_some()) {
+        let why = format!("`{name}` is for TLS, which is asked for by writing {encrypted}://");
+        return Err(wrong(&url.to_string(), &why));
+    }
+    url.only(&[])?;
+    Ok(None)
+}
+
+/// The provider of all of TLS's arithmetic.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// A configuration to be, with what is safe.
+pub(super) fn builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, LockError> {
+    let builder: ConfigBuilder<ClientConfig, WantsVersions> = ClientConfig::builder_with_provider(provider());
+    let builder = builder.with_safe_default_protocol_versions();
+    builder.map_err(|error| LockError::Invalid(format!("TLS cannot be used: {error}")))
+}
+
+/// The files that a URL names, read. Never shown.
+pub(super) struct Certificates {
+    names: Names,
+    /// The URL without its password, for messages.
+    service: String,
+    roots: Option<File>,
+    identity: Option<Identity>,
+}
+
+/// Who we are: a certificate with those between it and its root, and its key.
+struct Identity {
+    chain: File,
+    key: File,
+}
+
+/// PEM.
+struct File {
+    setting: &'static str,
+    path: String,
+    text: Vec<u8>,
+}
+
+impl Certificates {
+    /// Reads the files.
+    pub(super) fn read(url: &LockUrl, names: Names) -> Result<Certificates, LockError> {
+        let service = url.to_string();
+        let read = |setting| match url.setting(setting) {
+            None => Ok(None),
+            Some(path) => match std::fs::read(path) {
+                Ok(text) => Ok(Some(File { setting, path: path.to_owned(), text })),
+                Err(error) => Err(unusable(&service, setting, path, &error)),
+            },
+        };
+        let alone = |there: &str, missing: &str| {
+            let why = format!("{service}: `{there}` without `{missing}`; a certificate and its key belong together");
+            LockError::Invalid(why)
+        };
+        let identity = match (read(names.certificate)?, read(names.key)?) {
+            (Some(chain), Some(key)) => Some(Identity { chain, key }),
+            (Some(_), None) => return Err(alone(names.certificate, names.key)),
+            (None, Some(_)) => return Err(alone(names.key, names.certificate)),
+            (None, None) => None,
+        };
+        // libpq's word for them.
+        let roots = match url.setting(names.roots) {
+            Some("system") => None,
+            _ => read(names.roots)?,
+        };
+        Ok(Certificates { names, service, roots, identity })
+    }
+
+    /// Are there roots of our own, not only the machine's?
+    pub(super) fn has_roots(&self) -> bool {
+        self.roots.is_some()
+    }
+
+    /// Who vouches for the server: whoever is in the file, or whoever this machine trusts.
+    pub(super) fn trusted(&self) -> Result<RootCertStore, LockError> {
+        let mut roots = RootCertStore::empty();
+        match &self.roots {
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+            Some(file) => {
+                for certificate in file.certificates().map_err(|why| self.unusable(file, &why))? {
+                    roots.add(certificate).map_err(|error| self.unusable(file, &error))?;
+                }
+            }
+        }
+        if roots.is_empty() {
+            let (service, name) = (&self.service, self.names.roots);
+            let why =
+                format!("{service}: this machine trusts no certificates; name a file with `{name}=/path/to/ca.pem`");
+            return Err(LockError::Invalid(why));
+        }
+        Ok(roots)
+    }
+
+    /// Trusts who is trusted, and says who we are.
+    pub(super) fn config(&self) -> Result<ClientConfig, LockError> {
+        self.identified(builder()?.with_root_certificates(self.trusted()?))
+    }
+
+    /// Says who we are.
+    pub(super) fn identified(
+        &self,
+        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    ) -> Result<ClientConfig, LockError> {
+        let Some(Identity { chain, key }) = &self.identity else { return Ok(builder.with_no_client_auth()) };
+        let certificates = chain.certificates().map_err(|why| self.unusable(chain, &why))?;
+        let secret = key.key().map_err(|why| self.unusable(key, &why))?;
+        builder.with_client_auth_cert(certificates, secret).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                self.unusable(key, &format!("it is not the key of the certificate in `{}`", chain.path))
+            }
+            error => self.unusable(key, &error),
+        })
+    }
+
+    /// The roots as PEM, for libraries that read it themselves.
+    pub(super) fn roots(&self) -> Option<&[u8]> {
+        self.roots.as_ref().map(|file| file.text.as_slice())
+    }
+
+    /// Our certificate and its key as PEM.
+    pub(super) fn identity(&self) -> Option<(&[u8], &[u8])> {
+        self.identity.as_ref().map(|Identity { chain, key }| (chain.text.as_slice(), key.text.as_slice()))
+    }
+
+    /// What to say of a connection that fails.
+    pub(super) fn terms(&self) -> Terms {
+        Terms { names: self.names, identified: self.identity.is_some() }
+    }
+
+    fn unusable(&self, file: &File, why: &dyn fmt::Display) -> LockError {
+        unusable(&self.service, file.setting, &file.path, why)
+    }
+}
+
+fn unusable(service: &str, setting: &str, path: &str, why: &dyn fmt::Display) -> LockError {
+    LockError::Invalid(format!("{service}: the file `{path}` of `{setting}` cannot be used: {why}"))
+}
+
+impl File {
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.text).collect();
+        match found {
+            Ok(found) if found.is_empty() => Err("it holds no certificate in PEM".to_owned()),
+            Ok(found) => Ok(found),
+            Err(error) => Err(format!("it is not PEM: {error}")),
+        }
+    }
+
+    fn key(&self) -> Result<PrivateKeyDer<'static>, String> {
+        PrivateKeyDer::from_pem_slice(&self.text).map_err(|error| match error {
+            pem::Error::NoItemsFound => {
+                "it holds no private key in PEM; one that is encrypted must be decrypted first (openssl pkey)"
+                    .to_owned()
+            }
+            // What the parser found it does not have to say: it may be a part of the key.
+            _ => "it is not PEM".to_owned(),
+        })
+    }
+}
+
+/// How a connection is spoken of that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    names: Names,
+    /// Did we say who we are?
+    identified: bool,
+}
+
+impl Terms {
+    /// Why TLS failed, and what to do about it. `None`: something else failed, which may pass.
+    pub(super) fn refusal(self, error: &(dyn Error + 'static)) -> Option<String> {
+        let Names { roots, certificate, .. } = self.names;
+        let why = match among_causes(error, &|error| error.downcast_ref::<rustls::Error>())? {
+            // The second: one of the same name, but another.
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+                format!(
+                    "nobody who is trusted here vouches for its certificate; name the file of its CA with `{roots}`"
+                )
+            }
+            error @ rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            ) => format!("it is not who the URL names: {error}"),
+            error @ rustls::Error::InvalidCertificate(_) => format!("its certificate is not trusted: {error}"),
+            rustls::Error::AlertReceived(alert) if is_about_us(*alert) => match self.identified {
+                true => format!("it refused our certificate, the one of `{certificate}` ({alert:?})"),
+                false => format!("it asks who we are ({alert:?}); {}", self.introduce()),
+            },
+            rustls::Error::InvalidMessage(_) => "what answers there does not speak TLS".to_owned(),
+            error @ (rustls::Error::PeerIncompatible(_) | rustls::Error::AlertReceived(_)) => {
+                format!("there is no TLS that both sides speak: {error}")
+            }
+            _ => return None,
+        };
+        Some(why)
+    }
+
+    /// What to think of a connection that the other side ended: it may not know TLS, or miss our certificate.
+    pub(super) fn suspicion(self) -> String {
+        match self.identified {
+            true => {
+                format!(
+                    ". Does it speak TLS there, and know who signed the certificate of `{}`?",
+                    self.names.certificate
+                )
+            }
+            false => format!(". Does it speak TLS there, and ask who its clients are? Then {}", self.introduce()),
+        }
+    }
+
+    fn introduce(self) -> String {
+        format!("name the files of a certificate with `{}` and `{}`", self.names.certificate, self.names.key)
+    }
+}
+
+/// Did the other side end the connection?
+pub(super) fn ended(error: &(dyn Error + 'static)) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    among_causes(error, &|error| {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(kind, Some(BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)).then_some(())
+    })
+    .is_some()
+}
+
+/// Does the other side mean our certificate? Some send the first of these also when there is none.
+fn is_about_us(alert: AlertDescription) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::BadCertificate
+            | Alert::CertificateRequired
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::HandshakeFailure
+            | Alert::UnknownCA
+            | Alert::UnsupportedCertificate
+            | Alert::AccessDenied
+    )
+}
+
+/// Looks through an error and its causes, however they are wrapped.
+fn among_causes<'a, T>(
+    error: &'a (dyn Error + 'static),
+    found: &dyn Fn(&'a (dyn Error + 'static)) -> Option<T>,
+) -> Option<T> {
+    if let Some(found) = found(error) {
+        return Some(found);
+    }
+    // Neither of these names what it holds as its source.
+    let held = match error.downcast_ref::<io::Error>() {
+        Some(error) => error.get_ref().map(|held| held as &(dyn Error + 'static)),
+        None => error.downcast_ref::<Arc<dyn Error + Send + Sync>>().map(|held| held.as_ref() as _),
+    };
+    among_causes(held.or_else(|| error.source())?, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNKNOWN: Terms = Terms { names: Names::USUAL, identified: false };
+
+    #[test]
+    fn the_word_of_tls_is_found_however_it_is_wrapped() {
+        let stranger = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let shared: Arc<dyn Error + Send + Sync> = Arc::new(io::Error::other(stranger()));
+        let wrapped: [Box<dyn Error>; 4] = [
+            Box::new(stranger()),
+            Box::new(io::Error::other(stranger())),
+            Box::new(io::Error::other(io::Error::other(stranger()))),
+            Box::new(shared),
+        ];
+        for error in wrapped {
+            assert!(UNKNOWN.refusal(error.as_ref()).unwrap().contains("`ca`"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_meant_depends_on_what_we_showed() {
+        let alert = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
+        let said = UNKNOWN.refusal(&alert).unwrap();
+        assert!(said.contains("`cert` and `key`"), "{said}");
+        let said = Terms { identified: true, ..UNKNOWN }.refusal(&alert).unwrap();
+        assert!(said.contains("refused our certificate"), "{said}");
+    }
+
+    #[test]
+    fn what_may_pass_is_no_refusal() {
+        for kind in [io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut] {
+            assert_eq!(UNKNOWN.refusal(&io::Error::from(kind)), None);
+            assert!(!ended(&io::Error::from(kind)));
+        }
+        let eof = io::Error::from(io::ErrorKind::UnexpectedEof);
+        assert!(UNKNOWN.refusal(&eof).is_none() && ended(&io::Error::other(eof)));
+    }
+
+    #[test]
+    fn settings_go_with_the_scheme() {
+        let asked = |text: &str| by_scheme(&LockUrl::parse(text).unwrap(), "zks").map(|read| read.is_some());
+        assert_eq!(asked("zk://a:1"), Ok(false));
+        assert_eq!(asked("zks://a:1"), Ok(true));
+        for text in ["zk://a:1?ca=x", "zk://a:1?cert=x&key=y", "zk://a:1?tls=true"] {
+            let error = asked(text).unwrap_err().to_string();
+            assert!(error.contains("zks://"), "{text}: {error}");
+        }
+        for text in ["zk://a:1?timeout=3", "zks://a:1?timeout=3"] {
+            let error = asked(text).unwrap_err().to_string();
+            assert!(error.contains("`timeout`"), "{text}: {error}");
+        }
+    }
+}
