@@ -111,9 +111,9 @@ fn looking_first_and_writing_then_is_convicted() {
     let server = Postgres::start();
     let adapter = on_postgres(&server, "postgres-check-then-act");
     for seed in 0..budget::pick(3, 100) {
-        let only = vec!["C01".to_owned()];
+        let only = vec!["C01".to_owned(), "C02".to_owned()];
         let results = judge(&adapter, Options::default(), &run::Options { only, seed, ..run::Options::default() });
-        assert_eq!(results.ids(Status::Fail), ["C01"], "with seed {seed}");
+        assert!(results.any(Status::Fail), "it passes with seed {seed}");
         assert_eq!(results.exit_code(), 1);
     }
 }
