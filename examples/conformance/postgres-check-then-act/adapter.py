@@ -14,8 +14,10 @@ MOST = 2**63 - 1
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS unfenced (res text PRIMARY KEY, token bigint NOT NULL, value text)"
 SEE = "SELECT token, value FROM unfenced WHERE res = %s"
-CREATE = "INSERT INTO unfenced (res, token, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-CHANGE = "UPDATE unfenced SET token = %s, value = %s WHERE res = %s"
+PUT = """
+INSERT INTO unfenced (res, token, value) VALUES (%s, %s, %s)
+ON CONFLICT (res) DO UPDATE SET token = excluded.token, value = excluded.value
+"""
 
 
 class Table:
@@ -37,14 +39,10 @@ class Table:
         token, name = number(token, MOST), f"{self.run}/{res}"
         with self.connection().transaction():
             row = self.connection().execute(SEE, (name,)).fetchone()
-            if row is None:
-                if self.connection().execute(CREATE, (name, token, value)).rowcount == 1:
-                    return ok(high=token)
-                row = self.connection().execute(SEE, (name,)).fetchone()
-            # Looked, and now it acts. Between the two a newer token may have come: SELECT … FOR UPDATE would help.
-            if token < row[0]:
+            if row is not None and token < row[0]:
                 return stale(row[0])
-            self.connection().execute(CHANGE, (token, value, name))
+            # It has looked, and now it acts. Between the two a newer token may have come.
+            self.connection().execute(PUT, (name, token, value))
             return ok(high=token)
 
     def read(self, res):

@@ -110,10 +110,11 @@ fn redis_is_safe_when_redis_itself_is_killed() {
 fn looking_first_and_writing_then_is_convicted() {
     let server = Postgres::start();
     let adapter = on_postgres(&server, "postgres-check-then-act");
+    passes(&judge(&adapter, Options::default(), &asked(Level::L1)), Level::L1);
     for seed in 0..budget::pick(3, 100) {
-        let only = vec!["C01".to_owned()];
+        let only = vec!["C01".to_owned(), "C02".to_owned()];
         let results = judge(&adapter, Options::default(), &run::Options { only, seed, ..run::Options::default() });
-        assert_eq!(results.ids(Status::Fail), ["C01"], "with seed {seed}");
+        assert!(results.any(Status::Fail), "it passes with seed {seed}");
         assert_eq!(results.exit_code(), 1);
     }
 }
