@@ -107,12 +107,10 @@ fn only_claims_no_level_and_an_exclusion_caps_it() {
 fn lazy_adapters_never_pass() {
     for name in LAZY {
         let subject = Lazy::new(name);
-        for level in [Level::L1, Level::L2, Level::L3] {
-            let (results, text) = seen(&subject, &Options { rounds: Some(3), ..at(level) });
-            assert_ne!(results.exit_code(), 0, "{name} at {level}: {text}");
-            assert_eq!(results.shown(), None, "{name} at {level}: {text}");
-            assert!(!text.lines().last().unwrap().contains("SAFE at"), "{name}: {text}");
-        }
+        let (results, text) = seen(&subject, &at(Level::L1));
+        assert_ne!(results.exit_code(), 0, "{name}: {text}");
+        assert_eq!(results.shown(), None, "{name}: {text}");
+        assert!(!text.lines().last().unwrap().contains("SAFE at"), "{name}: {text}");
         // No single case either: what is not judged is not passed.
         for case in cases::all().filter(|case| case.level == Level::L1) {
             let (results, text) = seen(&subject, &Options { only: vec![case.id.into()], ..at(Level::L1) });
