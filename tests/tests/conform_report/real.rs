@@ -1,5 +1,6 @@
 //! Real runs, of a resource that is right and of some that are not.
 
+use fencepost_conformance::history::History;
 use fencepost_conformance::manifest::{Equal, Policy};
 use fencepost_conformance::reference::{LAZY, Lazy, Reference};
 use fencepost_conformance::report::{Look, Tree, html, json, junit, summary, tap, write_all};
@@ -82,8 +83,12 @@ fn a_careless_resource_is_convicted_in_every_report() {
         let id = case["id"].as_str().unwrap();
         assert!(!case["failure"]["sentence"].as_str().unwrap().is_empty(), "{case}");
         assert!(page.contains(&format!("Timeline of {id}</title>")), "{id} is drawn");
-        let history = dir.path().join(case["history"].as_str().unwrap());
-        assert!(std::fs::metadata(history).unwrap().len() > 0, "{id} has its history");
+        let file = std::fs::File::open(dir.path().join(case["history"].as_str().unwrap())).unwrap();
+        let history = History::read_from(std::io::BufReader::new(file)).unwrap();
+        assert_eq!(history.case, id, "{id} has its history");
+        for operation in case["failure"]["operations"].as_array().unwrap() {
+            assert!(history.operation(operation.as_u64().unwrap()).is_some(), "{operation} of {id} is in the file");
+        }
     }
 }
 
