@@ -49,7 +49,7 @@ pub fn write_all(dir: &Path, results: &Results, setting: &Setting) -> Result<Wri
     let mut written = Written::default();
     for result in &results.cases {
         if let (Some(name), Some(history)) = (history_file(result), &result.history) {
-            written.files.push(whole(dir, &name, |out| lines(history, out))?);
+            written.files.push(whole(dir, &name, |out| history.write_to(out))?);
         }
     }
     written.files.push(whole(dir, "report.html", |out| out.write_all(html(results, setting).as_bytes()))?);
@@ -76,13 +76,4 @@ fn whole(dir: &Path, name: &str, fill: impl FnOnce(&mut dyn Write) -> io::Result
         Ok(()) => Ok(path),
         Err(error) => Err(Unwritten { path, error }),
     }
-}
-
-/// Until `History` can write itself.
-fn lines(history: &crate::history::History, out: &mut dyn Write) -> io::Result<()> {
-    for operation in &history.operations {
-        serde_json::to_writer(&mut *out, operation)?;
-        out.write_all(b"\n")?;
-    }
-    Ok(())
 }

@@ -101,10 +101,14 @@ pub(super) fn group_of(case: &Case) -> Option<&'static Group> {
 pub fn summary(out: &mut dyn Write, results: &Results, look: Look) -> io::Result<()> {
     let took: Duration = results.cases.iter().map(|result| result.took).sum();
     let counts = Status::ALL.into_iter().rev().map(|status| (status, results.ids(status).len()));
-    write!(out, "\n{} cases in {}:", results.cases.len(), duration(took))?;
+    let mut line = format!("{} cases in {}:", results.cases.len(), duration(took));
+    write!(out, "\n{line}")?;
     for (index, (status, count)) in counts.filter(|(_, count)| *count > 0).enumerate() {
+        let count = format!("{count} {}", status.counted());
         let comma = if index > 0 { "," } else { "" };
-        write!(out, "{comma} {}", look.coloured(status, &format!("{count} {}", status.counted())))?;
+        let gap = if width(&line) + width(&count) + 3 > look.width { "\n " } else { " " };
+        line = if gap == " " { format!("{line}{comma} {count}") } else { format!(" {count}") };
+        write!(out, "{comma}{gap}{}", look.coloured(status, &count))?;
     }
     writeln!(out)?;
     for (id, reason) in &results.excluded {

@@ -120,7 +120,9 @@ impl Browser {
 
     /// What a page with a script has left in `figures`.
     fn figures(&self, page: &Path, scheme: &str) -> Value {
-        let dom = self.run(page, &["--dump-dom".to_owned(), scheme.to_owned()]);
+        // Without a budget of time the page is dumped before its script has seen it loaded.
+        let arguments = ["--dump-dom", "--virtual-time-budget=10000", scheme].map(str::to_owned);
+        let dom = self.run(page, &arguments);
         let text = dom.split("<pre id=\"figures\">").nth(1).and_then(|rest| rest.split("</pre>").next()).unwrap();
         let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {dom}"))

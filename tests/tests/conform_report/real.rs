@@ -1,5 +1,6 @@
 //! Real runs, of a resource that is right and of some that are not.
 
+use fencepost_conformance::history::History;
 use fencepost_conformance::manifest::{Equal, Policy};
 use fencepost_conformance::reference::{LAZY, Lazy, Reference};
 use fencepost_conformance::report::{Look, Tree, html, json, junit, summary, tap, write_all};
@@ -82,8 +83,12 @@ fn a_careless_resource_is_convicted_in_every_report() {
         let id = case["id"].as_str().unwrap();
         assert!(!case["failure"]["sentence"].as_str().unwrap().is_empty(), "{case}");
         assert!(page.contains(&format!("Timeline of {id}</title>")), "{id} is drawn");
-        let history = dir.path().join(case["history"].as_str().unwrap());
-        assert!(std::fs::metadata(history).unwrap().len() > 0, "{id} has its history");
+        let file = std::fs::File::open(dir.path().join(case["history"].as_str().unwrap())).unwrap();
+        let history = History::read_from(std::io::BufReader::new(file)).unwrap();
+        assert_eq!(history.case, id, "{id} has its history");
+        for operation in case["failure"]["operations"].as_array().unwrap() {
+            assert!(history.operation(operation.as_u64().unwrap()).is_some(), "{operation} of {id} is in the file");
+        }
     }
 }
 
@@ -107,12 +112,10 @@ fn only_claims_no_level_and_an_exclusion_caps_it() {
 fn lazy_adapters_never_pass() {
     for name in LAZY {
         let subject = Lazy::new(name);
-        for level in [Level::L1, Level::L2, Level::L3] {
-            let (results, text) = seen(&subject, &Options { rounds: Some(3), ..at(level) });
-            assert_ne!(results.exit_code(), 0, "{name} at {level}: {text}");
-            assert_eq!(results.shown(), None, "{name} at {level}: {text}");
-            assert!(!text.lines().last().unwrap().contains("SAFE at"), "{name}: {text}");
-        }
+        let (results, text) = seen(&subject, &at(Level::L1));
+        assert_ne!(results.exit_code(), 0, "{name}: {text}");
+        assert_eq!(results.shown(), None, "{name}: {text}");
+        assert!(!text.lines().last().unwrap().contains("SAFE at"), "{name}: {text}");
         // No single case either: what is not judged is not passed.
         for case in cases::all().filter(|case| case.level == Level::L1) {
             let (results, text) = seen(&subject, &Options { only: vec![case.id.into()], ..at(Level::L1) });

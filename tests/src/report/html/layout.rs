@@ -11,13 +11,15 @@ use crate::history::{Operation, Time};
 use crate::op::{Op, Write};
 use crate::report::text::{cut, visible};
 
-pub(super) const GUTTER: usize = 100;
-pub(super) const MARGIN: usize = 96;
+/// Room for times at the left, and for marks beside them if there are any.
+const TIMES: usize = 104;
+const MARKS: usize = 92;
+pub(super) const MARGIN: usize = 8;
 pub(super) const TOP: usize = 34;
 pub(super) const LINE: usize = 15;
 /// The strip at the left of a lane, for outcomes that stay open.
 pub(super) const STRIP: usize = 14;
-const PAD: usize = 10;
+pub(super) const PAD: usize = 10;
 const ROW: usize = 16;
 const BREAK: usize = 34;
 const WIDEST: usize = 340;
@@ -47,6 +49,8 @@ pub(super) struct Lane {
 
 /// The whole drawing.
 pub(super) struct Layout<'a> {
+    /// Where the lanes begin.
+    pub left: usize,
     pub width: usize,
     pub height: usize,
     pub bar_width: usize,
@@ -76,7 +80,8 @@ impl<'a> Layout<'a> {
         let down = |time: Time| rows.iter().find(|(at, _)| *at >= time).map_or(height - LINE, |(_, y)| *y);
         let mut lanes = Vec::new();
         let mut starts = BTreeMap::new();
-        let mut x = GUTTER;
+        let left = if excerpt.marks.is_empty() { TIMES } else { TIMES + MARKS };
+        let mut x = left;
         let needed = |client: u32| {
             let shows =
                 |operation: &&Operation| operation.client == client && excerpt.counterexample.contains(&operation.id);
@@ -92,7 +97,7 @@ impl<'a> Layout<'a> {
         }
         let bars = excerpt.operations.iter().zip(lines).map(|(operation, lines)| {
             let track = columns.get(&operation.client).and_then(|(placed, _)| placed.get(&operation.id)).copied();
-            let start = starts.get(&operation.client).copied().unwrap_or(GUTTER);
+            let start = starts.get(&operation.client).copied().unwrap_or(left);
             let open = operation.answer.is_unknown();
             Bar {
                 operation,
@@ -103,7 +108,7 @@ impl<'a> Layout<'a> {
                 lines,
             }
         });
-        Layout { width: x + MARGIN, height, bar_width, lanes, bars: bars.collect(), rows: rows.clone(), breaks }
+        Layout { left, width: x + MARGIN, height, bar_width, lanes, bars: bars.collect(), rows: rows.clone(), breaks }
     }
 
     /// How far down a moment is.
@@ -186,11 +191,19 @@ fn label(operation: &Operation, fits: usize, several: bool, excerpt: &Excerpt<'_
     let sign = if excerpt.counterexample.contains(&operation.id) { "◆ " } else { "" };
     let verb = operation.op.verb().name().replace('_', " ");
     let value = match &operation.op {
-        Op::Write(Write { value, .. }) | Op::Cas { value, .. } => format!(" {value}"),
-        Op::Batch { writes } => format!(" of {}", writes.len()),
+        Op::Write(Write { value, .. }) | Op::Cas { value, .. } => value.clone(),
+        Op::Batch { writes } => format!("of {}", writes.len()),
         Op::Read { .. } | Op::CheckedRead { .. } | Op::Claim { .. } | Op::Delete { .. } => String::new(),
     };
-    let mut asked = vec![format!("{sign}#{} {verb}{value}", operation.id)];
+    let mut asked = vec![format!("{sign}#{} {verb}", operation.id)];
+    match asked.first_mut() {
+        Some(first) if first.chars().count() + 1 + value.chars().count() <= fits && !value.is_empty() => {
+            first.push(' ');
+            first.push_str(&value);
+        }
+        _ if value.is_empty() => {}
+        _ => asked.push(value),
+    }
     if let Some(of) = operation.copy_of {
         asked.push(format!("copy of #{of}"));
     }

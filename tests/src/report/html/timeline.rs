@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::excerpt::Excerpt;
-use super::layout::{Bar, GUTTER, LINE, Layout, MARGIN, STRIP};
+use super::layout::{Bar, LINE, Layout, MARGIN, PAD, STRIP};
 use crate::answer::Answer;
 use crate::history::{Event, Time};
 use crate::report::text::{cut, escaped, grouped};
@@ -96,9 +96,10 @@ fn rows(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
         let class = if important(*time) { "time strong" } else { "time" };
         let _ = writeln!(
             page,
-            "<line class=\"row\" x1=\"{GUTTER}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\"/><text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            "<line class=\"row\" x1=\"{}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\"/><text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            layout.left,
             layout.width - MARGIN,
-            GUTTER - 8,
+            layout.left - 8,
             y + 4,
             excerpt.time(*time)
         );
@@ -113,15 +114,16 @@ fn bands(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
             let end = excerpt.marks[index..].iter().find(|mark| over(mark.event));
             let until = end.map_or(layout.height - LINE, |mark| layout.down(mark.at));
             let y = layout.down(mark.at);
-            let (width, height) = (layout.width - MARGIN - GUTTER, until.saturating_sub(y));
+            let left = layout.left;
+            let (width, height) = (layout.width - MARGIN - left, until.saturating_sub(y));
             let _ =
-                writeln!(page, "<rect class=\"down\" x=\"{GUTTER}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>");
+                writeln!(page, "<rect class=\"down\" x=\"{left}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>");
         }
     }
 }
 
 fn marks(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
-    let (left, right) = (GUTTER, layout.width - MARGIN);
+    let (left, right) = (layout.left, layout.width - MARGIN);
     for mark in &excerpt.marks {
         let y = layout.down(mark.at);
         let (class, word) = match mark.event {
@@ -133,8 +135,7 @@ fn marks(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
         };
         let _ = writeln!(
             page,
-            "<line class=\"mark {class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{y}\" y2=\"{y}\"/><text class=\"mark {class}\" x=\"{}\" y=\"{}\">{word}</text>",
-            right + 8,
+            "<line class=\"mark {class}\" x1=\"{left}\" x2=\"{right}\" y1=\"{y}\" y2=\"{y}\"/><text class=\"mark {class}\" x=\"8\" y=\"{}\">{word}</text>",
             y + 4
         );
     }
@@ -153,7 +154,7 @@ fn class_of(answer: &Answer) -> &'static str {
 fn shape(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>, bar: &Bar<'_>) {
     let operation = bar.operation;
     let (x, top, width) = (bar.x, bar.top, layout.bar_width);
-    let height = bar.bottom.saturating_sub(top).max(bar.lines.len() * LINE);
+    let height = bar.bottom.saturating_sub(top).max(bar.lines.len() * LINE + PAD);
     let class = class_of(&operation.answer);
     let needed = if needed(excerpt, bar) { " needed" } else { "" };
     let words = format!(
@@ -203,12 +204,12 @@ fn words_of(page: &mut String, bar: &Bar<'_>) {
 
 fn breaks(page: &mut String, layout: &Layout<'_>) {
     for (y, missing) in &layout.breaks {
-        let (left, right) = (GUTTER, layout.width - MARGIN);
+        let (left, right) = (layout.left, layout.width - MARGIN);
         let what = if *missing == 1 { "operation" } else { "operations" };
         let _ = writeln!(
             page,
-            "<line class=\"break\" x1=\"{left}\" x2=\"{right}\" y1=\"{y}\" y2=\"{y}\"/><text class=\"break\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">⋯ {} {what} not drawn ⋯</text>",
-            (left + right) / 2,
+            "<line class=\"break\" x1=\"{left}\" x2=\"{right}\" y1=\"{y}\" y2=\"{y}\"/><text class=\"break\" x=\"{}\" y=\"{}\">⋯ {} {what} not drawn ⋯</text>",
+            left + 12,
             y + 4,
             grouped(*missing)
         );
