@@ -142,8 +142,7 @@ class Resource:
         """The record that decisions are made on."""
         stored = self.log.get(name)
         if self.bug == "memory-only":
-            fence = self.memory.get(name, Record())
-            return fence.with_value(stored.value)
+            return self.memory.get(name, Record()).with_value(stored.value)
         if self.bug == "answered-first":
             return self.pending.get(name, stored).copy()
         if self.bug == "process-cache":
@@ -165,8 +164,8 @@ class Resource:
         if self.bug == "memory-only":
             changes = {name: Record(value=record.value) for name, record in changes.items()}
         if self.bug == "global-fence":
-            fence = max(changes.values(), key=lambda record: record.high)
-            changes = {**changes, "": fence.with_value(None)}
+            highest = max(changes.values(), key=lambda record: record.high)
+            changes = {**changes, "": highest.with_value(None)}
         if self.bug == "two-commits":
             self.log.put({name: self.log.get(name).with_value(record.value) for name, record in changes.items()})
             time.sleep(random.random() / 500)
@@ -208,9 +207,9 @@ class Resource:
         name, holder, value = request["res"], request["holder"], request.get("value")
         token = self.token(request)
         if self.bug == "memory-first":
-            fence = self.memory.get(name, Record()).high
-            if fence is not None and token < fence:
-                return stale(fence)
+            high = self.memory.get(name, Record()).high
+            if high is not None and token < high:
+                return stale(high)
         if self.bug == "check-then-act":
             with self.log.locked():
                 early = self.log.get(name)

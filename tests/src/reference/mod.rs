@@ -1,6 +1,7 @@
 //! A resource that is right, and its many ways to be wrong.
 
 mod bug;
+mod http;
 mod lazy;
 mod record;
 mod serve;
@@ -19,6 +20,7 @@ use record::Rules;
 use store::{Gone, Store, Visit};
 
 pub use bug::{Bug, Front, MUTANTS, Mutant, SETUPS, Setup};
+pub use http::OverHttp;
 pub use lazy::{LAZY, Lazy};
 pub use service::Service;
 

@@ -23,6 +23,10 @@ impl Service {
         Service { reference, instances: setup.instances, manifest }
     }
 
+    pub(super) fn has_bug(&self, bug: Bug) -> bool {
+        self.reference.has(bug)
+    }
+
     /// What it serves.
     pub fn reference(&self) -> &Reference {
         &self.reference

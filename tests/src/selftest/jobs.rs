@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use super::{Budget, Report, lazy, python, run_one};
-use crate::reference::{Front, Mutant, Service, Setup};
+use crate::reference::{Front, Mutant, OverHttp, Service, Setup};
 use crate::subject::{Broken, Subject};
 use crate::verdict::Status;
 
@@ -47,7 +48,8 @@ impl Job {
     fn subject(&self) -> Result<Box<dyn Subject>, Broken> {
         let service = |setup: Setup, bug| -> Result<Box<dyn Subject>, Broken> {
             match setup.front {
-                Front::Calls | Front::Http => Ok(Box::new(Service::new(setup, bug, self.seed))),
+                Front::Calls => Ok(Box::new(Service::new(setup, bug, self.seed))),
+                Front::Http => Ok(Box::new(OverHttp::new(setup, bug, self.seed)?)),
             }
         };
         match &self.who {
@@ -60,7 +62,7 @@ impl Job {
 
     fn run(&self, budget: &Budget) -> (Status, String) {
         match self.subject() {
-            Ok(subject) => run_one(&*subject, self.case, self.seed, budget.rounds),
+            Ok(subject) => run_one(&*subject, self.case, self.seed, budget.rounds(self.case)),
             Err(Broken(why)) => (Status::Error, why),
         }
     }
@@ -74,6 +76,7 @@ pub(super) fn run_all(jobs: &[Job], budget: &Budget, watch: &(dyn Fn(usize, usiz
         for _ in 0..budget.workers.max(1) {
             scope.spawn(|| {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let began = Instant::now();
                     let (status, reason) = job.run(budget);
                     {
                         let mut report = counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +87,7 @@ pub(super) fn run_all(jobs: &[Job], budget: &Budget, watch: &(dyn Fn(usize, usiz
                             Who::Python(_) => &mut report.python,
                         };
                         let row = rows.entry(job.row).or_default();
-                        row.entry(job.case).or_default().add(status, &reason);
+                        row.entry(job.case).or_default().add(status, &reason, began.elapsed());
                     }
                     watch(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
                 }

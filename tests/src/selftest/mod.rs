@@ -16,6 +16,9 @@ use crate::subject::Subject;
 use crate::verdict::{Level, Status};
 use jobs::Job;
 
+/// So many other resources are many, for a mutant that keeps fewer.
+const MANY: u64 = 3_000;
+
 /// How much is run.
 #[derive(Clone, Debug)]
 pub struct Budget {
@@ -29,6 +32,8 @@ pub struct Budget {
     pub python: bool,
     /// How many rounds the cases do that have rounds.
     pub rounds: Option<u64>,
+    /// Whether the case of very many resources gets as many as it likes.
+    pub whole: bool,
     /// How many cases run at the same time.
     pub workers: usize,
     /// Only these mutants; empty means all.
@@ -46,6 +51,7 @@ impl Default for Budget {
             matrix: false,
             python: true,
             rounds: None,
+            whole: false,
             workers: 4,
             only: Vec::new(),
             seed: 1,
@@ -56,7 +62,16 @@ impl Default for Budget {
 impl Budget {
     /// Everything that the specification asks for: hours.
     pub fn full() -> Budget {
-        Budget { seeds: 100, reference_seeds: 1_000, matrix: true, ..Budget::default() }
+        Budget { seeds: 100, reference_seeds: 1_000, matrix: true, whole: true, ..Budget::default() }
+    }
+
+    /// How many rounds a case does here.
+    fn rounds(&self, case: &str) -> Option<u64> {
+        match case {
+            // It takes ten seconds otherwise, each time.
+            "R08" if !self.whole => Some(MANY),
+            _ => self.rounds,
+        }
     }
 }
 
@@ -66,6 +81,8 @@ pub struct Tally {
     statuses: BTreeMap<&'static str, u64>,
     /// Why it last did what it should not.
     pub reason: String,
+    /// How long all runs took together.
+    pub took: Duration,
 }
 
 impl Tally {
@@ -79,8 +96,9 @@ impl Tally {
         self.statuses.values().sum()
     }
 
-    fn add(&mut self, status: Status, reason: &str) {
+    fn add(&mut self, status: Status, reason: &str, took: Duration) {
         *self.statuses.entry(status.word()).or_default() += 1;
+        self.took += took;
         if !reason.is_empty() {
             reason.clone_into(&mut self.reason);
         }

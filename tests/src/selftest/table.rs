@@ -1,6 +1,7 @@
 //! The kill matrix, for the terminal and for the documents.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::{Report, Row};
 use crate::cases::{self, GROUPS};
@@ -15,6 +16,7 @@ impl Report {
             let runs: u64 = rows.values().flat_map(Row::values).map(super::Tally::runs).sum();
             let _ = writeln!(text, "{title}: {runs} runs in {} ways", rows.len());
         }
+        text.push_str(&self.slowest());
         for left in &self.left_out {
             let _ = writeln!(text, "not run: {left}");
         }
@@ -24,6 +26,19 @@ impl Report {
         let word = if self.passed() { "the suite bites" } else { "the suite does not bite" };
         let _ = writeln!(text, "{word}: {} mutants, {} problems", self.mutants.len(), self.problems.len());
         text
+    }
+
+    /// The cases that took longest, all runs together.
+    fn slowest(&self) -> String {
+        let rows = [&self.reference, &self.mutants, &self.python, &self.lazy];
+        let mut cases: Vec<(Duration, &str)> = groups()
+            .concat()
+            .into_iter()
+            .map(|id| (rows.iter().flat_map(|rows| rows.values()).filter_map(|row| Some(row.get(id)?.took)).sum(), id))
+            .collect();
+        cases.sort_unstable();
+        let slowest = cases.iter().rev().take(8).map(|(took, id)| format!("{id} {:.1} s", took.as_secs_f64()));
+        format!("slowest: {}\n", slowest.collect::<Vec<_>>().join(", "))
     }
 
     /// One line for each mutant, one column for each case.
