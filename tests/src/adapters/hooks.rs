@@ -255,12 +255,10 @@ impl Hooks {
         let deadline = Instant::now() + self.limit;
         loop {
             let found = match self.commands.get(Hook::Ready) {
-                Some(command) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    command::run("ready", self.shell(command, 0), left, self.output.path())
-                        .map_err(|broken| broken.0)
-                        .and_then(|()| (self.probe)())
-                }
+                // Each attempt has the whole time: one that is cut short could not say what is missing.
+                Some(command) => command::run("ready", self.shell(command, 0), self.limit, self.output.path())
+                    .map_err(|broken| broken.0)
+                    .and_then(|()| (self.probe)()),
                 None => (self.probe)(),
             };
             let Err(missing) = found else { return Ok(()) };
