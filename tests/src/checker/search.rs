@@ -137,11 +137,18 @@ impl<'p> Search<'p> {
         for call in writing.chain(optional.iter().filter(|optional| optional.open).map(|optional| &optional.call)) {
             call.parts().iter().for_each(|part| to_write[prepared.slot(part.resource, part.value)] += 1);
         }
+        // A refused batch may report the fence of one resource because of another, and then one raise is not enough.
+        let mut tangled = vec![false; count];
+        let refused = |step: &&Step| matches!(step.outcome, Outcome::Refused { high: Some(_) });
+        for resources in steps.iter().filter(refused).map(|step| step.call.resources()).filter(|all| all.len() > 1) {
+            resources.into_iter().for_each(|resource| tangled[resource] = true);
+        }
         let mut patient = vec![Vec::new(); count];
         let mut pressing = Vec::new();
         for (index, optional) in optional.iter().enumerate() {
+            let waits = !optional.open && optional.latest == Time::MAX;
             match optional.call.tokens().as_slice() {
-                [(resource, token)] if !optional.open && optional.latest == Time::MAX => {
+                [(resource, token)] if waits && !tangled[*resource] => {
                     patient[*resource].push((*token, index));
                 }
                 _ => pressing.push(index),

@@ -111,9 +111,9 @@ fn agrees_with_brute_force() {
 fn large(random: &mut Random) -> Shape {
     Shape {
         operations: 20 + random.below(200),
-        clients: 1 + random.below(8),
+        clients: 1 + random.below(16),
         resources: 1 + random.below(3),
-        unknown: [0, 5, 20][random.below(3) as usize],
+        unknown: [0, 5, 20, 40][random.below(4) as usize],
         batches: [0, 0, 10][random.below(3) as usize],
         spread: 1 + random.below(8),
         kill_every: [0, 0, 30][random.below(3) as usize],
