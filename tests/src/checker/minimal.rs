@@ -52,7 +52,7 @@ pub(super) fn counterexample(manifest: &Manifest, component: &[&Operation], dead
     let prepared = prepare(manifest, &operations);
     let stuck = match search(&prepared, Instant::now() + MOST_SHRINKING) {
         Found::Nothing(stuck) => stuck,
-        Found::Order | Found::OutOfTime => Stuck::default(),
+        Found::Order | Found::GivenUp { .. } => Stuck::default(),
     };
     let others = component.len() - told(&kept);
     Counterexample {
