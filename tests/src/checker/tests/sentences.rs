@@ -124,8 +124,8 @@ fn values_that_must_not_be_seen() {
     convicts(
         &one_by_one(Manifest::default(), lost),
         &[1, 2],
-        "read #2 returned no value at 0.250 s, but write #1 (token 5) had been accepted at 0.150 s, and no delete was called \
-         since.",
+        "read #2 returned no value at 0.250 s, but write #1 (token 5) had been accepted at 0.150 s, and no delete can have \
+         removed it.",
     );
 }
 
