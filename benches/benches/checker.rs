@@ -26,7 +26,7 @@ fn history(count: u64, resources: u64, unknown: u64) -> History {
         let (op, answer) = if random.chance(40) {
             (Op::read(&res), Answer::Ok { value: Some(value.clone()), high: *fence })
         } else {
-            let token = fence.unwrap_or(3) + random.below(4) - 2;
+            let token = fence.unwrap_or(8) + random.below(4) - 2;
             let written = format!("v-{number}");
             let op = Op::write(&res, token, "h", &written);
             if fence.is_some_and(|fence| token < fence) {

@@ -46,7 +46,7 @@ impl Operation {
     pub fn latest(&self) -> Time {
         match (self.answer.is_unknown(), self.dead_by) {
             (false, _) => self.returned,
-            (true, Some(dead)) => dead,
+            (true, Some(dead)) => dead.max(self.called),
             (true, None) => Time::MAX,
         }
     }

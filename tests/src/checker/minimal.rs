@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::model::Cell;
+use super::model::{Cell, Value};
 use super::prepare::{Prepared, prepare};
 use super::search::{Found, Stuck, search};
 use super::{Counterexample, named};
@@ -52,7 +52,7 @@ pub(super) fn counterexample(manifest: &Manifest, component: &[&Operation], dead
     let prepared = prepare(manifest, &operations);
     let stuck = match search(&prepared, Instant::now() + MOST_SHRINKING) {
         Found::Nothing(stuck) => stuck,
-        Found::Order | Found::OutOfTime => Stuck::default(),
+        Found::Order | Found::GivenUp { .. } => Stuck::default(),
     };
     let others = component.len() - told(&kept);
     Counterexample {
@@ -115,7 +115,8 @@ fn sentence(operations: &[&Operation], prepared: &Prepared<'_>, stuck: &Stuck, o
             format!("#{} {what}, {called} to {returned}: {answer}", operation.id)
         })
         .collect();
-    let mut text = format!("no order explains these {} answers: {}.", told.len(), told.join("; "));
+    let these = if told.len() == 1 { "this answer".to_owned() } else { format!("these {} answers", told.len()) };
+    let mut text = format!("no order explains {these}: {}.", told.join("; "));
     let order: Vec<usize> = stuck.order.iter().filter(known).copied().collect();
     let next: Vec<usize> = stuck.next.iter().filter(known).copied().collect();
     if !next.is_empty() {
@@ -126,16 +127,20 @@ fn sentence(operations: &[&Operation], prepared: &Prepared<'_>, stuck: &Stuck, o
             .take(3)
             .map(|(resource, cell)| state(resource, cell, prepared))
             .collect();
-        let start = match order.is_empty() {
-            true => "At the start".to_owned(),
-            false => format!("After {} in this order", list(&order)),
+        let start = match order.as_slice() {
+            [] => "At first".to_owned(),
+            [_] => format!("After {}", list(&order)),
+            _ => format!("After {} in this order", list(&order)),
         };
         let verb = if next.len() == 1 { "does not fit" } else { "do not fit" };
         text += &format!(" {start}, {}, and {} {verb}.", state.join(", "), list(&next));
     }
     if others > 0 {
         let resources = named(&prepared.resources);
-        text += &format!(" The other {others} operations on {resources} do not help, whatever became of them.");
+        let rest =
+            if others == 1 { "The other operation".to_owned() } else { format!("The other {others} operations") };
+        let (verb, them) = if others == 1 { ("does", "it") } else { ("do", "them") };
+        text += &format!(" {rest} on {resources} {verb} not help, whatever became of {them}.");
     }
     text
 }
@@ -143,8 +148,9 @@ fn sentence(operations: &[&Operation], prepared: &Prepared<'_>, stuck: &Stuck, o
 fn state(resource: &str, cell: &Cell, prepared: &Prepared<'_>) -> String {
     let fence = cell.high.map_or_else(|| "no fence".to_owned(), |high| format!("fence {high}"));
     let value = match cell.value {
-        super::model::Value::UNSEEN => "a value that nobody saw".to_owned(),
-        value => words::value(prepared.values.get(value.0 as usize).copied().flatten()),
+        Value::UNSEEN => "a value that nobody saw".to_owned(),
+        Value::NOTHING => words::value(None),
+        value => format!("value {}", words::value(prepared.values.get(value.0 as usize).copied().flatten())),
     };
     format!("{resource} has {fence} and {value}")
 }

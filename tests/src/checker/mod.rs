@@ -4,6 +4,7 @@ mod components;
 mod explain;
 mod minimal;
 mod model;
+mod position;
 mod prepare;
 mod search;
 #[cfg(test)]
@@ -11,7 +12,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use self::search::Found;
+use self::search::{Found, MOST_PLACES};
 use crate::history::History;
 
 /// What the checker found.
@@ -34,9 +35,13 @@ pub struct Counterexample {
     pub operations: Vec<u64>,
 }
 
+/// Nobody waits longer, whatever limit was asked for.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Judges a history by the sequential model of its manifest.
 pub fn check(history: &History, limit: Duration) -> Verdict {
-    let deadline = Instant::now() + limit;
+    let began = Instant::now();
+    let deadline = began.checked_add(limit).unwrap_or(began + LONGEST);
     if let Some(found) = explain::explain(history) {
         return Verdict::Violated(found);
     }
@@ -48,11 +53,11 @@ pub fn check(history: &History, limit: Duration) -> Verdict {
             Found::Nothing(_) => {
                 return Verdict::Violated(minimal::counterexample(&history.manifest, &component, deadline));
             }
-            Found::OutOfTime => {
+            Found::GivenUp { places } => {
                 undecided.get_or_insert_with(|| {
                     format!(
-                        "no order of the {} operations on {} was found or excluded within {} s; with fewer rounds there \
-                         is less to order",
+                        "no order of the {} operations on {} was found or excluded: {places} states were looked at, and the \
+                         limits are {} s and {MOST_PLACES} states; with fewer rounds there is less to order",
                         component.len(),
                         named(&prepared.resources),
                         limit.as_secs_f64()

@@ -212,8 +212,7 @@ impl<'h> Names<'h> {
             Answer::Error { definite: false, .. } | Answer::Unknown { .. } => Fate::Unknown,
             Answer::Unsupported => return None,
         };
-        let latest = operation.latest().max(operation.called);
-        Some(Draft { operation: index, call, fate, called: operation.called, latest })
+        Some(Draft { operation: index, call, fate, called: operation.called, latest: operation.latest() })
     }
 }
 

@@ -11,13 +11,12 @@
 //! - A raise that can wait for ever waits until a step needs it, and then the lowest that helps is as good as any.
 //! - An optional operation that was placed can do nothing more once the fence is above its token, so places differ by it
 //!   only until then.
-
 use std::collections::HashSet;
 use std::time::Instant;
 
-use super::model::{Call, Cell, Change, Outcome, Part, Value};
-use super::prepare::{Optional, Prepared, Step};
-use crate::harness::seed::Random;
+use super::model::{Call, Cell, Outcome};
+use super::position::{Move, Position, Undo, What};
+use super::prepare::Prepared;
 use crate::history::Time;
 
 /// What the search found.
@@ -27,8 +26,8 @@ pub(super) enum Found {
     Order,
     /// There is none; this is as far as it got.
     Nothing(Stuck),
-    /// Time ran out.
-    OutOfTime,
+    /// Neither, after so many places: there was no more time, or they were too many to remember.
+    GivenUp { places: usize },
 }
 
 /// The longest order that explains a part of the answers.
@@ -45,27 +44,12 @@ pub(super) struct Stuck {
 /// How often the clock is looked at.
 const STEPS_BETWEEN_LOOKS: u64 = 512;
 
+/// No more places are remembered: this is some 300 MB.
+pub(super) const MOST_PLACES: usize = 8_000_000;
+
 /// Looks for an order until the deadline.
 pub(super) fn search(prepared: &Prepared<'_>, deadline: Instant) -> Found {
-    Search::new(prepared).run(deadline)
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Take(usize),
-    Do(usize),
-    Raise(usize),
-}
-
-struct Move {
-    what: What,
-    change: Change,
-}
-
-struct Undo {
-    what: What,
-    before: Change,
-    newest_call: Time,
+    Position::new(prepared).search(deadline)
 }
 
 struct Frame {
@@ -85,101 +69,12 @@ impl Near {
     }
 }
 
-/// What is known of a step beforehand.
-struct Facts {
-    key: u128,
-    /// The fences that it allows before it at most, and leaves behind.
-    bounds: Vec<(usize, u64)>,
-    sees: Option<usize>,
-}
-
-struct Search<'p> {
-    prepared: &'p Prepared<'p>,
-    facts: Vec<Facts>,
-    /// The steps not taken, linked in the order of their calls; the last entry is both ends.
-    after: Vec<usize>,
-    before: Vec<usize>,
-    left: usize,
-    placed: Vec<bool>,
-    cells: Vec<Cell>,
-    /// The latest call among what was placed.
-    newest_call: Time,
-    /// By resource: the bounds of all steps, rising; and how many of them are behind us.
-    bounds: Vec<Vec<u64>>,
-    passed: Vec<usize>,
-    /// By value: how many steps have still to see it, and how many operations may still write it. That there is no value
-    /// counts for each resource apart.
-    to_see: Vec<u32>,
-    to_write: Vec<u32>,
-    /// By resource: the raises that can wait for ever, lowest token first.
-    patient: Vec<Vec<usize>>,
-    /// Optional operations that cannot, or that are not only raises.
-    pressing: Vec<usize>,
-    deadlines: Vec<Time>,
-    hash: u128,
-    seen: HashSet<u128>,
-}
-
-impl<'p> Search<'p> {
-    fn new(prepared: &'p Prepared<'p>) -> Search<'p> {
-        let (steps, optional) = (&prepared.steps, &prepared.optional);
-        let count = prepared.resources.len();
-        let facts: Vec<Facts> = steps.iter().enumerate().map(|(index, step)| facts(prepared, index, step)).collect();
-        let mut bounds = vec![Vec::new(); count];
-        let mut to_see = vec![0; prepared.slots()];
-        let mut to_write = vec![0; prepared.slots()];
-        for fact in &facts {
-            fact.bounds.iter().for_each(|(resource, bound)| bounds[*resource].push(*bound));
-            fact.sees.iter().for_each(|slot| to_see[*slot] += 1);
-        }
-        bounds.iter_mut().for_each(|bounds| bounds.sort_unstable());
-        let writing = steps.iter().filter(|step| step.writes()).map(|step| &step.call);
-        for call in writing.chain(optional.iter().filter(|optional| optional.open).map(|optional| &optional.call)) {
-            call.parts().iter().for_each(|part| to_write[prepared.slot(part.resource, part.value)] += 1);
-        }
-        let mut patient = vec![Vec::new(); count];
-        let mut pressing = Vec::new();
-        for (index, optional) in optional.iter().enumerate() {
-            match optional.call.tokens().as_slice() {
-                [(resource, token)] if !optional.open && optional.latest == Time::MAX => {
-                    patient[*resource].push((*token, index));
-                }
-                _ => pressing.push(index),
-            }
-        }
-        let patient = patient.into_iter().map(|mut raises| {
-            raises.sort_unstable();
-            raises.into_iter().map(|(_, index)| index).collect()
-        });
-        let mut deadlines: Vec<Time> =
-            optional.iter().map(|optional| optional.latest).filter(|latest| *latest < Time::MAX).collect();
-        deadlines.sort_unstable();
-        let ends = steps.len();
-        Search {
-            prepared,
-            facts,
-            after: (1..=ends).chain([0]).collect(),
-            before: std::iter::once(ends).chain(0..ends).collect(),
-            left: ends,
-            placed: vec![false; optional.len()],
-            cells: vec![Cell::default(); count],
-            newest_call: 0,
-            bounds,
-            passed: vec![0; count],
-            to_see,
-            to_write,
-            patient: patient.collect(),
-            pressing,
-            deadlines,
-            hash: 0,
-            seen: HashSet::new(),
-        }
-    }
-
-    fn run(mut self, deadline: Instant) -> Found {
+impl Position<'_> {
+    fn search(mut self, deadline: Instant) -> Found {
         if self.left == 0 {
             return Found::Order;
         }
+        let mut seen = HashSet::new();
         let mut stuck = Stuck::default();
         let mut fewest_left = usize::MAX;
         let mut looks = 0;
@@ -188,8 +83,9 @@ impl<'p> Search<'p> {
         stack.push(Frame { moves: moves.into_iter(), taken: None });
         while let Some(depth) = stack.len().checked_sub(1) {
             looks += 1;
-            if looks % STEPS_BETWEEN_LOOKS == 0 && Instant::now() >= deadline {
-                return Found::OutOfTime;
+            let late = looks % STEPS_BETWEEN_LOOKS == 0 && Instant::now() >= deadline;
+            if late || seen.len() >= MOST_PLACES {
+                return Found::GivenUp { places: seen.len() };
             }
             if let Some(undo) = stack[depth].taken.take() {
                 self.undo(undo);
@@ -206,8 +102,7 @@ impl<'p> Search<'p> {
             if self.left == 0 {
                 return Found::Order;
             }
-            let place = self.place_key();
-            if !self.seen.insert(place) {
+            if !seen.insert(self.place_key()) {
                 self.undo(undo);
                 continue;
             }
@@ -228,19 +123,6 @@ impl<'p> Search<'p> {
         let steps = candidates.into_iter().map(|index| &self.prepared.steps[index]);
         let next = steps.filter(|step| near.holds(&step.call)).map(|step| step.operation);
         Stuck { order: order.collect(), cells: self.cells.clone(), next: next.collect() }
-    }
-
-    /// The steps that may come next by the clock, and the time by which one of them must have come.
-    fn candidates(&self) -> (Vec<usize>, Time) {
-        let steps = &self.prepared.steps;
-        let (mut found, mut until) = (Vec::new(), Time::MAX);
-        let mut index = self.after[steps.len()];
-        while index < steps.len() && steps[index].called <= until {
-            found.push(index);
-            until = until.min(steps[index].latest);
-            index = self.after[index];
-        }
-        (found, until)
     }
 
     fn moves(&self) -> Vec<Move> {
@@ -289,11 +171,6 @@ impl<'p> Search<'p> {
         moves
     }
 
-    fn has_its_chance(&self, index: usize, until: Time) -> bool {
-        let optional = &self.prepared.optional[index];
-        optional.called <= until && optional.latest >= self.newest_call && !self.placed[index]
-    }
-
     /// The resources of the most urgent step, and those joined to them by what may come before it.
     fn near(&self, candidates: &[usize], until: Time) -> Near {
         let urgent = candidates.iter().find(|index| self.prepared.steps[**index].latest == until);
@@ -322,16 +199,6 @@ impl<'p> Search<'p> {
             });
         }
         Near { everything: false, resources }
-    }
-
-    /// Would placing something called then be too late for an optional operation that still has its chance?
-    fn ends_a_chance(&self, called: Time) -> bool {
-        self.dead(called) > self.dead(self.newest_call)
-    }
-
-    /// How many optional operations must come before everything called then.
-    fn dead(&self, called: Time) -> usize {
-        self.deadlines.partition_point(|deadline| *deadline < called)
     }
 
     fn raises_that_help(&self, blocked: usize, until: Time, moves: &mut Vec<Move>) {
@@ -366,156 +233,4 @@ impl<'p> Search<'p> {
             }
         }
     }
-
-    /// Is there still a way from there? What must come later needs a fence that is low enough, and the values it saw.
-    fn allows(&self, change: &Change, facts: Option<&Facts>, call: &Call) -> bool {
-        let own = facts.map_or(&[][..], |facts| &facts.bounds);
-        let next = |resource: usize, skip: usize| self.bounds[resource].get(self.passed[resource] + skip);
-        let before =
-            |resource: usize, place: usize| own[..place].iter().filter(|(other, _)| *other == resource).count();
-        let in_order = own
-            .iter()
-            .enumerate()
-            .all(|(place, (resource, bound))| next(*resource, before(*resource, place)) == Some(bound));
-        in_order
-            && change.iter().all(|(resource, after)| {
-                let low = next(*resource, before(*resource, own.len())).is_none_or(|bound| after.high <= Some(*bound));
-                let gone = self.cells[*resource].value;
-                low && (gone == after.value || gone == Value::UNSEEN || {
-                    let slot = self.prepared.slot(*resource, gone);
-                    let seen_by_itself = u32::from(facts.is_some_and(|facts| facts.sees == Some(slot)));
-                    let same = |part: &&Part| part.resource == *resource && part.value == gone;
-                    let written_by_itself = call.parts().iter().filter(same).count() as u32;
-                    self.to_see[slot] == seen_by_itself || self.to_write[slot] > written_by_itself
-                })
-            })
-    }
-
-    fn place(&mut self, next: Move) -> Undo {
-        let Move { what, change } = next;
-        let newest_call = self.newest_call;
-        let called = match what {
-            What::Take(index) => {
-                let (after, before) = (self.after[index], self.before[index]);
-                self.after[before] = after;
-                self.before[after] = before;
-                self.left -= 1;
-                self.hash ^= self.facts[index].key;
-                for (resource, _) in &self.facts[index].bounds {
-                    self.passed[*resource] += 1;
-                }
-                self.prepared.steps[index].called
-            }
-            What::Do(index) | What::Raise(index) => {
-                self.placed[index] = true;
-                self.prepared.optional[index].called
-            }
-        };
-        self.count(what, u32::wrapping_sub);
-        self.newest_call = newest_call.max(called);
-        let before = change.into_iter().map(|(resource, cell)| (resource, self.set(resource, cell))).collect();
-        Undo { what, before, newest_call }
-    }
-
-    fn undo(&mut self, undo: Undo) {
-        for (resource, cell) in undo.before {
-            self.set(resource, cell);
-        }
-        self.newest_call = undo.newest_call;
-        self.count(undo.what, u32::wrapping_add);
-        match undo.what {
-            What::Take(index) => {
-                let (after, before) = (self.after[index], self.before[index]);
-                self.after[before] = index;
-                self.before[after] = index;
-                self.left += 1;
-                self.hash ^= self.facts[index].key;
-                for (resource, _) in &self.facts[index].bounds {
-                    self.passed[*resource] -= 1;
-                }
-            }
-            What::Do(index) | What::Raise(index) => self.placed[index] = false,
-        }
-    }
-
-    /// Who has still to see and to write a value, one less or one more.
-    fn count(&mut self, what: What, by: fn(u32, u32) -> u32) {
-        let call = match what {
-            What::Take(index) => {
-                if let Some(slot) = self.facts[index].sees {
-                    self.to_see[slot] = by(self.to_see[slot], 1);
-                }
-                let step: &Step = &self.prepared.steps[index];
-                step.writes().then_some(&step.call)
-            }
-            What::Do(index) | What::Raise(index) => {
-                let optional: &Optional = &self.prepared.optional[index];
-                optional.open.then_some(&optional.call)
-            }
-        };
-        for part in call.into_iter().flat_map(Call::parts) {
-            let slot = self.prepared.slot(part.resource, part.value);
-            self.to_write[slot] = by(self.to_write[slot], 1);
-        }
-    }
-
-    fn set(&mut self, resource: usize, cell: Cell) -> Cell {
-        let before = std::mem::replace(&mut self.cells[resource], cell);
-        self.hash ^= cell_key(resource, &before) ^ cell_key(resource, &cell);
-        before
-    }
-
-    fn place_key(&self) -> u128 {
-        let mut key = self.hash ^ fold(&[3, self.dead(self.newest_call) as u64]);
-        for &index in &self.pressing {
-            let optional = &self.prepared.optional[index];
-            let over = || {
-                let tokens = optional.call.tokens();
-                tokens.into_iter().any(|(resource, token)| self.cells[resource].high > Some(token))
-            };
-            if optional.open && self.placed[index] && !over() {
-                key ^= fold(&[2, index as u64]);
-            }
-        }
-        key
-    }
-}
-
-fn facts(prepared: &Prepared<'_>, index: usize, step: &Step) -> Facts {
-    let rules = prepared.rules;
-    let tokens = step.call.tokens();
-    let reported = |resource: usize, high: Option<u64>| high.filter(|_| rules.exact()).map(|high| (resource, high));
-    let bounds = match (&step.call, step.outcome) {
-        (Call::Claim { .. } | Call::Write(_) | Call::Cas { .. } | Call::Batch(_), Outcome::Done { .. }) => tokens,
-        (Call::Cas { .. }, Outcome::Mismatched { .. }) if rules.mismatch_raises => tokens,
-        (Call::Read { resource } | Call::CheckedRead { resource, .. }, Outcome::Done { high, .. }) => {
-            reported(*resource, high).into_iter().collect()
-        }
-        (Call::Batch(_), Outcome::Refused { .. }) => Vec::new(),
-        (_, Outcome::Refused { high }) => {
-            tokens.first().and_then(|(resource, _)| reported(*resource, high)).into_iter().collect()
-        }
-        (_, Outcome::Mismatched { .. } | Outcome::Raised) => Vec::new(),
-    };
-    let sees = match (&step.call, step.outcome) {
-        (Call::Cas { expect, .. }, Outcome::Done { .. }) => Some(*expect),
-        (Call::Write(_) | Call::Batch(_), _) => None,
-        (_, Outcome::Done { value, .. }) => value,
-        (_, Outcome::Mismatched { current }) => current,
-        (_, Outcome::Refused { .. } | Outcome::Raised) => None,
-    };
-    let sees = sees.zip(step.call.resources().first()).map(|(value, resource)| prepared.slot(*resource, value));
-    Facts { key: fold(&[1, index as u64]), bounds, sees }
-}
-
-fn cell_key(resource: usize, cell: &Cell) -> u128 {
-    let holder = cell.holder.map_or(0, |holder| u64::from(holder) + 1);
-    let high = cell.high.map_or([0, 0], |high| [1, high]);
-    fold(&[0, resource as u64, high[0], high[1], u64::from(cell.used), holder, u64::from(cell.value.0)])
-}
-
-/// A number that stands for these: two different lists share one with a chance of 2⁻¹²⁸.
-fn fold(numbers: &[u64]) -> u128 {
-    let lane = |start: u64| numbers.iter().fold(start, |sum, number| Random::from_seed(sum ^ *number).draw());
-    u128::from(lane(0x5bf0_3635)) << 64 | u128::from(lane(0x9e6c_63d0))
 }

@@ -52,7 +52,7 @@ struct Finding {
 impl Finding {
     /// The last of the operations is the one that is wrong.
     fn new(sentence: String, operations: &[&Operation]) -> Finding {
-        let at = operations.iter().map(|operation| operation.returned).max().unwrap_or(0);
+        let at = operations.last().map_or(0, |operation| operation.returned);
         Finding { at, sentence, operations: operations.iter().map(|operation| operation.id).collect() }
     }
 }
@@ -138,7 +138,7 @@ impl<'h> View<'h> {
         operation.answer.high().filter(|_| self.placed(operation) && operation.op.verb() != Verb::Batch)
     }
 
-    /// `, before the process was killed at 1.150 s` if it was between the two.
+    /// ` It was lost when the process was killed at 1.150 s.` if that was between the two.
     fn crash_between(&self, from: Time, to: Time) -> String {
         let between = |event: Event| {
             self.history.marks.iter().find(|mark| mark.event == event && from <= mark.at && mark.at <= to)

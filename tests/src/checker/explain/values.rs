@@ -120,10 +120,11 @@ fn superseded(
         _ => writer,
     };
     let other = replaced.by(reader.called).filter(|other| other.called > proof.latest())?;
-    let [at, done, called, returned] = words::moments([reader.returned, proof.returned, other.called, other.returned]);
-    let before = match proof.id == writer.id {
-        true => format!("{} was accepted at {done}", words::short(writer)),
-        false => format!("{} at {done}", sight(proof, Some(value))),
+    let [at, done, called, returned] = words::moments([reader.returned, proof.latest(), other.called, other.returned]);
+    let before = match (proof.id == writer.id, writer.answer.is_ok()) {
+        (true, true) => format!("{} was accepted at {done}", words::short(writer)),
+        (true, false) => format!("{done}, by when {} had happened or never would", words::short(writer)),
+        (false, _) => format!("{} at {done}", sight(proof, Some(value))),
     };
     let sentence = format!(
         "{} at {at}, but {} had replaced it: it was called at {called}, after {before}, and accepted at {returned}.{}",
@@ -191,7 +192,7 @@ impl<'h> Replaced<'h> {
         (!deleted).then(|| {
             let [at, when] = words::moments([reader.returned, writer.returned]);
             let sentence = format!(
-                "{} at {at}, but {} had been accepted at {when}, and no delete was called since.{}",
+                "{} at {at}, but {} had been accepted at {when}, and no delete can have removed it.{}",
                 sight(reader, None),
                 words::short(writer),
                 view.crash_between(writer.latest(), reader.called)

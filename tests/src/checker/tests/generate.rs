@@ -92,8 +92,10 @@ pub(crate) fn right(random: &mut Random, shape: Shape, manifest: Manifest) -> Hi
     let mut world = World::new();
     for (_, index) in points {
         let lost = operations[index].answer.is_unknown();
-        let (answer, next) = serve(random, &manifest, &world, &operations[index].op);
-        world = next;
+        let named = operations[index].op.resources().into_iter();
+        let here: World = named.map(|res| (res.to_owned(), record(&world, res))).collect();
+        let (answer, next) = serve(random, &manifest, &here, &operations[index].op);
+        world.extend(next);
         if !lost {
             operations[index].answer = answer;
         }

@@ -105,7 +105,8 @@ fn values_that_must_not_be_seen() {
          never be seen.",
     );
     let stale_reads = Manifest { reads: Reads::StaleOk, ..Manifest::default() };
-    assert!(matches!(check(&one_by_one(stale_reads, refused), Duration::from_secs(1)), Verdict::Violated(_)));
+    let verdict = check(&one_by_one(stale_reads, refused), Duration::from_secs(1));
+    assert!(matches!(verdict, Verdict::Violated(_)), "a stale read shows no refused value either: {verdict:?}");
     let unwritten = vec![(Op::read("r1"), Answer::Ok { value: Some(Some("x".into())), high: None })];
     convicts(
         &one_by_one(Manifest::default(), unwritten),
@@ -123,8 +124,8 @@ fn values_that_must_not_be_seen() {
     convicts(
         &one_by_one(Manifest::default(), lost),
         &[1, 2],
-        "read #2 returned no value at 0.250 s, but write #1 (token 5) had been accepted at 0.150 s, and no delete was called \
-         since.",
+        "read #2 returned no value at 0.250 s, but write #1 (token 5) had been accepted at 0.150 s, and no delete can have \
+         removed it.",
     );
 }
 
@@ -178,5 +179,12 @@ fn no_order_in_words() {
     {
         (history.operations[index].called, history.operations[index].returned) = (called * MS, returned * MS);
     }
-    convicts(&history, &[], "");
+    convicts(
+        &history,
+        &[3, 5, 4, 6],
+        "no order explains these 4 answers: #3 the read of r1, 0.010 s to 0.020 s: accepted (value a); #5 the read of r1, \
+         0.010 s to 0.020 s: accepted (value b); #4 the read of r1, 0.030 s to 0.040 s: accepted (value b); #6 the read \
+         of r1, 0.030 s to 0.040 s: accepted (value a). After #3, r1 has fence 5 and value a, and #5 does not fit. The \
+         other 3 operations on r1 do not help, whatever became of them.",
+    );
 }
