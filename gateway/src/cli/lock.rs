@@ -201,8 +201,9 @@ fn elsewhere<T, F: Future<Output = Result<T, Failed>>>(
 fn backends() -> Result<(), Failed> {
     let lines: Vec<String> = BACKENDS
         .iter()
-        .map(|Backend { scheme, example, number, waiting, breaks, .. }| {
-            format!("{scheme}\n  for example  {example}\n  the token    {number}\n  waiting      {waiting}\n  breaks when  {breaks}")
+        .map(|Backend { scheme, example, encrypted, number, waiting, breaks, .. }| {
+            let encrypted = encrypted.map(|example| format!("\n  over TLS     {example}")).unwrap_or_default();
+            format!("{scheme}\n  for example  {example}{encrypted}\n  the token    {number}\n  waiting      {waiting}\n  breaks when  {breaks}")
         })
         .collect();
     super::print(&lines.join("\n"))

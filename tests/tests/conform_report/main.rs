@@ -1,5 +1,7 @@
 //! What a run says: verdicts, the terminal, files for programs, and the page, which is looked at in a real browser.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
 mod browser;
 mod files;
 mod made_up;

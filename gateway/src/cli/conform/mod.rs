@@ -216,8 +216,14 @@ impl Selection {
         for (id, reason) in &self.exclude {
             exclude.insert(id.clone(), reason.clone());
         }
-        let options =
-            Options { level: self.level, only: self.only.clone(), exclude, seed: self.seed, rounds: self.rounds, limit: THINKING };
+        let options = Options {
+            level: self.level,
+            only: self.only.clone(),
+            exclude,
+            seed: self.seed,
+            rounds: self.rounds,
+            limit: THINKING,
+        };
         options.check().map_err(broken)?;
         Ok(options)
     }
