@@ -106,8 +106,8 @@ pub fn summary(out: &mut dyn Write, results: &Results, look: Look) -> io::Result
     for (index, (status, count)) in counts.filter(|(_, count)| *count > 0).enumerate() {
         let count = format!("{count} {}", status.counted());
         let comma = if index > 0 { "," } else { "" };
-        let gap = if width(&line) + width(&count) + 3 > look.width { "\n " } else { " " };
-        line = if gap == " " { format!("{line}{comma} {count}") } else { format!(" {count}") };
+        let gap = if width(&line) + width(&count) + 3 > look.width { "\n  " } else { " " };
+        line = if gap == " " { format!("{line}{comma} {count}") } else { format!("  {count}") };
         write!(out, "{comma}{gap}{}", look.coloured(status, &count))?;
     }
     writeln!(out)?;

@@ -89,6 +89,7 @@ impl Browser {
                 "--no-first-run",
                 "--disable-extensions",
                 "--disable-background-networking",
+                "--allow-file-access-from-files",
             ])
             .arg(format!("--user-data-dir={}", self.profile.path().join("profile").display()))
             .args(arguments)

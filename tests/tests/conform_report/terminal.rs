@@ -36,7 +36,7 @@ E  equal tokens
 ";
     assert!(text.starts_with(expected), "{text}");
     assert!(
-        text.contains("\n7 cases in 8.6 s: 1 passed, 1 n/a, 1 info, 1 skipped, 1 unknown, 1 error, 1 failed\n"),
+        text.contains("\n7 cases in 8.6 s: 1 passed, 1 n/a, 1 info, 1 skipped, 1 unknown, 1 error,\n  1 failed\n"),
         "{text}"
     );
     assert!(text.contains("\nexcluded Z01: our proxy cannot do this\n"), "{text}");

@@ -65,7 +65,7 @@ pub(super) struct Layout<'a> {
 impl<'a> Layout<'a> {
     pub(super) fn of(excerpt: &Excerpt<'a>) -> Layout<'a> {
         let columns = columns(&excerpt.operations);
-        let count = columns.values().map(|(_, tracks)| *tracks).sum::<usize>().max(1);
+        let count = columns.values().map(|tracks| tracks.count).sum::<usize>().max(1);
         let column = (ROOM / count).clamp(NARROWEST, WIDEST);
         let bar_width = column - STRIP - 6;
         let fits = (bar_width - 2 * PAD) * 10 / CHARACTER;
@@ -87,16 +87,16 @@ impl<'a> Layout<'a> {
                 |operation: &&Operation| operation.client == client && excerpt.counterexample.contains(&operation.id);
             excerpt.operations.iter().any(shows)
         };
-        let mut order: Vec<_> = columns.iter().collect();
+        let mut order: Vec<(&u32, &Tracks)> = columns.iter().collect();
         // What shows it stands where one need not scroll.
         order.sort_by_key(|(client, _)| (!needed(**client), **client));
-        for (client, (_, tracks)) in order {
+        for (client, Tracks { count: tracks, .. }) in order {
             starts.insert(*client, x);
             lanes.push(Lane { x, width: tracks * column, name: format!("client {client}") });
             x += tracks * column;
         }
         let bars = excerpt.operations.iter().zip(lines).map(|(operation, lines)| {
-            let track = columns.get(&operation.client).and_then(|(placed, _)| placed.get(&operation.id)).copied();
+            let track = columns.get(&operation.client).and_then(|tracks| tracks.placed.get(&operation.id)).copied();
             let start = starts.get(&operation.client).copied().unwrap_or(left);
             let open = operation.answer.is_unknown();
             Bar {
@@ -117,19 +117,27 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// For each client: which track each operation is in, and how many tracks there are. More than one only if the network sent copies.
-fn columns(operations: &[&Operation]) -> BTreeMap<u32, (BTreeMap<u64, usize>, usize)> {
-    let mut columns: BTreeMap<u32, (BTreeMap<u64, usize>, Vec<Time>)> = BTreeMap::new();
+/// The tracks of one client: more than one only if the network sent copies.
+#[derive(Default)]
+struct Tracks {
+    /// Which track each operation is in.
+    placed: BTreeMap<u64, usize>,
+    count: usize,
+}
+
+fn columns(operations: &[&Operation]) -> BTreeMap<u32, Tracks> {
+    let mut columns: BTreeMap<u32, Tracks> = BTreeMap::new();
+    let mut ends: BTreeMap<(u32, usize), Time> = BTreeMap::new();
     for operation in operations {
-        let (placed, ends) = columns.entry(operation.client).or_default();
-        let track = ends.iter().position(|end| *end <= operation.called).unwrap_or(ends.len());
-        match ends.get_mut(track) {
-            Some(end) => *end = operation.returned,
-            None => ends.push(operation.returned),
-        }
-        placed.insert(operation.id, track);
+        let client = operation.client;
+        let tracks = columns.entry(client).or_default();
+        let free = |track: &usize| ends.get(&(client, *track)).is_none_or(|end| *end <= operation.called);
+        let track = (0..tracks.count).find(free).unwrap_or(tracks.count);
+        ends.insert((client, track), operation.returned);
+        tracks.placed.insert(operation.id, track);
+        tracks.count = tracks.count.max(track + 1);
     }
-    columns.into_iter().map(|(client, (placed, ends))| (client, (placed, ends.len()))).collect()
+    columns
 }
 
 type Rows = (Vec<(Time, usize)>, Vec<(usize, usize)>, usize);
