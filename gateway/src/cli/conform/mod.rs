@@ -39,9 +39,9 @@ pub(super) struct Conform {
 
 const HELP: &str = "\
 Exit codes of this command:
-  0  every case passed or does not apply
+  0  the level that was asked for is shown; with --only, every selected case passed
   1  a rule is broken: the resource is not safe
-  2  unknown: too little was seen, or a case was skipped
+  2  unknown: too little was seen, or less was shown than was asked for
   3  the suite could not do its work: wrong options, a broken map file, an adapter that fails
 
 docs/conformance/ has the guide: how to describe an HTTP API, how to write an adapter, how to read a verdict.";
@@ -81,7 +81,7 @@ struct Exec {
     /// How long a request may take before its outcome is unknown
     #[arg(long, value_name = "TIME", default_value = "5s")]
     timeout: Span,
-    /// What to run for a hook instead of what is done to the adapter's process: start, ready, kill, restart, pause, resume, reset …
+    /// Command for what lies behind the adapter: start, ready, kill, restart, pause, resume, powerloss, reset, restore. May be repeated
     #[arg(long, value_name = "NAME=COMMAND", value_parser = hook)]
     hook: Vec<(Hook, String)>,
     /// How long an adapter may take to answer `init`
