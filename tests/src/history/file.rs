@@ -48,7 +48,7 @@ enum Line<'h> {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum OwnedLine {
-    Operation(Operation),
+    Operation(Box<Operation>),
     Mark(Mark),
 }
 
@@ -121,7 +121,7 @@ impl History {
                             operation.id
                         )));
                     }
-                    history.operations.push(operation);
+                    history.operations.push(*operation);
                 }
                 Err(error) => {
                     return Err(wrong(format!(
