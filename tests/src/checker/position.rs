@@ -304,5 +304,5 @@ fn cell_key(resource: usize, cell: &Cell) -> u128 {
 /// A number that stands for these: two different lists share one with a chance of 2⁻¹²⁸.
 fn fold(numbers: &[u64]) -> u128 {
     let lane = |start: u64| numbers.iter().fold(start, |sum, number| Random::from_seed(sum ^ *number).draw());
-    u128::from(lane(0x5bf0_3635)) << 64 | u128::from(lane(0x9e6c_63d0))
+    (u128::from(lane(0x5bf0_3635)) << 64) | u128::from(lane(0x9e6c_63d0))
 }

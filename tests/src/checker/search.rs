@@ -77,13 +77,13 @@ impl Position<'_> {
         let mut seen = HashSet::new();
         let mut stuck = Stuck::default();
         let mut fewest_left = usize::MAX;
-        let mut looks = 0;
+        let mut looks = 0_u64;
         let mut stack: Vec<Frame> = Vec::new();
         let moves = self.moves();
         stack.push(Frame { moves: moves.into_iter(), taken: None });
         while let Some(depth) = stack.len().checked_sub(1) {
             looks += 1;
-            let late = looks % STEPS_BETWEEN_LOOKS == 0 && Instant::now() >= deadline;
+            let late = looks.is_multiple_of(STEPS_BETWEEN_LOOKS) && Instant::now() >= deadline;
             if late || seen.len() >= MOST_PLACES {
                 return Found::GivenUp { places: seen.len() };
             }

@@ -75,7 +75,7 @@ pub(crate) fn right(random: &mut Random, shape: Shape, manifest: Manifest) -> Hi
             copy_of: None,
         });
         clocks[client] = returned + 1;
-        if shape.kill_every > 0 && (index + 1) % shape.kill_every == 0 {
+        if shape.kill_every > 0 && (index + 1).is_multiple_of(shape.kill_every) {
             // Everybody stops at the kill and goes on after it.
             let killed = clocks.iter().max().unwrap() + 1;
             kills.push(killed);
