@@ -309,7 +309,8 @@ fn storm(t: &Trial<'_>) -> Result<(), Ended> {
         t.peek(0, &res)?;
         t.call(0, t.write_op(0, &res, 9 + last))?;
         t.peek(0, &res)?;
-        // One resource remembers all of them.
+        // One resource remembers all of them: first what came before this kill.
+        t.call(1, t.write_op(1, &ledger, 8 + round))?;
         t.call(1, t.write_op(1, &ledger, 10 + round))?;
         t.call(1, t.write_op(1, &ledger, 9 + round))?;
     }
