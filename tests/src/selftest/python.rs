@@ -87,7 +87,9 @@ pub(super) fn jobs(budget: &Budget) -> Result<Vec<Job>, String> {
     let source = Arc::new(write_source().map_err(|error| format!("its program cannot be written: {error}"))?);
     let program = |bug, setup| Program { source: source.clone(), bug, setup };
     let mut jobs = Vec::new();
-    for (_, setup) in SETUPS.iter().filter(|(_, setup)| setup.front == Front::Calls) {
+    // One setup is enough for every change: each run starts an interpreter.
+    let setups = SETUPS.iter().filter(|(_, setup)| setup.front == Front::Calls);
+    for (_, setup) in setups.take(if budget.whole { usize::MAX } else { 1 }) {
         jobs.extend(tried().map(|case| Job::python(program(None, *setup), REFERENCE, case.id, budget.seed)));
     }
     for mutant in selected(budget).filter(|mutant| BUGS.contains(&mutant.bug)) {

@@ -84,7 +84,9 @@ impl Report {
         for mutant in MUTANTS {
             let _ = writeln!(text, "{}", row(mutant));
         }
-        text.push_str("\n## The matrix\n\n```\n");
+        text.push_str(
+            "\n## The matrix\n\n`py` are the same bugs in Python, over exec, against their named case.\n\n```\n",
+        );
         text.push_str(&self.grid());
         text.push_str("```\n");
         text
@@ -105,8 +107,8 @@ fn row(mutant: &Mutant) -> String {
 const PREFACE: &str = "# Does the suite bite?
 
 Each mutant is the reference resource with one bug. `fencepost conform selftest` runs them: each must be failed by the
-case that is named here, each case must fail at least one mutant, and the reference itself must pass every case. This
-page is written by `fencepost conform selftest --markdown`.
+case that is named here, each case must fail at least one mutant, and the reference itself must pass every case. The
+test `write_the_document` in tests/tests/conform_selftest.rs writes this page.
 
 ";
 
