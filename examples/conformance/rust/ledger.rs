@@ -4,8 +4,9 @@
 //! with `cargo test`. This ledger lives in memory, so it ends at L2: nothing of it survives a crash.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use fencepost_conformance::subject::Hook;
 use fencepost_conformance::{Answer, FencedResource, Manifest, Verb};
 
 /// Values under names, each behind a fence.
@@ -13,6 +14,9 @@ use fencepost_conformance::{Answer, FencedResource, Manifest, Verb};
 pub struct Ledger {
     // One lock for look and change: nobody can get between the two.
     entries: Mutex<BTreeMap<String, Entry>>,
+    // Only for the suite, which stops a resource for a while to see what happens after.
+    paused: Mutex<bool>,
+    resumed: Condvar,
 }
 
 #[derive(Clone, Default)]
@@ -28,6 +32,8 @@ impl Ledger {
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        let paused = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.resumed.wait_while(paused, |paused| *paused));
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,5 +107,15 @@ impl FencedResource for Ledger {
             entry.value = None;
             done(token)
         })
+    }
+
+    fn has_hook(&self, hook: Hook) -> bool {
+        matches!(hook, Hook::Pause | Hook::Resume)
+    }
+
+    fn hook(&self, hook: Hook) -> Result<(), String> {
+        *self.paused.lock().unwrap_or_else(PoisonError::into_inner) = hook == Hook::Pause;
+        self.resumed.notify_all();
+        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! The kill matrix, for the terminal and for the documents.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use super::{Report, Row};
 use crate::cases::{self, GROUPS};
@@ -28,16 +27,17 @@ impl Report {
         text
     }
 
-    /// The cases that took longest, all runs together.
+    /// What took longest, all seeds together.
     fn slowest(&self) -> String {
-        let rows = [&self.reference, &self.mutants, &self.python, &self.lazy];
-        let mut cases: Vec<(Duration, &str)> = groups()
-            .concat()
-            .into_iter()
-            .map(|id| (rows.iter().flat_map(|rows| rows.values()).filter_map(|row| Some(row.get(id)?.took)).sum(), id))
-            .collect();
-        cases.sort_unstable();
-        let slowest = cases.iter().rev().take(8).map(|(took, id)| format!("{id} {:.1} s", took.as_secs_f64()));
+        let kinds = [("", &self.reference), ("", &self.mutants), (" in Python", &self.python), ("", &self.lazy)];
+        let mut runs = Vec::new();
+        for (kind, rows) in kinds {
+            for (name, row) in rows {
+                runs.extend(row.iter().map(|(id, tally)| (tally.took, format!("{id} with {name}{kind}"))));
+            }
+        }
+        runs.sort();
+        let slowest = runs.iter().rev().take(8).map(|(took, what)| format!("{what} {:.1} s", took.as_secs_f64()));
         format!("slowest: {}\n", slowest.collect::<Vec<_>>().join(", "))
     }
 
