@@ -18,6 +18,7 @@ pub mod resource;
 pub mod run;
 pub mod selftest;
 pub mod subject;
+pub mod suite;
 pub mod token;
 pub mod verdict;
 pub mod words;

@@ -1,6 +1,10 @@
 //! A resource as a Rust type.
 
+use std::thread;
+use std::time::Duration;
+
 use crate::answer::Answer;
+use crate::harness::wait;
 use crate::manifest::Manifest;
 use crate::op::{Op, Write};
 use crate::subject::{Broken, Hook, Request, Subject};
@@ -85,7 +89,8 @@ impl<R: FencedResource> Subject for InProcess<R> {
         let number = |token: &crate::token::Token| {
             token.number().ok_or_else(|| Broken(format!("{token} cannot be given to a Rust type, which takes numbers")))
         };
-        Ok(match request.op {
+        travel(request.id);
+        let answer = match request.op {
             Op::Write(Write { res, token, holder, value }) => resource.write(res, number(token)?, holder, value),
             Op::Read { res } => resource.read(res),
             Op::CheckedRead { res, token } => resource.checked_read(res, number(token)?),
@@ -95,7 +100,9 @@ impl<R: FencedResource> Subject for InProcess<R> {
             }
             Op::Delete { res, token, holder } => resource.delete(res, number(token)?, holder),
             Op::Batch { writes } => resource.batch(writes),
-        })
+        };
+        travel(request.id + 1);
+        Ok(answer)
     }
 
     fn has(&self, hook: Hook) -> bool {
@@ -104,5 +111,13 @@ impl<R: FencedResource> Subject for InProcess<R> {
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
         self.resource.hook(hook).map_err(|why| Broken(format!("the hook `{}` failed: {why}", hook.name())))
+    }
+}
+
+/// A request on its way. Without it a call in this process is over before another thread wakes up, and meets nobody.
+fn travel(id: u64) {
+    match id % 4 {
+        0 => wait::pause(Duration::from_micros(20)),
+        _ => thread::yield_now(),
     }
 }

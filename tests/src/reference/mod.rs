@@ -54,12 +54,22 @@ impl Reference {
 
     /// Does what is asked in one of its processes.
     pub fn serve(&self, instance: usize, op: &Op) -> Answer {
-        self.visit(instance, |visit| self.perform(visit, op))
+        self.visit(instance, None, |visit| self.perform(visit, op))
     }
 
-    fn visit(&self, instance: usize, act: impl FnOnce(&mut Visit<'_>) -> Result<Answer, Gone>) -> Answer {
+    /// The same, if the process is still the one that took the connection.
+    fn serve_in(&self, life: u64, op: &Op) -> Answer {
+        self.visit(0, Some(life), |visit| self.perform(visit, op))
+    }
+
+    fn visit(
+        &self,
+        instance: usize,
+        life: Option<u64>,
+        act: impl FnOnce(&mut Visit<'_>) -> Result<Answer, Gone>,
+    ) -> Answer {
         let random = Random::from_seed(self.seed).fork(self.calls.fetch_add(1, Ordering::Relaxed));
-        let served = self.store.enter(instance, random).and_then(|mut visit| {
+        let served = self.store.enter(instance, random, life).and_then(|mut visit| {
             let answer = act(&mut visit)?;
             visit.breathe();
             visit.alive()?;

@@ -128,7 +128,7 @@ impl Reference {
     pub(super) fn looks_admitted(&self, write: &Write) -> bool {
         let change = self.change_of(Verb::Write, write, None);
         let mut admitted = false;
-        self.visit(0, |visit| {
+        self.visit(0, None, |visit| {
             if let Ok(Some(token)) = self.number(visit, &change.res, change.token)? {
                 admitted = self.admits(&self.known(visit, &change.res)?, &change, token);
             }
@@ -138,9 +138,9 @@ impl Reference {
     }
 
     /// Does a write that was checked elsewhere.
-    pub(super) fn write_unchecked(&self, write: &Write) -> Answer {
+    pub(super) fn write_unchecked(&self, life: u64, write: &Write) -> Answer {
         let Some(token) = write.token.number() else { return Answer::error("token-invalid") };
-        self.visit(0, |visit| {
+        self.visit(0, Some(life), |visit| {
             let res = self.name(&write.res);
             let _rows = visit.lock(&BTreeSet::from([res.clone()]))?;
             let before = self.known(visit, &res)?;

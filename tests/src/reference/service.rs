@@ -61,7 +61,7 @@ impl Subject for Service {
         match (Way::ALL.get(way), request.op) {
             (Some((way, _)), Op::Write(write)) => {
                 let instance = request.client as usize % self.instances;
-                Ok(self.reference.visit(instance, |visit| self.reference.write_by(visit, *way, write)))
+                Ok(self.reference.visit(instance, None, |visit| self.reference.write_by(visit, *way, write)))
             }
             _ => Ok(Answer::Unsupported),
         }

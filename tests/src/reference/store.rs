@@ -56,9 +56,17 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An operation arrives at a process.
-    pub(super) fn enter(&self, instance: usize, random: Random) -> Result<Visit<'_>, Gone> {
+    /// Which life of the process it is: every end of it begins another.
+    pub(super) fn life(&self) -> u64 {
+        self.state().life
+    }
+
+    /// An operation arrives at a process; with `life`, at that one or at none.
+    pub(super) fn enter(&self, instance: usize, random: Random, life: Option<u64>) -> Result<Visit<'_>, Gone> {
         let mut state = self.state();
+        if life.is_some_and(|life| life != state.life) {
+            return Err(KILLED);
+        }
         state.recovered();
         if state.down {
             return Err(Gone("the process is not running"));

@@ -10,21 +10,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cases;
-use crate::reference::{LAZY, Lazy, MUTANTS, Mutant, SETUPS};
+use crate::reference::{LAZY, Lazy, MUTANTS, Mutant, SETUPS, Setup};
 use crate::run::{self, Options};
 use crate::subject::Subject;
 use crate::verdict::{Level, Status};
 use jobs::Job;
 
 /// So many other resources are many, for a mutant that keeps fewer.
-const MANY: u64 = 3_000;
+const MANY: u64 = 2_000;
 
 /// How much is run.
 #[derive(Clone, Debug)]
 pub struct Budget {
     /// With so many seeds each mutant is run against its cases.
     pub seeds: u64,
-    /// With so many seeds the reference is run against all cases.
+    /// With so many seeds the reference is run against all cases; unless `whole`, other setups than the plain one get
+    /// one.
     pub reference_seeds: u64,
     /// Whether every mutant is also run once against every other case: the whole matrix.
     pub matrix: bool,
@@ -32,7 +33,7 @@ pub struct Budget {
     pub python: bool,
     /// How many rounds the cases do that have rounds.
     pub rounds: Option<u64>,
-    /// Whether the case of very many resources gets as many as it likes.
+    /// Whether nothing is left out or cut short because it takes long.
     pub whole: bool,
     /// How many cases run at the same time.
     pub workers: usize,
@@ -63,6 +64,11 @@ impl Budget {
     /// Everything that the specification asks for: hours.
     pub fn full() -> Budget {
         Budget { seeds: 100, reference_seeds: 1_000, matrix: true, whole: true, ..Budget::default() }
+    }
+
+    /// With how many seeds the reference is run in a setup: for every change, the plain one gets most.
+    fn reference_seeds(&self, setup: Setup) -> u64 {
+        if self.whole || setup == SETUPS[0].1 { self.reference_seeds } else { self.reference_seeds.min(1) }
     }
 
     /// How many rounds a case does here.
@@ -135,7 +141,7 @@ pub fn selftest(budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync)) -> Repor
     let mut report = Report::default();
     let mut jobs = Vec::new();
     for (name, setup) in SETUPS {
-        for seed in budget.seed..budget.seed + budget.reference_seeds {
+        for seed in budget.seed..budget.seed + budget.reference_seeds(setup) {
             jobs.extend(tried().map(|case| Job::reference(name, setup, case.id, seed)));
         }
     }

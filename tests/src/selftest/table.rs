@@ -1,7 +1,6 @@
 //! The kill matrix, for the terminal and for the documents.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use super::{Report, Row};
 use crate::cases::{self, GROUPS};
@@ -28,16 +27,17 @@ impl Report {
         text
     }
 
-    /// The cases that took longest, all runs together.
+    /// What took longest, all seeds together.
     fn slowest(&self) -> String {
-        let rows = [&self.reference, &self.mutants, &self.python, &self.lazy];
-        let mut cases: Vec<(Duration, &str)> = groups()
-            .concat()
-            .into_iter()
-            .map(|id| (rows.iter().flat_map(|rows| rows.values()).filter_map(|row| Some(row.get(id)?.took)).sum(), id))
-            .collect();
-        cases.sort_unstable();
-        let slowest = cases.iter().rev().take(8).map(|(took, id)| format!("{id} {:.1} s", took.as_secs_f64()));
+        let kinds = [("", &self.reference), ("", &self.mutants), (" in Python", &self.python), ("", &self.lazy)];
+        let mut runs = Vec::new();
+        for (kind, rows) in kinds {
+            for (name, row) in rows {
+                runs.extend(row.iter().map(|(id, tally)| (tally.took, format!("{id} with {name}{kind}"))));
+            }
+        }
+        runs.sort();
+        let slowest = runs.iter().rev().take(8).map(|(took, what)| format!("{what} {:.1} s", took.as_secs_f64()));
         format!("slowest: {}\n", slowest.collect::<Vec<_>>().join(", "))
     }
 
@@ -84,7 +84,9 @@ impl Report {
         for mutant in MUTANTS {
             let _ = writeln!(text, "{}", row(mutant));
         }
-        text.push_str("\n## The matrix\n\n```\n");
+        text.push_str(
+            "\n## The matrix\n\n`py` are the same bugs in Python, over exec, against their named case.\n\n```\n",
+        );
         text.push_str(&self.grid());
         text.push_str("```\n");
         text
@@ -105,8 +107,8 @@ fn row(mutant: &Mutant) -> String {
 const PREFACE: &str = "# Does the suite bite?
 
 Each mutant is the reference resource with one bug. `fencepost conform selftest` runs them: each must be failed by the
-case that is named here, each case must fail at least one mutant, and the reference itself must pass every case. This
-page is written by `fencepost conform selftest --markdown`.
+case that is named here, each case must fail at least one mutant, and the reference itself must pass every case. The
+test `write_the_document` in tests/tests/conform_selftest.rs writes this page.
 
 ";
 

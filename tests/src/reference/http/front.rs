@@ -65,31 +65,33 @@ impl Front {
             }
             let Ok(kept) = stream.try_clone() else { continue };
             let client = kept.peer_addr().ok();
+            // What is read from a connection after its process was killed was sent to nobody.
+            let life = self.service.reference().store.life();
             self.connections().push(kept);
             let front = self.clone();
             thread::spawn(move || {
                 // A client that is gone needs no answer.
-                let _ = front.serve(&stream);
+                let _ = front.serve(&stream, life);
                 let _ = stream.shutdown(Shutdown::Both);
                 front.connections().retain(|other| other.peer_addr().ok() != client);
             });
         }
     }
 
-    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
+    fn serve(&self, stream: &TcpStream, life: u64) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream);
         while let Some(head) = Head::read(&mut reader)? {
             let admitted = self.service.has_bug(Bug::CheckAtHead).then(|| self.looks_admitted(&head));
             let mut body = Vec::new();
-            (&mut reader).take(head.length).read_to_end(&mut body)?;
-            if body.len() as u64 != head.length && !self.service.has_bug(Bug::HalfBody) {
+            let read = (&mut reader).take(head.length).read_to_end(&mut body);
+            if !self.service.has_bug(Bug::HalfBody) && read? as u64 != head.length {
                 return Ok(());
             }
             let answer = match (head.op(&body), admitted) {
                 (None, _) => Answer::error("not-found"),
-                (Some(Op::Write(write)), Some(true)) => self.service.reference().write_unchecked(&write),
-                (Some(op), _) => self.service.reference().serve(0, &op),
+                (Some(Op::Write(write)), Some(true)) => self.service.reference().write_unchecked(life, &write),
+                (Some(op), _) => self.service.reference().serve_in(life, &op),
             };
             let Some(reply) = reply(&answer) else { return Ok(()) };
             let mut to = stream;
