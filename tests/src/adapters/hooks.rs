@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use super::process::Program;
+use super::process::{self, Program};
 use crate::harness::wait;
 use crate::subject::{Broken, Hook};
 
@@ -143,15 +143,6 @@ impl Hooks {
     /// For a resource with one instance per port. Nothing is started yet. Commands run in `here`.
     pub fn new(commands: Commands, here: &Path, ports: Vec<u16>, probe: Probe) -> Result<Hooks, Broken> {
         commands.check().map_err(Broken)?;
-        let directory = || {
-            let made = tempfile::Builder::new().prefix("fencepost-conform-").tempdir();
-            made.map_err(|error| {
-                Broken(format!(
-                    "no temporary directory can be made in {}: {error}; set TMPDIR to a directory that can be written",
-                    std::env::temp_dir().display()
-                ))
-            })
-        };
         let limit = commands.limit.map_or(LIMIT, |limit| limit.0);
         let here = here.to_owned();
         Ok(Hooks {
@@ -161,8 +152,8 @@ impl Hooks {
             ports,
             probe,
             programs: Mutex::default(),
-            data: directory()?,
-            output: directory()?,
+            data: process::directory()?,
+            output: process::directory()?,
         })
     }
 

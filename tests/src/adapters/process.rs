@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tempfile::TempDir;
 
 use crate::harness::wait;
 use crate::subject::Broken;
@@ -19,21 +21,49 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How long a killed group may take to be gone.
 const GONE: Duration = Duration::from_secs(10);
 
-/// The groups that run now. The leader of each was not waited for yet, so its number belongs to nobody else.
-static RUNNING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+/// What a run has started and made, so that it can be ended from outside.
+static STARTED: Mutex<Started> = Mutex::new(Started { ended: false, groups: BTreeSet::new(), directories: Vec::new() });
 
-fn running() -> MutexGuard<'static, BTreeSet<i32>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+struct Started {
+    /// Nothing more is started.
+    ended: bool,
+    /// The groups that run now. The leader of each was not waited for yet, so its number belongs to nobody else.
+    groups: BTreeSet<i32>,
+    directories: Vec<PathBuf>,
 }
 
-/// Kills every program that was started here: for the end of the run, also by a signal.
-pub fn kill_all() {
-    for leader in running().iter().copied() {
+fn started() -> MutexGuard<'static, Started> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the run from outside, for a signal: kills every program that was started here, and removes what was made for them.
+pub fn end_all() {
+    let mut started = started();
+    started.ended = true;
+    for leader in started.groups.iter().copied() {
         if let Some(leader) = Pid::from_raw(leader) {
             // It may be gone already.
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }
+    for directory in &started.directories {
+        // Whoever dies just now may have written there; what then stays is in a directory for such things.
+        let _ = fs::remove_dir_all(directory).or_else(|_| fs::remove_dir_all(directory));
+    }
+}
+
+/// A temporary directory for programs.
+pub fn directory() -> Result<TempDir, Broken> {
+    let made = tempfile::Builder::new().prefix("fencepost-conform-").tempdir().map_err(|error| {
+        Broken(format!(
+            "no temporary directory can be made in {}: {error}; set TMPDIR to a directory that can be written",
+            std::env::temp_dir().display()
+        ))
+    })?;
+    let mut started = started();
+    started.directories.retain(|known| known.exists());
+    started.directories.push(made.path().to_owned());
+    Ok(made)
 }
 
 /// A program with everything it starts. Dropping it kills all of them.
@@ -48,12 +78,15 @@ impl Program {
     /// Starts it in a group of its own.
     pub fn start(mut command: Command) -> Result<Program, Broken> {
         let shown = command.get_program().to_string_lossy().into_owned();
-        // Started and noted in one step, as seen by `kill_all`.
-        let mut running = running();
+        // Started and noted in one step, as seen by `end_all`.
+        let mut started = started();
+        if started.ended {
+            return Err(Broken("the run was ended".to_owned()));
+        }
         let child = command.process_group(0).spawn();
         let child = child.map_err(|error| Broken(format!("`{shown}` cannot be started: {error}")))?;
         let leader = Pid::from_child(&child);
-        running.insert(leader.as_raw_nonzero().get());
+        started.groups.insert(leader.as_raw_nonzero().get());
         Ok(Program { child, leader, over: None })
     }
 
@@ -111,8 +144,9 @@ impl Program {
             // One that was just being started may have missed the first.
             self.signal(Signal::KILL)?;
         }
-        let mut running = running();
-        running.remove(&self.number());
+        // Given back in one step, as seen by `end_all`.
+        let mut started = started();
+        started.groups.remove(&self.number());
         let status = self.child.wait();
         self.over = Some(status.unwrap_or_default());
         Ok(())

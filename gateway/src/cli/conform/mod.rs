@@ -305,7 +305,7 @@ fn end_on_signals() -> Result<(), Failed> {
                 _ = terminate.recv() => 143,
             }
         });
-        process::kill_all();
+        process::end_all();
         eprintln!("fencepost: ended by a signal; nothing is said about the resource");
         std::process::exit(code);
     });

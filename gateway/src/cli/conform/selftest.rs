@@ -11,7 +11,7 @@ use crate::cli::exit;
 
 #[derive(Args)]
 pub(super) struct Selftest {
-    /// With how many seeds each mutant is run against the cases that must fail it
+    /// With how many seeds the reference is run, and each mutant against the cases that must fail it
     #[arg(long, value_name = "N", default_value_t = Budget::default().seeds)]
     seeds: u64,
     /// Everything: 100 seeds for each mutant, 1,000 for the reference, and every mutant against every case. Takes hours
@@ -41,7 +41,11 @@ impl Selftest {
             return Err(broken(format!("there is no mutant `{unknown}`: {}", known.join(", "))));
         }
         end_on_signals()?;
-        let mut budget = if self.full { Budget::full() } else { Budget { seeds: self.seeds, ..Budget::default() } };
+        let mut budget = if self.full {
+            Budget::full()
+        } else {
+            Budget { seeds: self.seeds, reference_seeds: self.seeds, ..Budget::default() }
+        };
         budget.matrix |= self.matrix;
         budget.python = !self.without_python;
         budget.only = self.only;
