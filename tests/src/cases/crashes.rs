@@ -292,12 +292,14 @@ fn any(t: &Trial<'_>, random: &mut Random, client: u32, res: &str, token: u64) -
 
 fn storm(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 4;
+    // So many requests to a resource, then the next one.
+    const EACH: u64 = 24;
     let mut random = t.random(0);
     let ledger = t.resource();
     for round in 0..t.rounds(50) {
         let base = t.resource();
         let made = AtomicU64::new(0);
-        let name = |number: u64| format!("{base}-{}", number / 24);
+        let name = |number: u64| format!("{base}-{}", number / EACH);
         t.crash_under_load(CLIENTS, &mut random, |client| {
             let number = made.fetch_add(1, Ordering::Relaxed);
             let mut random = t.random((round << 32) + number);
@@ -307,12 +309,13 @@ fn storm(t: &Trial<'_>) -> Result<(), Ended> {
         let last = made.load(Ordering::Relaxed).saturating_sub(1);
         let res = name(last);
         t.peek(0, &res)?;
+        // Behind everything that was accepted there, then just behind the latest.
+        t.call(0, t.write_op(0, &res, 6 + last / EACH * EACH))?;
         t.call(0, t.write_op(0, &res, 9 + last))?;
         t.peek(0, &res)?;
-        // One resource remembers all of them: first what came before this kill.
+        // One resource remembers all of them: what the round before has fenced off is still out.
         t.call(1, t.write_op(1, &ledger, 8 + round))?;
         t.call(1, t.write_op(1, &ledger, 10 + round))?;
-        t.call(1, t.write_op(1, &ledger, 9 + round))?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What is done to the resource meanwhile.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Ended, Trial};
 use crate::harness::seed::Random;
@@ -18,6 +18,9 @@ const LOAD: u64 = 40;
 
 /// How long to wait for load.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked meanwhile whether the load has ended by itself.
+const LOOK: Duration = Duration::from_millis(20);
 
 impl Trial<'_> {
     /// Stops the process in order and starts it again. Nothing is in flight meanwhile.
@@ -59,7 +62,12 @@ impl Trial<'_> {
         let moment = random.draw();
         self.parallel(clients + 1, |client| {
             if client == clients {
-                self.wait_for_flight(begun, PATIENCE);
+                let deadline = Instant::now() + PATIENCE;
+                while !self.wait_for_flight(begun, LOOK) && Instant::now() < deadline {
+                    if self.over.load(Ordering::Acquire) {
+                        return Ok(());
+                    }
+                }
                 self.pause_within_a_call(moment);
                 return self.crash_with(|| {
                     self.over.store(true, Ordering::Release);

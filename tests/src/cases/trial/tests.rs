@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::{Case, Ended};
 use super::Trial;
@@ -148,6 +148,13 @@ fn silence_ends_a_case_and_a_kill_does_not() {
     let ended = (0..100).find_map(|_| t.call(0, t.write_op(0, "r", 1)).err());
     assert!(matches!(ended, Some(Ended::Unknown(_))), "{ended:?}");
     assert_eq!(subject.calls.load(Ordering::Acquire), 5);
+
+    let t = trial(&subject);
+    let began = Instant::now();
+    let mut random = Random::from_seed(1);
+    let ended = t.crash_under_load(2, &mut random, |client| t.call(client, t.write_op(client, "r", 1)).map(drop));
+    assert!(matches!(ended, Err(Ended::Unknown(_))), "{ended:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "the kill waited for load that will not come");
 }
 
 #[test]
