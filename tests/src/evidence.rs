@@ -75,7 +75,10 @@ impl Evidence {
         for mark in &history.marks {
             match mark.event {
                 Event::Killed => {
-                    let in_flight = |operation: &Operation| operation.called < mark.at && mark.at < operation.returned;
+                    // Answered in spite of it, it says nothing: the kill may have hit nobody.
+                    let in_flight = |operation: &Operation| {
+                        operation.called < mark.at && mark.at < operation.returned && operation.answer.is_unknown()
+                    };
                     evidence.kills_in_flight += u64::from(history.operations.iter().any(in_flight));
                 }
                 Event::Restarted => {

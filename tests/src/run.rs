@@ -128,9 +128,9 @@ pub fn run_case(subject: &dyn Subject, case: &'static Case, options: &Options, r
     let history = trial.history();
     let evidence = Evidence::of(&history);
     let verdict = match &ended {
+        Err(Ended::Skipped(_) | Ended::Failed(_)) => Verdict::Explained,
         // What was seen before a case ended early can still convict.
-        Ok(()) | Err(Ended::Unknown(_) | Ended::Info(_)) => checker::check(&history, options.limit),
-        Err(_) => Verdict::Explained,
+        _ => checker::check(&history, options.limit),
     };
     let (status, reason, failure) = match (verdict, ended) {
         (Verdict::Violated(found), _) => {

@@ -274,8 +274,8 @@ fn instances(t: &Trial<'_>) -> Result<(), Ended> {
 fn many_resources(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 8;
     let mut random = t.random(0);
-    let resources: Vec<(String, u64)> =
-        (0..t.rounds(1000)).map(|_| (t.resource(), 2 + random.below(1_000_000))).collect();
+    let most = t.manifest().token_max.saturating_sub(10).min(1_000_000);
+    let resources: Vec<(String, u64)> = (0..t.rounds(1000)).map(|_| (t.resource(), 2 + random.below(most))).collect();
     let count = resources.len() as u64;
     // First each gets its fence from its own client and that client's heir, then the clients come back.
     let share = |client: u32| resources.iter().skip(client as usize).step_by(CLIENTS as usize);

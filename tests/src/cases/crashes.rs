@@ -326,7 +326,7 @@ fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
     const ENOUGH: Duration = Duration::from_secs(10);
     const LONGEST: Duration = Duration::from_secs(180);
     const IDLE: Duration = Duration::from_secs(1);
-    let (fewest, most) = (t.rounds(10_000), t.rounds(100_000));
+    let (fewest, most) = (t.rounds(10_000).max(1_000), t.rounds(100_000).max(1_000));
     let kept: Vec<String> = (0..10).map(|_| t.resource()).collect();
     for res in &kept {
         t.accepted(0, t.write_op(0, res, 5))?;

@@ -126,6 +126,20 @@ fn tokens(t: &Trial<'_>, round: u64) -> Tokens {
     }
 }
 
+/// The old write was not yet sent, or not as a whole, when the newer one was answered: they cannot both be accepted. By
+/// its time of calling alone it could have come first, so the checker cannot tell.
+fn came_too_late(t: &Trial<'_>, late: &Answer, newer: &Answer) -> Result<(), Ended> {
+    if !late.is_ok() || !newer.is_ok() {
+        return Ok(());
+    }
+    let (late, newer) = (t.last(0), t.last(1));
+    let sentence = format!(
+        "write #{late} was accepted, but it was complete only after write #{newer} with a newer token had been answered: it was \
+         already fenced."
+    );
+    Err(t.fail(&[late, newer], sentence))
+}
+
 /// What is there, and does the old client still get in?
 fn look(t: &Trial<'_>, res: &str, late: u64) -> Result<(), Ended> {
     t.peek(1, res)?;
@@ -140,8 +154,9 @@ fn stopped_before_sending(t: &Trial<'_>) -> Result<(), Ended> {
         let Tokens { old, between, new } = tokens(t, round);
         t.call(0, t.write_op(0, &res, 1))?;
         let slept = t.build(0, t.write_op(0, &res, old));
-        t.call(1, t.write_op(1, &res, new))?;
-        slept.send()?;
+        let newer = t.call(1, t.write_op(1, &res, new))?;
+        let late = slept.send()?;
+        came_too_late(t, &late, &newer)?;
         look(t, &res, between)?;
     }
     Ok(())
@@ -154,8 +169,9 @@ fn half_sent(t: &Trial<'_>) -> Result<(), Ended> {
             let Tokens { old, between, new } = tokens(t, round);
             t.call(0, t.write_op(0, &res, 1))?;
             let held = t.begin(0, &t.write_op(0, &res, old), part)?;
-            t.call(1, t.write_op(1, &res, new))?;
-            held.finish()?;
+            let newer = t.call(1, t.write_op(1, &res, new))?;
+            let late = held.finish()?;
+            came_too_late(t, &late, &newer)?;
             look(t, &res, between)?;
         }
     }
@@ -299,7 +315,8 @@ fn retried(t: &Trial<'_>) -> Result<(), Ended> {
 }
 
 fn stopped_resource(t: &Trial<'_>) -> Result<(), Ended> {
-    for round in 0..t.rounds(10) {
+    let (rounds, mut waited) = (t.rounds(10), 0);
+    for round in 0..rounds {
         let res = t.resource();
         let Tokens { old, between, new } = tokens(t, round);
         t.call(0, t.write_op(0, &res, 1))?;
@@ -309,13 +326,20 @@ fn stopped_resource(t: &Trial<'_>) -> Result<(), Ended> {
         }
         let begun = t.begun() + 2;
         t.pause()?;
-        t.meanwhile(requests, Route::Direct, || {
+        let (_, both) = t.meanwhile(requests, Route::Direct, || {
             t.until(ARRIVED, || t.begun() >= begun);
             // On loopback this is plenty for bytes to get where they wait.
             wait::pause(Duration::from_millis(20));
-            t.resume()
+            let both = t.is_waiting(0) && t.is_waiting(1);
+            t.resume().map(|()| both)
         })?;
+        waited += u64::from(both);
         look(t, &res, between)?;
+    }
+    if waited * 2 < rounds {
+        return Err(Ended::Unknown(format!(
+            "the pause held both requests in only {waited} of {rounds} rounds: does the hook stop what answers?"
+        )));
     }
     Ok(())
 }

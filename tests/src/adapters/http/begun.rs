@@ -54,7 +54,7 @@ impl Begun for HalfSent {
         let reply = self.connection.receive(self.head, deadline);
         Ok(match (reply, sent) {
             (Ok(reply), _) => self.outcomes.answer(&reply),
-            (Err(_), Err(Lost(why))) | (Err(Lost(why)), Ok(())) => Answer::unknown(why),
+            (Err(_), Err(Lost(why))) | (Err(Lost(why)), Ok(_)) => Answer::unknown(why),
         })
     }
 

@@ -49,9 +49,10 @@ impl Endpoint {
     pub(super) fn exchange(&self, bytes: &[u8], head: bool, deadline: Instant) -> Result<Reply, Lost> {
         let idle = self.take_idle();
         let connection = idle.map_or_else(|| self.connect(deadline), Ok)?;
-        connection.send(bytes, deadline)?;
+        let sent = connection.send(bytes, deadline)?;
         let reply = connection.receive(head, deadline)?;
-        if reply.keeps {
+        // The rest of a request that was answered early would be taken for the next one.
+        if reply.keeps && sent == Sent::Whole {
             let mut kept = self.idle();
             if kept.len() < IDLE {
                 kept.push(connection);
@@ -79,6 +80,14 @@ impl Endpoint {
     }
 }
 
+/// How much of a request was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    Whole,
+    /// It was answered, or the connection broken, before its end.
+    InPart,
+}
+
 /// One connection.
 pub(super) struct Connection {
     stream: TcpStream,
@@ -86,11 +95,11 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Sends bytes as they are. If an answer comes before all are sent, the rest stays unsent.
-    pub(super) fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), Lost> {
+    pub(super) fn send(&self, bytes: &[u8], deadline: Instant) -> Result<Sent, Lost> {
         let mut rest = bytes;
         while !rest.is_empty() {
             if rest.len() < bytes.len() && !self.is_quiet() {
-                return Ok(());
+                return Ok(Sent::InPart);
             }
             let piece = &rest[..rest.len().min(PIECE)];
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -100,11 +109,11 @@ impl Connection {
                 Err(error) if is_timeout(&error) && Instant::now() < deadline => {}
                 Err(error) if is_timeout(&error) => return Err(Lost("the request was not taken in time".to_owned())),
                 // It may have answered before it stopped listening.
-                Err(_) if rest.len() < bytes.len() => return Ok(()),
+                Err(_) if rest.len() < bytes.len() => return Ok(Sent::InPart),
                 Err(error) => return Err(Lost(format!("the connection broke: {error}"))),
             }
         }
-        Ok(())
+        Ok(Sent::Whole)
     }
 
     /// Waits for an answer; `head`: it has no body.

@@ -83,7 +83,7 @@ impl Node {
             }
             Node::Text(template) => {
                 let quoted = |text: String| match serde_json::from_str::<serde_json::Number>(&text) {
-                    Ok(_) if template.is_number() => text,
+                    Ok(_) if template.is_number() && text.trim() == text => text,
                     _ => quote(&text),
                 };
                 Ok(template.texts(fields, Filter::Raw)?.into_iter().map(quoted).collect())

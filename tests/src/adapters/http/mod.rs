@@ -32,6 +32,7 @@ use crate::harness::proxy::Proxy;
 use crate::manifest::Manifest;
 use crate::op::Op;
 use crate::subject::{Begun, Broken, Hook, Part, Request, Route, Subject};
+use crate::token::Token;
 
 use super::hooks::{Hooks, free_ports};
 
@@ -145,7 +146,7 @@ impl HttpSubject {
             Route::Proxied => {
                 let connection = self.proxied.connect(deadline)?;
                 let reply =
-                    connection.send(&bytes, deadline).and_then(|()| connection.receive(message.is_head(), deadline));
+                    connection.send(&bytes, deadline).and_then(|_| connection.receive(message.is_head(), deadline));
                 let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
                 parked.push_back(connection);
                 if parked.len() > PARKED {
@@ -209,6 +210,10 @@ impl Subject for HttpSubject {
         };
         let message = match shape.message(request, &instance.base.prefix) {
             Ok(message) => message,
+            // Nothing was tried, so nothing is shown.
+            Err(Unsendable(_)) if request.op.tokens().iter().any(|token| matches!(token, Token::Both(..))) => {
+                return Ok(Answer::Unsupported);
+            }
             Err(Unsendable(why)) => return Ok(Answer::error(&why)),
         };
         Ok(match self.exchange(instance, request, &message) {

@@ -60,7 +60,11 @@ impl Trial<'_> {
                 self.over.store(true, Ordering::Release);
             }
             if let Err(ended) = result.unwrap_or_else(|panic| resume_unwind(panic)) {
-                first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(ended);
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                // A broken rule counts more than an answer that was lost before it.
+                if first.is_none() || matches!(ended, Ended::Failed(_)) && !matches!(*first, Some(Ended::Failed(_))) {
+                    *first = Some(ended);
+                }
             }
         };
         thread::scope(|scope| {

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use super::{Ended, Trial};
 use crate::harness::seed::Random;
 use crate::harness::wait;
-use crate::history::{Event, Mark, Time};
+use crate::history::{Event, Mark, Operation, Time};
 use crate::manifest::Kill;
 use crate::subject::Hook;
 
-/// A start that is killed has been given less than this, in milliseconds.
+/// A start that is killed has been given up to as long as one takes: at least this, in milliseconds, …
 const SOON: u64 = 40;
+
+/// … and at most this.
+const LONGEST: u64 = 2_000;
 
 /// Load goes on for up to so many requests before a kill.
 const LOAD: u64 = 40;
@@ -39,10 +42,14 @@ impl Trial<'_> {
 
     /// The same, and so many starts are killed as well, each after a moment.
     pub fn crash_again(&self, interrupted: u64, random: &mut Random) -> Result<(), Ended> {
+        // As long as a start takes that nobody interrupts, so that every part of it is met.
+        let began = Instant::now();
+        self.crash()?;
+        let most = u64::try_from(began.elapsed().as_millis()).unwrap_or(LONGEST).clamp(SOON, LONGEST);
         self.crash_with(|| {
             for _ in 0..interrupted {
                 self.subject.hook(Hook::Start)?;
-                wait::pause(Duration::from_millis(random.below(SOON)));
+                wait::pause(Duration::from_millis(random.below(most)));
                 self.mark(self.now(), Event::Killed);
                 self.subject.hook(Hook::Kill)?;
             }
@@ -88,8 +95,9 @@ impl Trial<'_> {
 
     /// Lets up to as much time pass as the latest call took, so that kills hit every phase of one.
     fn pause_within_a_call(&self, moment: u64) {
-        let latest =
-            self.recorded().operations.iter().rev().find_map(|latest| latest.returned.checked_sub(latest.called));
+        let answered =
+            |latest: &Operation| (latest.returned != Time::MAX).then(|| latest.returned.saturating_sub(latest.called));
+        let latest = self.recorded().operations.iter().rev().find_map(answered);
         let part = Duration::from_nanos(moment % latest.unwrap_or(1).clamp(1, 20_000_000));
         // A shorter pause takes longer than that.
         if part > Duration::from_micros(60) {

@@ -15,7 +15,7 @@ use crate::history::{History, Mark, Operation, Time};
 use crate::manifest::Manifest;
 use crate::op::{Op, Verb};
 use crate::subject::{Begun, Part, Request, Route, Subject};
-use crate::verdict::Failure;
+use crate::verdict::{Failure, Level};
 use gate::{Gate, Inside};
 
 /// The rounds of the case that has most; `--rounds` is given for it, and the others do as many in proportion.
@@ -245,7 +245,8 @@ impl<'a> Trial<'a> {
         let Some(operation) = recorded.operation(id) else { return Ok(answer) };
         operation.returned = returned;
         operation.answer = answer.clone();
-        if answer == Answer::Unsupported && self.has(operation.op.verb()) {
+        let sendable = operation.op.tokens().iter().all(|token| token.number().is_some());
+        if answer == Answer::Unsupported && self.has(operation.op.verb()) && sendable {
             let verb = operation.op.verb().name();
             let sentence = format!("operation #{id} was answered as unsupported, but the resource says it has {verb}.");
             return Err(self.fail(&[id], sentence));
@@ -261,6 +262,13 @@ impl<'a> Trial<'a> {
     pub fn last(&self, client: u32) -> u64 {
         let recorded = self.recorded();
         recorded.operations.iter().rev().find(|operation| operation.client == client).map_or(0, |found| found.id)
+    }
+
+    /// Is the latest operation of a client still without an answer?
+    pub fn is_waiting(&self, client: u32) -> bool {
+        let recorded = self.recorded();
+        let latest = recorded.operations.iter().rev().find(|operation| operation.client == client);
+        latest.is_some_and(|operation| operation.returned == Time::MAX)
     }
 
     /// A failure, with the operations that show it.
@@ -285,10 +293,12 @@ impl<'a> Trial<'a> {
 
     fn demand(&self, client: u32, op: Op, must: &str, holds: fn(&Answer) -> bool) -> Result<Answer, Ended> {
         let shown = crate::words::operation(&op);
+        let busy = self.case.level > Level::L1;
         let (id, answer) = self.call_by(client, op, Route::Direct, None)?;
         match &answer {
             answer if holds(answer) => {}
-            answer if answer.is_unknown() => {
+            // From L2 on others are at work, and a resource may say that it is busy.
+            answer if answer.is_unknown() || (busy && matches!(answer, Answer::Error { .. })) => {
                 return Err(Ended::Unknown(format!(
                     "{shown} (#{id}) was not answered: {}",
                     crate::words::answer(answer)
