@@ -70,7 +70,7 @@ fn write_the_document() {
 }
 
 #[test]
-#[ignore = "a quarter of an hour: 100 seeds of every mutant in Rust, and 20 of the reference"]
+#[ignore = "some minutes: 100 seeds of every mutant in Rust, and 20 of the reference"]
 fn a_hundred_seeds() {
     let budget = Budget { seeds: 100, reference_seeds: 20, python: false, ..Budget::default() };
     let report = selftest(&budget, &|_, _| ());
