@@ -1,5 +1,7 @@
 //! `fencepost conform` as its users run it: exit codes, files, lists, and nothing left behind.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

@@ -190,7 +190,7 @@ impl Hooks {
                 self.start()?;
                 self.ready()
             }
-            Hook::Pause if !self.given(hook)? => self.signal(Signal::STOP),
+            Hook::Pause if !self.given(hook)? => self.running().iter().try_for_each(|running| running.program.pause()),
             Hook::Resume if !self.given(hook)? => self.signal(Signal::CONT),
             Hook::Pause | Hook::Resume => Ok(()),
             Hook::Restart | Hook::Reset | Hook::Restore => {

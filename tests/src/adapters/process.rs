@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -129,6 +129,19 @@ impl Program {
         }
     }
 
+    /// Stops the whole group (SIGSTOP), and waits until all of it stands still.
+    pub fn pause(&self) -> Result<(), Broken> {
+        self.signal(Signal::STOP)?;
+        let deadline = Instant::now() + GONE;
+        while !members(self.number()).iter().all(|process| stands(process)) {
+            if Instant::now() > deadline {
+                return Err(Broken(format!("processes of group {} go on after SIGSTOP", self.number())));
+            }
+            wait::pause(LOOK);
+        }
+        Ok(())
+    }
+
     /// Kills the whole group and waits until nothing of it is left.
     pub fn kill(&mut self) -> Result<(), Broken> {
         if self.over.is_some() {
@@ -178,17 +191,34 @@ impl Drop for Program {
 
 /// Is there a process in this group that has not ended? Those that nobody waited for have.
 fn lives(group: i32) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    !members(group).is_empty()
+}
+
+/// The processes of a group that have not ended.
+fn members(group: i32) -> Vec<PathBuf> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbered = processes
         .filter_map(Result::ok)
         .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit())));
-    numbered.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok()).any(|stat| {
-        // Number, name in brackets, state, parent, group, …; a name may contain anything.
-        let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-        let mut fields = after.split_whitespace();
-        let state = fields.next();
-        !matches!(state, Some("Z" | "X")) && fields.nth(1).and_then(|field| field.parse().ok()) == Some(group)
-    })
+    let belongs =
+        |path: &PathBuf| status(path).is_some_and(|(state, found)| !matches!(state, 'Z' | 'X') && found == group);
+    numbered.map(|entry| entry.path()).filter(belongs).collect()
+}
+
+/// Do all threads of a process stand still?
+fn stands(process: &Path) -> bool {
+    let Ok(threads) = fs::read_dir(process.join("task")) else { return true };
+    let still = |thread: PathBuf| status(&thread).is_none_or(|(state, _)| matches!(state, 'T' | 't' | 'Z' | 'X'));
+    threads.filter_map(Result::ok).all(|thread| still(thread.path()))
+}
+
+/// State and group of a process or thread.
+fn status(path: &Path) -> Option<(char, i32)> {
+    let stat = fs::read_to_string(path.join("stat")).ok()?;
+    // Number, name in brackets, state, parent, group, …; a name may contain anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(1)?.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -146,7 +146,9 @@ impl Need {
             ),
             Need::Instances(count) => missing(
                 subject.instances() >= count,
-                not_applicable(&format!("one process serves it; if yours has several, use --instances {count}")),
+                not_applicable(&format!(
+                    "one process serves it; if yours has several, start {count} (exec: --instances, http: --base)"
+                )),
             ),
         }
     }

@@ -258,7 +258,7 @@ impl Life {
     /// Stops its process for a while.
     pub(super) fn pause(&self) -> Result<(), Broken> {
         self.mark_paused();
-        lock(&self.program).signal(Signal::STOP)
+        lock(&self.program).pause()
     }
 
     /// Lets it go on.
