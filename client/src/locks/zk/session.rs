@@ -50,7 +50,11 @@ impl Ensemble {
         let mut asked = SHORTEST;
         loop {
             match self.connected(self.connector(asked)).await {
-                Ok(client) => return Ok(client.session_timeout().max(asked)),
+                // Only one that was made longer tells what the shortest is. Of a shorter one its own beginning tells.
+                Ok(client) => {
+                    let granted = client.session_timeout();
+                    return Ok(if granted > asked { granted } else { SHORTEST });
+                }
                 // Slow, perhaps, and not down: a longer session has more time to begin.
                 Err(Error::Timeout) if asked < LONGEST_TRIED && !self.is_refused() => asked *= 2,
                 Err(error) => return Err(self.error(error)),
