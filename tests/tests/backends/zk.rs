@@ -56,41 +56,6 @@ impl Encrypted for ZooKeeper {
 
 over_tls!(super::ZooKeeper);
 
-/// Everything again through the tunnel, which is ours and not the library's.
-mod tunnelled {
-    use super::*;
-
-    struct Tunnelled {
-        zookeeper: ZooKeeper,
-        certificates: Certificates,
-    }
-
-    impl Service for Tunnelled {
-        // A handshake with a server that just started takes its time, too.
-        const TTL: Duration = Duration::from_secs(4);
-        const ROUNDS: usize = 50;
-
-        fn start() -> Tunnelled {
-            let certificates = Certificates::make("127.0.0.1");
-            Tunnelled { zookeeper: ZooKeeper::with_certificates(&certificates, Clients::Anybody), certificates }
-        }
-
-        fn address(&self) -> SocketAddr {
-            self.zookeeper.encrypted_address()
-        }
-
-        fn url_at(&self, address: SocketAddr) -> String {
-            format!("zks://{address}/apps/fencepost?ca={}", self.certificates.root().display())
-        }
-
-        fn restart(&mut self) {
-            self.zookeeper.restart();
-        }
-    }
-
-    suite!(super::Tunnelled);
-}
-
 /// Looks behind the backend.
 async fn raw(service: &ZooKeeper) -> Client {
     Client::connect(&service.address().to_string()).await.unwrap()
