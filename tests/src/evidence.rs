@@ -22,7 +22,7 @@ pub enum Minimum {
     /// So many pairs of operations on one resource that overlapped in time, of different clients, at least one of them
     /// no read, and both answered with more than an error.
     Overlapping(u64),
-    /// So many kills with an operation in flight.
+    /// So many kills with an operation in flight that was not answered.
     KillsInFlight(u64),
     /// So many kills or restarts after which the resource answered again with more than an error.
     Restarts(u64),
@@ -45,7 +45,7 @@ pub struct Evidence {
     pub unknown: u64,
     /// Pairs that overlapped.
     pub overlapping: u64,
-    /// Kills with an operation in flight.
+    /// Kills with an operation in flight that was not answered.
     pub kills_in_flight: u64,
     /// Times that the resource came back.
     pub restarts: u64,
@@ -120,7 +120,9 @@ impl fmt::Display for Minimum {
             Minimum::Accepted(wanted) => write!(f, "at least {wanted} accepted"),
             Minimum::Refused(wanted) => write!(f, "at least {wanted} refused as stale"),
             Minimum::Overlapping(wanted) => write!(f, "at least {wanted} overlapping pairs"),
-            Minimum::KillsInFlight(wanted) => write!(f, "at least {wanted} kills with an operation in flight"),
+            Minimum::KillsInFlight(wanted) => {
+                write!(f, "at least {wanted} kills that left a request in flight without an answer")
+            }
             Minimum::Restarts(wanted) => write!(f, "at least {wanted} restarts"),
             Minimum::Read(wanted) => write!(f, "at least {wanted} reads"),
         }
@@ -214,7 +216,13 @@ mod tests {
     #[test]
     fn a_kill_explains_what_it_hit_and_nothing_else() {
         let lost = || Answer::unknown("reset");
-        let marks = vec![(100, Event::Killed), (150, Event::Killed), (200, Event::Restarted), (300, Event::Killed)];
+        let marks = vec![
+            (100, Event::Killed),
+            (150, Event::Killed),
+            (200, Event::Restarted),
+            (300, Event::Killed),
+            (400, Event::Killed),
+        ];
         let evidence = seen(
             vec![
                 write(1, 10, 20, lost()),
@@ -222,6 +230,8 @@ mod tests {
                 write(3, 120, 130, lost()),
                 write(4, 210, 220, Answer::ok()),
                 write(5, 290, 310, lost()),
+                // This kill has killed nobody.
+                write(6, 390, 410, Answer::ok()),
             ],
             marks,
         );

@@ -155,34 +155,4 @@ impl Need {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::GROUPS;
-    use crate::manifest::{Equal, Policy};
-    use crate::reference::Reference;
-    use crate::resource::InProcess;
-    use crate::run::{Options, run};
-    use crate::verdict::Status;
-
-    #[test]
-    fn a_resource_that_is_right_fails_no_case() {
-        for (policy, equal) in [(Policy::Ge, Equal::Any), (Policy::Ge, Equal::Holder), (Policy::Gt, Equal::Any)] {
-            let results = run(&InProcess::new(Reference::new(policy, equal)), &Options::default(), &mut ());
-            for result in results.cases {
-                let good = matches!(result.status, Status::Pass | Status::NotApplicable | Status::Info);
-                assert!(good, "{} {:?}: {:?}: {}", result.case.id, policy, result.status, result.reason);
-            }
-        }
-    }
-
-    #[test]
-    fn ids_are_group_and_number_in_listing_order() {
-        for group in GROUPS {
-            for (index, case) in group.cases.iter().enumerate() {
-                assert_eq!(case.id, format!("{}{:02}", group.letter, index + 1));
-                for text in [case.title, case.rule, case.why] {
-                    assert!(!text.is_empty(), "{} says too little", case.id);
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! A resource that is right, and its many ways to be wrong.
 
+mod batch;
 mod bug;
 mod http;
 mod lazy;

@@ -1,6 +1,6 @@
 //! How the reference does what it is asked. Wherever a bug is named, the right way is next to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::record::Record;
 use super::store::{Gone, Rows, Visit};
@@ -34,15 +34,15 @@ impl Way {
 }
 
 /// A write, cas, delete or claim.
-struct Change<'a> {
-    verb: Verb,
-    res: String,
-    token: &'a Token,
-    holder: &'a str,
+pub(super) struct Change<'a> {
+    pub(super) verb: Verb,
+    pub(super) res: String,
+    pub(super) token: &'a Token,
+    pub(super) holder: &'a str,
     /// For a cas: the value that must be there.
     expect: Option<Option<&'a str>>,
     /// What to write; a claim writes nothing, a delete writes that there is nothing.
-    value: Option<&'a str>,
+    pub(super) value: Option<&'a str>,
 }
 
 impl Reference {
@@ -54,7 +54,7 @@ impl Reference {
         let change = match op {
             Op::Read { res } => return self.read(visit, &self.name(res)),
             Op::CheckedRead { res, token } => return self.checked_read(visit, &self.name(res), token),
-            Op::Batch { writes } => return self.batch(visit, writes),
+            Op::Batch { writes } => return self.perform_batch(visit, writes),
             Op::Write(write) => self.change_of(Verb::Write, write, None),
             Op::Claim { res, token, holder } => {
                 Change { verb: Verb::Claim, res: self.name(res), token, holder, expect: None, value: None }
@@ -74,12 +74,12 @@ impl Reference {
         self.change(visit, &change)
     }
 
-    fn change_of<'a>(&self, verb: Verb, write: &'a Write, expect: Option<Option<&'a str>>) -> Change<'a> {
+    pub(super) fn change_of<'a>(&self, verb: Verb, write: &'a Write, expect: Option<Option<&'a str>>) -> Change<'a> {
         let Write { res, token, holder, value } = write;
         Change { verb, res: self.name(res), token, holder, expect, value: Some(value) }
     }
 
-    fn name(&self, res: &str) -> String {
+    pub(super) fn name(&self, res: &str) -> String {
         match self.bug {
             Some(Bug::FoldsNames) => res.to_lowercase().replace("%2f", "/"),
             _ => res.to_owned(),
@@ -87,7 +87,12 @@ impl Reference {
     }
 
     /// The number that is presented; `Ok(None)` if nothing is, and nobody minds.
-    fn number(&self, visit: &Visit<'_>, res: &str, token: &Token) -> Result<Result<Option<u64>, Answer>, Gone> {
+    pub(super) fn number(
+        &self,
+        visit: &Visit<'_>,
+        res: &str,
+        token: &Token,
+    ) -> Result<Result<Option<u64>, Answer>, Gone> {
         Ok(match (token, self.bug) {
             (Token::Number(number), _) if *number <= self.manifest.token_max => Ok(Some(*number)),
             (Token::Absent, Some(Bug::AbsentUnfenced)) => Ok(None),
@@ -100,7 +105,7 @@ impl Reference {
     }
 
     /// The record that decisions are made on.
-    fn known(&self, visit: &Visit<'_>, res: &str) -> Result<Record, Gone> {
+    pub(super) fn known(&self, visit: &Visit<'_>, res: &str) -> Result<Record, Gone> {
         visit.with(|disk, memory| {
             let stored = disk.get(res).cloned().unwrap_or_default();
             match self.bug {
@@ -153,7 +158,7 @@ impl Reference {
     }
 
     /// Stores a record.
-    fn store(&self, visit: &mut Visit<'_>, res: &str, before: &Record, after: &Record) -> Result<(), Gone> {
+    pub(super) fn store(&self, visit: &mut Visit<'_>, res: &str, before: &Record, after: &Record) -> Result<(), Gone> {
         let one = |record: &Record| [(res.to_owned(), record.clone())];
         match self.bug {
             Some(Bug::AnsweredFirst) => {
@@ -228,7 +233,7 @@ impl Reference {
         Ok(Answer::Ok { value, high: after.high })
     }
 
-    fn admits(&self, record: &Record, change: &Change<'_>, token: u64) -> bool {
+    pub(super) fn admits(&self, record: &Record, change: &Change<'_>, token: u64) -> bool {
         let unfenced = matches!(
             (self.bug, change.verb),
             (Some(Bug::UnfencedClaim), Verb::Claim)
@@ -303,7 +308,7 @@ impl Reference {
         }
     }
 
-    fn apply(&self, record: &mut Record, verb: Verb, token: u64, holder: &str, value: Option<&str>) {
+    pub(super) fn apply(&self, record: &mut Record, verb: Verb, token: u64, holder: &str, value: Option<&str>) {
         match self.bug {
             Some(Bug::AcceptAll | Bug::TextualOrder | Bug::FloatingPoint | Bug::SignedCast | Bug::ShortInteger)
                 if record.high != Some(token) =>
@@ -397,123 +402,6 @@ impl Reference {
             self.store(visit, res, &before, &after)?;
         }
         Ok(done(&before))
-    }
-
-    fn batch(&self, visit: &mut Visit<'_>, writes: &[Write]) -> Result<Answer, Gone> {
-        let changes: Vec<Change<'_>> = writes.iter().map(|write| self.change_of(Verb::Batch, write, None)).collect();
-        let mut tokens = Vec::with_capacity(changes.len());
-        for change in &changes {
-            match self.number(visit, &change.res, change.token)? {
-                Ok(token) => tokens.push(token),
-                Err(answer) => return Ok(answer),
-            }
-        }
-        let names: Vec<String> = changes.iter().map(|change| change.res.clone()).collect();
-        let rows = match self.bug {
-            Some(Bug::CheckThenAct) => Vec::new(),
-            Some(Bug::LockOrder) => visit.lock_in_order(&names)?,
-            _ => vec![visit.lock(&names.iter().cloned().collect())?],
-        };
-        let mut before = BTreeMap::new();
-        for name in &names {
-            before.insert(name.clone(), self.known(visit, name)?);
-        }
-        visit.breathe();
-        let mut after = before.clone();
-        for (change, token) in changes.iter().zip(tokens) {
-            let checked = if self.has(Bug::BatchChecksOnce) { &before } else { &after };
-            let seen = checked.get(&change.res).cloned().unwrap_or_default();
-            let Some(record) = after.get_mut(&change.res) else { continue };
-            let Some(token) = token else {
-                record.value = change.value.map(str::to_owned);
-                continue;
-            };
-            if !self.admits(&seen, change, token) {
-                return self.refuse_batch(visit, writes, &before, after);
-            }
-            self.apply(record, change.verb, token, change.holder, change.value);
-        }
-        if let (Some(Bug::BatchLosesLast), Some(last)) = (self.bug, names.last()) {
-            after.remove(last);
-        }
-        if self.has(Bug::TornBatch) {
-            drop(rows);
-            for (name, record) in after {
-                visit.put([(name, record)])?;
-                visit.sync();
-            }
-            return Ok(Answer::ok());
-        }
-        self.store_batch(visit, &before, after)?;
-        drop(rows);
-        Ok(Answer::ok())
-    }
-
-    fn store_batch(
-        &self,
-        visit: &mut Visit<'_>,
-        before: &BTreeMap<String, Record>,
-        after: BTreeMap<String, Record>,
-    ) -> Result<(), Gone> {
-        let at_once = match self.bug {
-            None => true,
-            Some(Bug::BatchInParts) => false,
-            // Whoever keeps fences elsewhere does it here as well.
-            Some(
-                Bug::MemoryOnly
-                | Bug::AnsweredFirst
-                | Bug::MemoryFirst
-                | Bug::ForgetsUnused
-                | Bug::ProcessCache
-                | Bug::GlobalFence
-                | Bug::HashedFences
-                | Bug::DirtyReads
-                | Bug::Eviction,
-            ) => false,
-            Some(_) => true,
-        };
-        if at_once {
-            visit.sync();
-            return visit.put(after);
-        }
-        for (name, record) in &after {
-            let stored = before.get(name).cloned().unwrap_or_default();
-            self.store(visit, name, &stored, record)?;
-        }
-        Ok(())
-    }
-
-    /// Nothing changes, and no fence rises.
-    fn refuse_batch(
-        &self,
-        visit: &mut Visit<'_>,
-        writes: &[Write],
-        before: &BTreeMap<String, Record>,
-        after: BTreeMap<String, Record>,
-    ) -> Result<Answer, Gone> {
-        match self.bug {
-            Some(Bug::PartialBatch) => visit.put(after)?,
-            Some(Bug::RefusedButWritten) => {
-                let written = writes.iter().map(|write| {
-                    let name = self.name(&write.res);
-                    let record = before.get(&name).cloned().unwrap_or_default();
-                    (name, Record { value: Some(write.value.clone()), ..record })
-                });
-                visit.put(written)?;
-            }
-            Some(Bug::RefusedBatchRaises) => {
-                let mut raised = before.clone();
-                for write in writes {
-                    if let (Some(record), Some(token)) = (raised.get_mut(&self.name(&write.res)), write.token.number())
-                    {
-                        record.raise(token, &write.holder);
-                    }
-                }
-                visit.put(raised)?;
-            }
-            _ => {}
-        }
-        Ok(Answer::Stale { high: None })
     }
 }
 

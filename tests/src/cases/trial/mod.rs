@@ -139,11 +139,6 @@ impl<'a> Trial<'a> {
         Ok(self.call_by(client, op, Route::Direct, None)?.1)
     }
 
-    /// The same through the proxy.
-    pub fn call_proxied(&self, client: u32, op: Op) -> Result<Answer, Ended> {
-        Ok(self.call_by(client, op, Route::Proxied, None)?.1)
-    }
-
     /// The same as a copy of an operation that was sent before.
     pub fn call_copy(&self, client: u32, op: Op, copy_of: u64) -> Result<Answer, Ended> {
         Ok(self.call_by(client, op, Route::Direct, Some(copy_of))?.1)
