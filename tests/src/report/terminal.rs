@@ -101,7 +101,8 @@ pub(super) fn group_of(case: &Case) -> Option<&'static Group> {
 pub fn summary(out: &mut dyn Write, results: &Results, look: Look) -> io::Result<()> {
     let took: Duration = results.cases.iter().map(|result| result.took).sum();
     let counts = Status::ALL.into_iter().rev().map(|status| (status, results.ids(status).len()));
-    let mut line = format!("{} cases in {}:", results.cases.len(), duration(took));
+    let cases = if results.cases.len() == 1 { "case" } else { "cases" };
+    let mut line = format!("{} {cases} in {}:", results.cases.len(), duration(took));
     write!(out, "\n{line}")?;
     for (index, (status, count)) in counts.filter(|(_, count)| *count > 0).enumerate() {
         let count = format!("{count} {}", status.counted());

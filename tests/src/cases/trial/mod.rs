@@ -294,10 +294,7 @@ impl<'a> Trial<'a> {
             answer if holds(answer) => {}
             // From L2 on others are at work, and a resource may say that it is busy.
             answer if answer.is_unknown() || (busy && matches!(answer, Answer::Error { .. })) => {
-                return Err(Ended::Unknown(format!(
-                    "{shown} (#{id}) was not answered: {}",
-                    crate::words::answer(answer)
-                )));
+                return Err(Ended::Unknown(format!("{shown} (#{id}) was {}", crate::words::answer(answer))));
             }
             answer => {
                 let said = crate::words::answer(answer);
