@@ -6,5 +6,6 @@ pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod http;
+pub mod objects;
 mod quantity;
 pub mod reload;

@@ -1,0 +1,3 @@
+//! Objects behind fences: bytes in a [`layout`], everything else in the store.
+
+pub mod layout;
