@@ -4,9 +4,9 @@ use bytes::Bytes;
 use fencepost_core::{Access, Guarded, Holder, IdempotencyKey, Issuer, Key, Mode, Presented, Resource};
 use tokio::sync::oneshot;
 
-use crate::engine::Version;
+use crate::engine::{Change, Version};
 use crate::outcome::{Failure, Outcome};
-use crate::record::{LeaseId, OutcomeKey, RecordKey};
+use crate::record::{LeaseId, ObjectRecord, OutcomeKey, RecordKey};
 
 /// A condition on the current version of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,7 @@ pub(crate) enum Action {
     ForceRelease,
     Rotate { from: u32, issuer: Option<Issuer> },
     RotateAll { from: u32 },
+    Objects(ObjectChange),
     Abandon(OutcomeKey),
     Forget { index: RecordKey, outcomes: Vec<OutcomeKey> },
 }
@@ -125,6 +126,52 @@ pub(crate) struct Step {
     pub(crate) operation: Operation,
     /// The place of the key's resource among those judged.
     pub(crate) judged: Option<usize>,
+}
+
+/// Changes of what is kept about objects.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ObjectChange {
+    /// All must hold.
+    pub(crate) require: Vec<(RecordKey, Requirement)>,
+    pub(crate) edits: Vec<(RecordKey, Change)>,
+}
+
+/// What a record must be for a change to happen.
+#[derive(Clone, Debug)]
+pub(crate) enum Requirement {
+    Absent,
+    Present,
+    Exactly(Bytes),
+    Condition(ObjectCondition),
+}
+
+/// What a caller asks of an object before it changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ObjectCondition {
+    /// Nothing.
+    #[default]
+    Always,
+    /// There is none (`If-None-Match: *`).
+    Absent,
+    /// There is one (`If-Match: *`).
+    Exists,
+    /// It has this ETag (`If-Match`).
+    ETag(String),
+    /// It does not have this ETag (`If-None-Match`).
+    NotETag(String),
+}
+
+impl ObjectCondition {
+    /// Does it hold?
+    pub fn met_by(&self, object: Option<&ObjectRecord>) -> bool {
+        match self {
+            ObjectCondition::Always => true,
+            ObjectCondition::Absent => object.is_none(),
+            ObjectCondition::Exists => object.is_some(),
+            ObjectCondition::ETag(etag) => object.is_some_and(|object| object.etag == *etag),
+            ObjectCondition::NotETag(etag) => object.is_none_or(|object| object.etag != *etag),
+        }
+    }
 }
 
 /// A lock that is asked for.
@@ -188,7 +235,17 @@ impl Command {
 
     /// Bytes it adds to a commit.
     pub(crate) fn bytes(&self) -> usize {
-        let Action::Write(write) = &self.action else { return 0 };
+        let write = match &self.action {
+            Action::Write(write) => write,
+            Action::Objects(change) => {
+                let size = |(_, edit): &(RecordKey, Change)| match edit {
+                    Change::Put(bytes) => bytes.len(),
+                    Change::Delete => 0,
+                };
+                return change.edits.iter().map(size).sum();
+            }
+            _ => return 0,
+        };
         let body = |step: &Step| match &step.operation {
             Operation::Put { body, .. } => body.len(),
             Operation::Delete | Operation::Add { .. } | Operation::Get => 0,

@@ -59,6 +59,10 @@ fn record_observed(resource: &Resource, presented: Option<&Presented>, outcome: 
             let observed = transacted.observed.iter().find(|(observed, _)| observed == resource);
             (observed.map(|(_, reason)| *reason), transacted.fence)
         }
+        Outcome::Changed(changed) => {
+            let observed = changed.observed.iter().find(|(observed, _)| observed == resource);
+            (observed.map(|(_, reason)| *reason), changed.fence)
+        }
         Outcome::Granted(grant) => (grant.observed, None),
         _ => return,
     };

@@ -13,6 +13,7 @@ mod fence_cache;
 mod forgetting;
 mod lock_queue;
 mod locks;
+mod objects;
 mod opening;
 mod outcome;
 mod overlay;
@@ -24,11 +25,14 @@ mod sequencer;
 mod store;
 
 pub use admin::{PrefixRotated, RotatePrefix};
-pub use command::{Condition, Once, Operation};
+pub use command::{Condition, ObjectCondition, Once, Operation};
 pub use lock_queue::MAX_WAITERS;
 pub use locks::AcquireLock;
+pub use objects::{Complete, DeleteObjects, Listed, ObjectOutcome, PutObject, Upload};
 pub use opening::OpenError;
-pub use outcome::{Applied, Claimed, Done, Failure, Grant, Held, Holding, Impossible, Outcome, Rejected, Transacted};
+pub use outcome::{
+    Applied, Changed, Claimed, Done, Failure, Grant, Held, Holding, Impossible, Outcome, Rejected, Transacted,
+};
 pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};
 pub use remap::{RemapError, Remapped, remap};
 pub use sequencer::{BatchReport, Observer};

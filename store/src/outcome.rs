@@ -45,6 +45,15 @@ pub enum Outcome<V = Version> {
         /// The limit.
         limit: usize,
     },
+    /// A change of objects is durable.
+    Changed(Box<Changed>),
+    /// The tokens were admitted, but something that the change of objects requires is not so. Nothing but fences changed.
+    Unmet {
+        /// Which requirement, counted from 0.
+        at: usize,
+        /// The fence of the first resource that was judged.
+        fence: Option<Token>,
+    },
     /// The lock is granted or renewed.
     Granted(Box<Grant<V>>),
     /// Somebody else has the lock, or was here before.
@@ -112,6 +121,15 @@ pub struct Applied<V = Version> {
 pub struct Transacted<V = Version> {
     /// One per operation, in their order.
     pub results: Vec<(Key, Done<V>)>,
+    /// The fence of the first resource that was judged.
+    pub fence: Option<Token>,
+    /// Resources that would have refused, had their guards not merely observed.
+    pub observed: Vec<(Resource, Reason)>,
+}
+
+/// A change of objects that is durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
     /// The fence of the first resource that was judged.
     pub fence: Option<Token>,
     /// Resources that would have refused, had their guards not merely observed.
@@ -240,6 +258,8 @@ impl<V> Outcome<V> {
             Outcome::Refused(refusals) => Outcome::Refused(refusals),
             Outcome::Impossible { at, key, why } => Outcome::Impossible { at, key, why },
             Outcome::TooLarge { bytes, limit } => Outcome::TooLarge { bytes, limit },
+            Outcome::Changed(changed) => Outcome::Changed(changed),
+            Outcome::Unmet { at, fence } => Outcome::Unmet { at, fence },
             Outcome::LeaseLost { holder, fence } => Outcome::LeaseLost { holder, fence },
             Outcome::Released => Outcome::Released,
             Outcome::ForceReleased { holder, token, fence } => Outcome::ForceReleased { holder, token, fence },
@@ -275,6 +295,7 @@ impl<V> Outcome<V> {
         match self {
             Outcome::Applied(applied) => applied.observed.into_iter().collect(),
             Outcome::Transacted(transacted) => transacted.observed.iter().map(|(_, reason)| *reason).collect(),
+            Outcome::Changed(changed) => changed.observed.iter().map(|(_, reason)| *reason).collect(),
             Outcome::Claimed(claimed) => claimed.observed.into_iter().collect(),
             Outcome::Granted(grant) => grant.observed.into_iter().collect(),
             _ => Vec::new(),

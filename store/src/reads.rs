@@ -225,7 +225,7 @@ impl Store {
         if meta.mapping_hash == self.mapping_hash() { Ok(meta.base_generation) } else { Err(ReadError::MappingChanged) }
     }
 
-    async fn page<T>(
+    pub(crate) async fn page<T>(
         &self,
         under: fn(&str) -> Vec<u8>,
         prefix: &str,
@@ -233,13 +233,19 @@ impl Store {
         limit: usize,
         entry: impl Fn(&str, &Record) -> Result<T, ReadError>,
     ) -> Result<Page<T>, ReadError> {
-        let scan = Scan {
-            from: under(after.unwrap_or(prefix)),
-            inclusive: after.is_none(),
-            prefix: under(prefix),
-            limit,
-            max_bytes: MAX_PAGE_BYTES,
-        };
+        let from = under(after.unwrap_or(prefix));
+        self.page_from(under(prefix), from, after.is_none(), limit, entry).await
+    }
+
+    pub(crate) async fn page_from<T>(
+        &self,
+        prefix: Vec<u8>,
+        from: Vec<u8>,
+        inclusive: bool,
+        limit: usize,
+        entry: impl Fn(&str, &Record) -> Result<T, ReadError>,
+    ) -> Result<Page<T>, ReadError> {
+        let scan = Scan { from, inclusive, prefix, limit, max_bytes: MAX_PAGE_BYTES };
         // Each holds up to a page of values until its entries are made.
         let _turn = self.scans.acquire().await.map_err(|_| ReadError::Failed("the store is closed".into()))?;
         let scanned = self.engine.scan(scan).await?;

@@ -1,11 +1,13 @@
 //! One batch: commands judged in order against the records loaded for them and each other's effects.
 
 mod lock;
+mod object;
 mod once;
 mod plan;
 mod rotate;
 mod write;
 
+use bytes::Bytes;
 use fencepost_core::{FenceState, Key, Reason, Refusal, Resource, Timestamp, Token, Verdict, decide};
 use foldhash::{HashMap, HashMapExt, HashSet};
 
@@ -24,6 +26,7 @@ struct FenceSlot {
 
 type ValueSlot = Option<(Pending, Value)>;
 type LockSlot = Option<(Pending, LockRecord)>;
+type ObjectSlot = Option<(Pending, Bytes)>;
 
 /// An outcome that may still need the versions of its commit.
 pub(crate) enum Draft {
@@ -47,6 +50,7 @@ pub(crate) struct Overlay {
     values: HashMap<Key, ValueSlot>,
     locks: HashMap<Resource, LockSlot>,
     outcomes: HashMap<OutcomeKey, Option<Recorded>>,
+    objects: HashMap<RecordKey, ObjectSlot>,
     /// Recorded by this batch.
     recorded: Vec<OutcomeKey>,
     /// Indexes that are still stored.
@@ -86,10 +90,27 @@ impl Overlay {
             let recorded = record(at).map(|found| Recorded::decode(&found.bytes, found.version));
             outcomes.insert(key.clone(), recorded.transpose()?);
         }
+        let of_objects = |(key, at): (&RecordKey, &usize)| {
+            (key.clone(), record(at).map(|found| (stored(found), found.bytes.clone())))
+        };
+        let objects = plan.objects.iter().map(of_objects).collect();
         let indexes = plan.indexes.iter().filter(|(_, at)| record(at).is_some()).map(|(key, _)| key.clone()).collect();
         let changes = Vec::with_capacity(2 * plan.fences.len());
         let (meta_changed, raised, recorded) = (false, false, Vec::new());
-        Ok(Overlay { meta, meta_changed, fences, values, locks, outcomes, recorded, indexes, changes, raised, now })
+        Ok(Overlay {
+            meta,
+            meta_changed,
+            fences,
+            values,
+            locks,
+            outcomes,
+            objects,
+            recorded,
+            indexes,
+            changes,
+            raised,
+            now,
+        })
     }
 
     /// Judges one command and applies it. A recorded outcome is found before the judge is asked.
@@ -107,6 +128,7 @@ impl Overlay {
             Action::ForceRelease => self.force_release(command),
             Action::Rotate { from, issuer } => self.rotate(command, *from, issuer.as_ref()),
             Action::RotateAll { from } => self.rotate_all(*from),
+            Action::Objects(change) => self.change_objects(command, change),
             Action::Abandon(key) => self.abandon(key),
             Action::Forget { index, outcomes } => self.forget(index, outcomes),
         };

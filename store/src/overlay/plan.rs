@@ -16,6 +16,7 @@ pub(crate) struct Plan {
     pub(super) locks: HashMap<Resource, usize>,
     pub(super) outcomes: HashMap<OutcomeKey, usize>,
     pub(super) indexes: HashMap<RecordKey, usize>,
+    pub(super) objects: HashMap<RecordKey, usize>,
 }
 
 impl Plan {
@@ -27,6 +28,7 @@ impl Plan {
             locks: HashMap::new(),
             outcomes: HashMap::new(),
             indexes: HashMap::new(),
+            objects: HashMap::new(),
         };
         for command in commands {
             for judged in &command.judged {
@@ -42,8 +44,14 @@ impl Plan {
             if let Some(outcome) = command.outcome() {
                 add(&mut plan.outcomes, &mut plan.keys, &outcome, RecordKey::outcome);
             }
-            if let Action::Forget { index, .. } = &command.action {
-                add(&mut plan.indexes, &mut plan.keys, index, RecordKey::clone);
+            match &command.action {
+                Action::Forget { index, .. } => add(&mut plan.indexes, &mut plan.keys, index, RecordKey::clone),
+                Action::Objects(change) => {
+                    for (key, _) in &change.require {
+                        add(&mut plan.objects, &mut plan.keys, key, RecordKey::clone);
+                    }
+                }
+                _ => {}
             }
         }
         plan

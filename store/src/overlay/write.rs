@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fencepost_core::wire::Integer;
-use fencepost_core::{Access, FenceState, Key, Verdict};
+use fencepost_core::{Access, FenceState, Key, Resource, Verdict};
 
 use super::{Draft, Overlay};
 use crate::command::{Command, Condition, Operation, Step, Write};
@@ -58,14 +58,19 @@ impl Overlay {
         let results = results.collect();
         for (judged, verdict) in command.judged.iter().zip(&passed.verdicts) {
             if judged.access == Access::Write && matches!(verdict, Verdict::Admit(_)) {
-                let slot = self.fence_mut(&judged.guarded.resource);
-                if !slot.state.spent {
-                    (slot.state.spent, slot.dirty) = (true, true);
-                }
+                self.spend(&judged.guarded.resource);
             }
         }
         let fence = self.first_fence(command).and_then(FenceState::token);
         Draft::Pending(Outcome::Transacted(Box::new(Transacted { results, fence, observed })))
+    }
+
+    /// A write by the fence's token was applied.
+    pub(super) fn spend(&mut self, resource: &Resource) {
+        let slot = self.fence_mut(resource);
+        if !slot.state.spent {
+            (slot.state.spent, slot.dirty) = (true, true);
+        }
     }
 
     /// The first condition that does not hold.

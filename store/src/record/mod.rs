@@ -1,4 +1,4 @@
-//! Bytes of the records: keys, fences, values, locks, outcomes and the store's own record. Documented in
+//! Bytes of the records: keys, fences, values, locks, outcomes, objects and the store's own record. Documented in
 //! `docs/bytes-on-disk.md`.
 //!
 //! Every record starts with a format byte, so that a later version can tell what it reads.
@@ -6,6 +6,8 @@
 mod fence;
 mod lock;
 mod meta;
+mod object;
+mod object_keys;
 mod outcome;
 mod value;
 
@@ -15,6 +17,10 @@ use fencepost_core::{IdempotencyKey, Key, Resource, Timestamp};
 pub use fence::{decode_fence, encode_fence};
 pub use lock::{Lease, LeaseId, LockRecord};
 pub use meta::Meta;
+pub use object::{Act, Attributes, Intent, ObjectRecord, PartRecord, UploadRecord};
+pub(crate) use object::{decode_number, encode_number};
+pub use object_keys::UploadId;
+pub(crate) use object_keys::{id_of, intent_prefix, object_prefix, part_prefix, pending_prefix, upload_prefix};
 pub(crate) use outcome::{Pending, Recorded, decode_index, encode_index};
 pub use value::{MAX_CONTENT_TYPE_BYTES, Value};
 

@@ -1,0 +1,211 @@
+//! Objects: an index beside the fences, for bytes that lie elsewhere.
+//!
+//! Bytes are written under a fresh ref first, and are immutable from then on. A write of an object is one commit: the
+//! judge, the caller's condition, the fence, the index, an intent for the storage, and the ref leaves the pending ones.
+//! So whatever is older than the fence changes nothing, however late its bytes arrive (G2, G3).
+
+mod reads;
+mod refs;
+mod uploads;
+
+use fencepost_core::{Access, FenceState, Key, Presented, Refusal, Timestamp, Token, Verdict, decide};
+
+use crate::command::{Action, Command, Judged, ObjectChange, ObjectCondition, Requirement};
+use crate::engine::Change;
+use crate::outcome::{Changed, Failure, Outcome};
+use crate::reads::ReadError;
+use crate::record::{Act, Intent, ObjectRecord, RecordKey, encode_number};
+use crate::store::{Store, WrongResource};
+
+pub use reads::Listed;
+pub use uploads::{Complete, Upload};
+
+/// How a change of objects ended, where that is known. A refusal is one of them, not an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectOutcome {
+    /// It is durable.
+    Done(Changed),
+    /// Fences refused, and what caused it is durable (G4).
+    Refused(Vec<Refusal>),
+    /// The caller's condition does not hold.
+    ConditionFailed {
+        /// The fence now.
+        fence: Option<Token>,
+    },
+    /// The bytes were given up by the collector before they were published: write them again.
+    Collected,
+    /// The upload was completed or aborted meanwhile.
+    NoUpload,
+    /// A part was replaced meanwhile.
+    PartChanged,
+}
+
+/// A write of an object whose bytes are staged.
+#[derive(Clone, Debug)]
+pub struct PutObject {
+    /// Which one.
+    pub key: Key,
+    /// By which token.
+    pub presented: Option<Presented>,
+    /// Only if this holds.
+    pub condition: ObjectCondition,
+    /// What the index will say; its token is the presented one.
+    pub object: ObjectRecord,
+    /// The upload that this completes.
+    pub completes: Option<Complete>,
+}
+
+/// A removal of objects, all or none.
+#[derive(Clone, Debug)]
+pub struct DeleteObjects {
+    /// By which token.
+    pub presented: Option<Presented>,
+    /// Which ones; each with the ref that its intent gets, if it is in the index.
+    pub keys: Vec<(Key, ObjectCondition, Option<u64>)>,
+}
+
+/// What may be wrong with each requirement.
+#[derive(Clone, Copy)]
+enum Why {
+    Condition,
+    Collected,
+    NoUpload,
+    PartChanged,
+}
+
+/// A change, and what it means if a requirement is not met.
+#[derive(Default)]
+struct Draft {
+    change: ObjectChange,
+    why: Vec<Why>,
+}
+
+impl Draft {
+    fn require(&mut self, key: RecordKey, requirement: Requirement, why: Why) {
+        self.change.require.push((key, requirement));
+        self.why.push(why);
+    }
+
+    fn put(&mut self, key: RecordKey, bytes: bytes::Bytes) {
+        self.change.edits.push((key, Change::Put(bytes)));
+    }
+
+    fn delete(&mut self, key: RecordKey) {
+        self.change.edits.push((key, Change::Delete));
+    }
+
+    /// A ref gets bytes that belong to something: until now it was pending.
+    fn use_ref(&mut self, id: u64) {
+        self.require(RecordKey::pending(id), Requirement::Present, Why::Collected);
+        self.delete(RecordKey::pending(id));
+    }
+
+    /// A ref's bytes belong to nothing any more: the collector takes them.
+    fn drop_ref(&mut self, id: u64, now: Timestamp) {
+        self.put(RecordKey::pending(id), encode_number(now.0));
+    }
+}
+
+impl Store {
+    /// Writes an object, if the fence admits it.
+    pub async fn put_object(&self, put: PutObject) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+        let PutObject { key, presented, condition, mut object, completes } = put;
+        object.token = presented.as_ref().map(|presented| presented.token);
+        let mut draft = Draft::default();
+        draft.use_ref(object.id);
+        draft.require(RecordKey::object(&key), Requirement::Condition(condition), Why::Condition);
+        if let Some(completes) = completes {
+            completes.into_draft(&key, &mut draft);
+        }
+        let act = Act::Publish { size: object.size, inode: object.inode };
+        draft.put(RecordKey::intent(object.id), Intent { key: key.clone(), act }.encode());
+        draft.put(RecordKey::object(&key), object.encode());
+        self.change_of([&key], presented.as_ref(), Access::Write, draft).await
+    }
+
+    /// Removes objects, if every fence admits it. The fences stay.
+    pub async fn delete_objects(&self, delete: DeleteObjects) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+        let DeleteObjects { presented, keys } = delete;
+        let mut draft = Draft::default();
+        for (key, condition, id) in &keys {
+            draft.require(RecordKey::object(key), Requirement::Condition(condition.clone()), Why::Condition);
+            if let Some(id) = *id {
+                draft.use_ref(id);
+                draft.put(RecordKey::intent(id), Intent { key: key.clone(), act: Act::Remove }.encode());
+                draft.delete(RecordKey::object(key));
+            }
+        }
+        self.change_of(keys.iter().map(|(key, ..)| key), presented.as_ref(), Access::Write, draft).await
+    }
+
+    /// Asks the judge, and raises, without changing an object: for what a storage does beside them, such as buckets.
+    pub async fn judge_object(
+        &self,
+        key: &Key,
+        presented: Option<&Presented>,
+    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+        self.change_of([key], presented, Access::Claim, Draft::default()).await
+    }
+
+    /// Would a write be admitted now? Only a hint: it is judged again when it commits.
+    pub async fn foresee(
+        &self,
+        key: &Key,
+        presented: Option<&Presented>,
+    ) -> Result<Result<Result<FenceState, Box<Refusal>>, WrongResource>, ReadError> {
+        let guarded = match self.guards().of_key(key) {
+            Ok(guarded) => guarded,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let state = match self.fence(&guarded.resource).await? {
+            Ok(state) => state,
+            Err(wrong) => return Ok(Err(wrong)),
+        };
+        match decide(&state, presented, Access::Write, &guarded.policy) {
+            Verdict::Admit(_) | Verdict::Observe(_) => Ok(Ok(Ok(state))),
+            Verdict::Refuse(reason) => {
+                let refusal =
+                    Refusal { reason, resource: guarded.resource, presented: presented.cloned(), found: state };
+                Ok(Ok(Err(Box::new(refusal))))
+            }
+        }
+    }
+
+    /// Judges a change on every resource of these keys, then makes it.
+    async fn change_of<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k Key>,
+        presented: Option<&Presented>,
+        access: Access,
+        draft: Draft,
+    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+        let guards = self.guards();
+        let mut judged: Vec<Judged> = Vec::new();
+        for key in keys {
+            let guarded = match guards.of_key(key) {
+                Ok(guarded) => guarded,
+                Err(error) => return Ok(Err(error.into())),
+            };
+            if !judged.iter().any(|judged| judged.guarded.resource == guarded.resource) {
+                judged.push(Judged { guarded, presented: presented.cloned(), access });
+            }
+        }
+        self.change(judged, draft).await.map(Ok)
+    }
+
+    async fn change(&self, judged: Vec<Judged>, draft: Draft) -> Result<ObjectOutcome, Failure> {
+        let Draft { change, why } = draft;
+        let command = Command { judged, once: None, action: Action::Objects(change) };
+        Ok(match self.door.submit(command).await? {
+            Outcome::Changed(changed) => ObjectOutcome::Done(*changed),
+            Outcome::Refused(refusals) => ObjectOutcome::Refused(refusals),
+            Outcome::Unmet { at, fence } => match why[at] {
+                Why::Condition => ObjectOutcome::ConditionFailed { fence },
+                Why::Collected => ObjectOutcome::Collected,
+                Why::NoUpload => ObjectOutcome::NoUpload,
+                Why::PartChanged => ObjectOutcome::PartChanged,
+            },
+            other => unreachable!("a change of objects ends as one, not as {other:?}"),
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! Reads of the index: committed entries, past the sequencer.
+
+use fencepost_core::Key;
+
+use crate::engine::Record;
+use crate::reads::{Page, ReadError};
+use crate::record::{self, ObjectRecord, RecordKey};
+use crate::store::Store;
+
+/// An entry of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// An object.
+    Object(Key, Box<ObjectRecord>),
+    /// Everything whose name begins like this, up to and with the delimiter.
+    Prefix(String),
+}
+
+/// How many entries are read at a time while a list skips what it groups.
+const READ_AT_ONCE: usize = 256;
+
+impl Store {
+    /// What the index says of an object.
+    pub async fn object(&self, key: &Key) -> Result<Option<ObjectRecord>, ReadError> {
+        let found = self.record(&RecordKey::object(key)).await?;
+        Ok(found.map(|bytes| ObjectRecord::decode(&bytes)).transpose()?)
+    }
+
+    /// Objects in order of name.
+    pub async fn objects(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<(Key, ObjectRecord)>, ReadError> {
+        self.page(record::object_prefix, prefix, after, limit, entry).await
+    }
+
+    /// Objects in order of name, those with a delimiter after the prefix grouped into one entry each. A group is
+    /// passed over in one step, however many objects are in it. `next` is what to go on after.
+    pub async fn list_objects(
+        &self,
+        prefix: &str,
+        delimiter: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, ReadError> {
+        let under = record::object_prefix(prefix);
+        let mut listed = Page { entries: Vec::with_capacity(limit.min(READ_AT_ONCE)), next: None };
+        let mut from = match after {
+            None => under.clone(),
+            Some(after) if group(after, prefix, delimiter).as_deref() == Some(after) => behind(after),
+            Some(after) => [record::object_prefix(after).as_slice(), &[0]].concat(),
+        };
+        loop {
+            let wanted = (limit - listed.entries.len() + 1).min(READ_AT_ONCE);
+            let page = self.page_from(under.clone(), from.clone(), true, wanted, entry).await?;
+            let more = page.next.is_some();
+            let mut passed: Option<String> = None;
+            for (key, object) in page.entries {
+                if passed.as_ref().is_some_and(|group| key.as_str().starts_with(group.as_str())) {
+                    continue;
+                }
+                if listed.entries.len() == limit {
+                    listed.next = listed.entries.last().map(Listed::name);
+                    return Ok(listed);
+                }
+                match group(key.as_str(), prefix, delimiter) {
+                    Some(group) => {
+                        from = behind(&group);
+                        listed.entries.push(Listed::Prefix(group.clone()));
+                        passed = Some(group);
+                    }
+                    None => {
+                        from = [record::object_prefix(key.as_str()).as_slice(), &[0]].concat();
+                        listed.entries.push(Listed::Object(key, Box::new(object)));
+                    }
+                }
+            }
+            if !more {
+                return Ok(listed);
+            }
+        }
+    }
+}
+
+fn entry(name: &str, found: &Record) -> Result<(Key, ObjectRecord), ReadError> {
+    let key = Key::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
+    Ok((key, ObjectRecord::decode(&found.bytes)?))
+}
+
+impl Listed {
+    fn name(&self) -> String {
+        match self {
+            Listed::Object(key, _) => key.as_str().to_owned(),
+            Listed::Prefix(prefix) => prefix.clone(),
+        }
+    }
+}
+
+/// The group that a name belongs to, if it has a delimiter after the prefix.
+fn group(name: &str, prefix: &str, delimiter: Option<&str>) -> Option<String> {
+    let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty())?;
+    let rest = name.strip_prefix(prefix)?;
+    let at = rest.find(delimiter)?;
+    Some(name[..prefix.len() + at + delimiter.len()].to_owned())
+}
+
+/// Behind every name that begins with this: no text has such a byte.
+fn behind(group: &str) -> Vec<u8> {
+    [record::object_prefix(group).as_slice(), &[0xff]].concat()
+}

@@ -1,0 +1,133 @@
+//! Refs: reserved before their first byte, pending until they belong to something, collected otherwise.
+//!
+//! A pending record is required and removed by the commit that gives its bytes to an object or a part. The collector
+//! removes the record first, in a commit of its own, and the bytes only then. So one of the two wins, and bytes that an
+//! object points to are never collected, however slow its upload was (trap 34).
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use fencepost_core::{Key, Timestamp};
+
+use super::{Draft, ObjectOutcome, Why};
+use crate::command::Requirement;
+use crate::engine::EngineError;
+use crate::outcome::{Failure, Rejected};
+use crate::reads::{Page, ReadError};
+use crate::record::{self, Intent, ObjectRecord, RecordKey, decode_number, encode_number};
+use crate::store::Store;
+
+/// How often a reservation is tried when others reserve at the same time.
+const ATTEMPTS: usize = 16;
+
+impl Store {
+    /// Reserves refs, which are pending from now on.
+    pub async fn reserve_refs(&self, count: u64) -> Result<Range<u64>, Failure> {
+        for _ in 0..ATTEMPTS {
+            let found = self.record(&RecordKey::refs()).await.map_err(unavailable)?;
+            let first = found.as_ref().map_or(Ok(1), decode_number).map_err(|error| unavailable(error.into()))?;
+            let refs = first..first.saturating_add(count);
+            let mut draft = Draft::default();
+            let same = found.map_or(Requirement::Absent, Requirement::Exactly);
+            draft.require(RecordKey::refs(), same, Why::Condition);
+            draft.put(RecordKey::refs(), encode_number(refs.end));
+            let now = Timestamp::now();
+            for id in refs.clone() {
+                draft.drop_ref(id, now);
+            }
+            if let ObjectOutcome::Done(_) = self.change(Vec::new(), draft).await? {
+                return Ok(refs);
+            }
+        }
+        Err(Rejected::Contended { attempts: ATTEMPTS }.into())
+    }
+
+    /// Refs whose bytes belong to nothing, and since when; in order, after one.
+    pub async fn pending_refs(&self, after: Option<u64>, limit: usize) -> Result<Page<(u64, Timestamp)>, ReadError> {
+        let after = after.map(|id| format!("{id:016x}"));
+        self.page(record::pending_prefix, "", after.as_deref(), limit, |name, found| {
+            Ok((record::id_of(name)?, Timestamp(decode_number(&found.bytes)?)))
+        })
+        .await
+    }
+
+    /// Gives up refs that are pending since then, so that their bytes can be removed. Those that were given up.
+    pub async fn collect_refs(&self, refs: &[(u64, Timestamp)]) -> Result<Vec<u64>, Failure> {
+        let mut given_up = Vec::new();
+        for (id, since) in refs {
+            let mut draft = Draft::default();
+            draft.require(RecordKey::pending(*id), Requirement::Exactly(encode_number(since.0)), Why::Collected);
+            draft.delete(RecordKey::pending(*id));
+            if let ObjectOutcome::Done(_) = self.change(Vec::new(), draft).await? {
+                given_up.push(*id);
+            }
+        }
+        Ok(given_up)
+    }
+
+    /// Forgets refs whose bytes are known to be gone, whatever else happens.
+    pub async fn forget_refs(&self, refs: &[u64]) -> Result<(), Failure> {
+        let mut draft = Draft::default();
+        for id in refs {
+            draft.delete(RecordKey::pending(*id));
+        }
+        self.change(Vec::new(), draft).await.map(|_| ())
+    }
+
+    /// What has to happen in the storage, in order of refs, after one.
+    pub async fn intents(&self, after: Option<u64>, limit: usize) -> Result<Page<(u64, Intent)>, ReadError> {
+        let after = after.map(|id| format!("{id:016x}"));
+        self.page(record::intent_prefix, "", after.as_deref(), limit, |name, found| {
+            Ok((record::id_of(name)?, Intent::decode(&found.bytes)?))
+        })
+        .await
+    }
+
+    /// Notes that what was intended has happened.
+    pub async fn settle_intents(&self, ids: &[u64]) -> Result<(), Failure> {
+        let mut draft = Draft::default();
+        for id in ids {
+            draft.delete(RecordKey::intent(*id));
+        }
+        self.change(Vec::new(), draft).await.map(|_| ())
+    }
+
+    /// Takes files that were there before into the index, unless they are in it. They have no fence of their own.
+    pub async fn adopt_objects(&self, objects: Vec<(Key, ObjectRecord)>) -> Result<usize, Failure> {
+        let mut adopted = 0;
+        for (key, object) in objects {
+            let mut draft = Draft::default();
+            draft.require(RecordKey::object(&key), Requirement::Absent, Why::Condition);
+            draft.put(RecordKey::object(&key), object.encode());
+            if let ObjectOutcome::Done(_) = self.change(Vec::new(), draft).await? {
+                adopted += 1;
+            }
+        }
+        Ok(adopted)
+    }
+
+    /// Were the files of a bucket taken into the index?
+    pub async fn is_adopted(&self, bucket: &str) -> Result<bool, ReadError> {
+        Ok(self.record(&RecordKey::adopted(bucket)).await?.is_some())
+    }
+
+    /// Notes that the files of a bucket were taken into the index, or that the bucket is gone.
+    pub async fn set_adopted(&self, bucket: &str, adopted: bool) -> Result<(), Failure> {
+        let mut draft = Draft::default();
+        match adopted {
+            true => draft.put(RecordKey::adopted(bucket), encode_number(Timestamp::now().0)),
+            false => draft.delete(RecordKey::adopted(bucket)),
+        }
+        self.change(Vec::new(), draft).await.map(|_| ())
+    }
+
+    pub(super) async fn record(&self, key: &RecordKey) -> Result<Option<Bytes>, ReadError> {
+        let loaded =
+            self.engine.load(std::slice::from_ref(key)).await.map_err(|EngineError(why)| ReadError::Failed(why))?;
+        Ok(loaded.records.into_iter().next().flatten().map(|record| record.bytes))
+    }
+}
+
+pub(super) fn unavailable(error: ReadError) -> Failure {
+    Rejected::Unavailable(error.to_string()).into()
+}

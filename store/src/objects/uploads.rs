@@ -1,0 +1,144 @@
+//! Uploads in parts: each part has a ref of its own, and completing them is a write like any other.
+
+use fencepost_core::{Access, Key, Presented, Timestamp};
+
+use super::refs::unavailable;
+use super::{Draft, ObjectOutcome, Why};
+use crate::command::Requirement;
+use crate::outcome::Failure;
+use crate::reads::{Page, ReadError};
+use crate::record::{self, PartRecord, RecordKey, UploadId, UploadRecord};
+use crate::store::{Store, WrongResource};
+
+/// An upload that was begun and is not over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    /// Of which object.
+    pub key: Key,
+    /// Names it.
+    pub id: UploadId,
+    /// What was said when it was begun.
+    pub record: UploadRecord,
+}
+
+/// The upload that a write completes.
+#[derive(Clone, Debug)]
+pub struct Complete {
+    /// Names it.
+    pub id: UploadId,
+    /// Every part that it has, used or not, as it was when the bytes were put together.
+    pub parts: Vec<(u16, PartRecord)>,
+}
+
+impl Complete {
+    /// Nothing of the upload is left; the bytes of its parts go to the collector.
+    pub(super) fn into_draft(self, key: &Key, draft: &mut Draft) {
+        let now = Timestamp::now();
+        draft.require(RecordKey::upload(key, self.id), Requirement::Present, Why::NoUpload);
+        draft.delete(RecordKey::upload(key, self.id));
+        for (number, part) in self.parts {
+            let record = RecordKey::part(self.id, number);
+            draft.require(record.clone(), Requirement::Exactly(part.encode()), Why::PartChanged);
+            draft.delete(record);
+            draft.drop_ref(part.id, now);
+        }
+    }
+}
+
+impl Store {
+    /// Begins an upload, if the fence admits it.
+    pub async fn begin_upload(
+        &self,
+        key: &Key,
+        presented: Option<&Presented>,
+        id: UploadId,
+        mut record: UploadRecord,
+    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+        record.token = presented.map(|presented| presented.token);
+        let mut draft = Draft::default();
+        draft.require(RecordKey::upload(key, id), Requirement::Absent, Why::NoUpload);
+        draft.put(RecordKey::upload(key, id), record.encode());
+        // It raises, but it spends nothing: what counts as the write is its completion.
+        self.change_of([key], presented, Access::Claim, draft).await
+    }
+
+    /// Adds a part whose bytes are staged, if the fence admits it. A part of the same number is replaced.
+    pub async fn put_part(
+        &self,
+        key: &Key,
+        presented: Option<&Presented>,
+        upload: UploadId,
+        number: u16,
+        part: PartRecord,
+    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+        let place = RecordKey::part(upload, number);
+        let found = self.record(&place).await.map_err(unavailable)?;
+        let before = found.as_ref().map(PartRecord::decode).transpose().map_err(|error| unavailable(error.into()))?;
+        let mut draft = Draft::default();
+        draft.require(RecordKey::upload(key, upload), Requirement::Present, Why::NoUpload);
+        draft.use_ref(part.id);
+        draft.require(place.clone(), found.map_or(Requirement::Absent, Requirement::Exactly), Why::PartChanged);
+        if let Some(before) = before {
+            draft.drop_ref(before.id, Timestamp::now());
+        }
+        draft.put(place, part.encode());
+        self.change_of([key], presented, Access::Claim, draft).await
+    }
+
+    /// Ends an upload without an object, if the fence admits it.
+    pub async fn abort_upload(
+        &self,
+        key: &Key,
+        presented: Option<&Presented>,
+        complete: Complete,
+    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+        let mut draft = Draft::default();
+        complete.into_draft(key, &mut draft);
+        self.change_of([key], presented, Access::Claim, draft).await
+    }
+
+    /// An upload, if it was begun and is not over.
+    pub async fn upload(&self, key: &Key, id: UploadId) -> Result<Option<Upload>, ReadError> {
+        let found = self.record(&RecordKey::upload(key, id)).await?;
+        let record = found.map(|bytes| UploadRecord::decode(&bytes)).transpose()?;
+        Ok(record.map(|record| Upload { key: key.clone(), id, record }))
+    }
+
+    /// Uploads in order of name, and of id within one.
+    pub async fn uploads(
+        &self,
+        prefix: &str,
+        after: Option<(&Key, Option<UploadId>)>,
+        limit: usize,
+    ) -> Result<Page<Upload>, ReadError> {
+        // `\x01` is behind every id of its key.
+        let after = after.map(|(key, id)| id.map_or_else(|| format!("{key}\x01"), |id| format!("{key}\0{id}")));
+        self.page(record::upload_prefix, prefix, after.as_deref(), limit, |name, found| {
+            let malformed =
+                || ReadError::Failed("a stored record cannot be read: an upload has a malformed name".into());
+            let (key, id) = name.split_once('\0').ok_or_else(malformed)?;
+            let key = Key::new(key).map_err(|_| malformed())?;
+            let id = id.parse().map_err(|()| malformed())?;
+            Ok(Upload { key, id, record: UploadRecord::decode(&found.bytes)? })
+        })
+        .await
+    }
+
+    /// The parts of an upload in order of number, after one.
+    pub async fn parts(
+        &self,
+        upload: UploadId,
+        after: Option<u16>,
+        limit: usize,
+    ) -> Result<Page<(u16, PartRecord)>, ReadError> {
+        let name = upload.to_string();
+        let after = after.map(|number| format!("{name}{number:05}"));
+        self.page(record::part_prefix, &name, after.as_deref(), limit, |found_name, found| {
+            let number = found_name.get(name.len()..).and_then(|digits| digits.parse().ok());
+            let number = number
+                .ok_or_else(|| ReadError::Failed("a stored record cannot be read: a part has no number".into()))?;
+            Ok((number, PartRecord::decode(&found.bytes)?))
+        })
+        .await
+    }
+}

@@ -1,0 +1,61 @@
+//! Changes of what is kept about objects: judged, required, then done, all or nothing.
+
+use bytes::Bytes;
+use fencepost_core::{Access, FenceState, Verdict};
+
+use super::{Draft, Overlay};
+use crate::command::{Command, ObjectChange, ObjectCondition, Requirement};
+use crate::engine::Change;
+use crate::outcome::{Changed, Outcome};
+use crate::record::{ObjectRecord, Pending, RecordKey};
+
+impl Overlay {
+    pub(super) fn change_objects(&mut self, command: &Command, change: &ObjectChange) -> Draft {
+        let passed = match self.pass(&command.judged) {
+            Ok(passed) => passed,
+            Err(refused) => return refused,
+        };
+        let observed = self.admit(&command.judged, &passed);
+        let fence = self.first_fence(command).and_then(FenceState::token);
+        // The newer holder has shown itself, whatever becomes of its request.
+        if let Some(at) = change.require.iter().position(|(key, requirement)| !self.meets(key, requirement)) {
+            return Draft::Pending(Outcome::Unmet { at, fence });
+        }
+        for (key, edit) in &change.edits {
+            let at = self.change(key.clone(), edit.clone());
+            if let Some(slot) = self.objects.get_mut(key) {
+                *slot = match edit {
+                    Change::Put(bytes) => Some((Pending::Change(at), bytes.clone())),
+                    Change::Delete => None,
+                };
+            }
+        }
+        for (judged, verdict) in command.judged.iter().zip(&passed.verdicts) {
+            if judged.access == Access::Write && matches!(verdict, Verdict::Admit(_)) {
+                self.spend(&judged.guarded.resource);
+            }
+        }
+        Draft::Pending(Outcome::Changed(Box::new(Changed { fence, observed })))
+    }
+
+    fn meets(&self, key: &RecordKey, requirement: &Requirement) -> bool {
+        let found = self.objects.get(key).and_then(Option::as_ref);
+        match requirement {
+            Requirement::Absent => found.is_none(),
+            Requirement::Present => found.is_some(),
+            Requirement::Exactly(bytes) => found.is_some_and(|(_, found)| found == bytes),
+            Requirement::Condition(condition) => condition.holds(found.map(|(_, bytes)| bytes)),
+        }
+    }
+}
+
+impl ObjectCondition {
+    /// An entry that cannot be read meets nothing.
+    fn holds(&self, found: Option<&Bytes>) -> bool {
+        let found = found.map(ObjectRecord::decode);
+        match (self, found) {
+            (_, Some(Err(_))) => false,
+            (condition, found) => condition.met_by(found.and_then(Result::ok).as_ref()),
+        }
+    }
+}
