@@ -9,3 +9,4 @@ pub mod http;
 pub mod objects;
 mod quantity;
 pub mod reload;
+pub mod s3;

@@ -1,0 +1,5 @@
+//! The S3 face: lease credentials, and the keys that make and check them.
+
+pub mod access_key;
+pub mod mac_keys;
+pub mod secret_file;
