@@ -203,6 +203,8 @@ pub(super) fn unfulfilled(outcome: Outcome) -> Problem {
         | Outcome::NotHeld
         | Outcome::Rotated { .. }
         | Outcome::Replayed(_)
+        | Outcome::Changed(_)
+        | Outcome::Unmet { .. }
         | Outcome::Forgotten => another_question(),
     }
 }

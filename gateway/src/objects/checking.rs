@@ -7,7 +7,7 @@ use fencepost_store::record::ObjectRecord;
 
 use super::Objects;
 use super::error::ObjectError;
-use super::layout::{Foreign, Found};
+use super::layout::{Foreign, Found, Walked};
 
 /// How index and storage differ about one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,14 +69,14 @@ impl Objects {
     /// the index as they are, and what is missing is taken out of it; fences stay as they are.
     pub async fn check(&self, bucket: &str, after: Option<&Key>, adopt: bool) -> Result<Checked, ObjectError> {
         let prefix = format!("{bucket}/");
-        let walked = self.layout.walk(bucket, after, RUN).await?;
+        let Walked { found, foreign, next } = self.layout.walk(bucket, after, RUN).await?;
         let indexed = self.store.objects(&prefix, after.map(Key::as_str), RUN).await?;
         // Both are in one order: what lies behind the end of the shorter one is for the next run.
-        let ends = [walked.next.clone(), indexed.next.as_deref().and_then(|next| Key::new(next).ok())];
+        let ends = [next, indexed.next.as_deref().and_then(|next| Key::new(next).ok())];
         let end = ends.into_iter().flatten().min();
         let within = |key: &Key| end.as_ref().is_none_or(|end| key <= end);
         let mut names: BTreeMap<Key, (Option<Found>, Option<ObjectRecord>)> = BTreeMap::new();
-        for found in walked.found.into_iter().filter(|found| within(&found.key)) {
+        for found in found.into_iter().filter(|found| within(&found.key)) {
             names.entry(found.key.clone()).or_default().0 = Some(found);
         }
         for (key, object) in indexed.entries.into_iter().filter(|(key, _)| within(key)) {
@@ -91,8 +91,8 @@ impl Objects {
                 }
             }
         }
-        let foreign = |Foreign { path, why }| Difference::Foreign { path, why };
-        checked.differences.extend(walked.foreign.into_iter().map(foreign));
+        let strange = |Foreign { path, why }| Difference::Foreign { path, why };
+        checked.differences.extend(foreign.into_iter().map(strange));
         Ok(checked)
     }
 

@@ -71,6 +71,20 @@ pub struct Promised {
     pub limit: u64,
 }
 
+impl Promised {
+    /// Did everything arrive that was to come after the body?
+    pub(super) fn complete(&self) -> Result<(), ObjectError> {
+        let arrived = |wanted: &Algorithm| self.checksums.iter().any(|(algorithm, _)| algorithm == wanted);
+        match self.announced.iter().find(|wanted| !arrived(wanted)) {
+            None => Ok(()),
+            Some(missing) => {
+                let header = missing.header();
+                Err(ObjectError::BadDigest(format!("{header} was announced as a trailer and did not come")))
+            }
+        }
+    }
+}
+
 /// A running measurement.
 pub(super) struct Measure {
     length: u64,

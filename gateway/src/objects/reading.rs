@@ -8,6 +8,7 @@ use fencepost_core::Key;
 use fencepost_store::record::{Act, ObjectRecord};
 use fencepost_store::{Listed, Page};
 use futures_util::Stream;
+use sync_wrapper::SyncStream;
 
 use super::Objects;
 use super::error::ObjectError;
@@ -75,11 +76,8 @@ impl Reading {
 
     /// The bytes of a range, a chunk at a time.
     pub fn stream(self, range: Range<u64>) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + Sync + 'static {
-        let opened = self.opened;
-        futures_util::stream::try_unfold((opened, range), |(opened, range)| {
-            // Boxed futures of a layout need not be `Sync`; a task of its own hands over what is.
-            Box::pin(next_chunk(opened, range))
-        })
+        let chunks = futures_util::stream::try_unfold((self.opened, range), |(opened, range)| next_chunk(opened, range));
+        SyncStream::new(Box::pin(chunks))
     }
 }
 

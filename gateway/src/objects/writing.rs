@@ -123,7 +123,7 @@ impl Objects {
         }
         let measured = measure.finish();
         promised.checksums.extend(trailer());
-        let sealed = match measured.keeps(&promised) {
+        let sealed = match promised.complete().and_then(|()| measured.keeps(&promised)) {
             Ok(()) => staging.seal().await.map_err(ObjectError::from),
             Err(error) => Err(error),
         };
