@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fencepost_core::wire::{
     AcquireRequest, ClaimAnswer, ClaimRequest, FenceAnswer, FencePage, KeyPage, LeaseAnswer, LockPage, LockView,
-    OutcomeAnswer, RenewRequest, TxnAnswer, TxnRequest, header,
+    OutcomeAnswer, RenewRequest, S3CredentialsAnswer, S3CredentialsRequest, TxnAnswer, TxnRequest, header,
 };
 use fencepost_core::{IdempotencyKey, Key, Resource, percent_encode_name};
 use hyper::header::{CONTENT_TYPE, ETAG};
@@ -101,6 +101,19 @@ impl Gateway {
     ) -> Result<ClaimAnswer, CallError> {
         let claim = Outgoing::post(named("claim", resource.as_str()), &ClaimRequest { keys });
         self.call(claim.with_headers(credential_headers(credentials))).await?.json()
+    }
+
+    /// Claims, and gets credentials that carry the token to the S3 face. Again for the same token: new credentials, the
+    /// same lease. Without a time they last as long as the gateway allows.
+    pub async fn s3_credentials(
+        &self,
+        resource: &Resource,
+        credentials: &Credentials,
+        ttl: Option<Duration>,
+    ) -> Result<S3CredentialsAnswer, CallError> {
+        let asked = S3CredentialsRequest { resource: resource.clone(), ttl_s: ttl.map(|ttl| ttl.as_secs()) };
+        let request = Outgoing::post("/v1/s3/credentials".to_owned(), &asked);
+        self.call(request.with_headers(credential_headers(credentials))).await?.json()
     }
 
     /// Does everything or nothing. With an idempotency key a retry is safe.

@@ -1,17 +1,22 @@
 //! The gateway's configuration: flags over `FENCEPOST_*` over the file over the defaults.
 
+mod file;
+mod flags;
+mod s3;
+
 use std::fmt;
-use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use fencepost_core::{Claim, Equal, GuardSpec, Guards, IssuerRule, Mode, Policy};
+use fencepost_core::{GuardSpec, Guards, Policy};
 use fencepost_store::StoreOptions;
 use fencepost_store::engines::{self, ENGINES, EngineKind, EngineOptions};
-use serde::Deserialize;
 
 use crate::quantity::{Size, Span};
+use file::File;
+
+pub use flags::Flags;
+pub use s3::{Face, Objects, S3Flags, S3Settings, S3SettingsError};
 
 /// What a gateway runs with.
 #[derive(Clone, Debug)]
@@ -30,6 +35,8 @@ pub struct Config {
     pub insecure_no_auth: bool,
     /// What protects what.
     pub guards: Guards,
+    /// The S3 face.
+    pub s3: S3Settings,
     /// Bounds of requests and connections.
     pub limits: Limits,
     /// Bounds of the store.
@@ -92,6 +99,12 @@ pub enum ConfigError {
     /// The file is not what it should be.
     #[error("{0}: {1}")]
     Parse(PathBuf, Box<toml::de::Error>),
+    /// The same, in a line that must not be shown.
+    #[error("{0}: line {1} cannot be read{2} (it is not shown, because it holds a secret)")]
+    ParseSecret(PathBuf, usize, String),
+    /// The S3 face cannot be as it is asked for.
+    #[error(transparent)]
+    S3(#[from] S3SettingsError),
     /// A guard is wrong.
     #[error("{0}")]
     Guard(#[from] fencepost_core::GuardError),
@@ -115,149 +128,10 @@ pub enum ConfigError {
     NoTime(&'static str),
 }
 
-/// Settings of the gateway as flags and environment variables.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Flags {
-    /// Configuration file (TOML); none by default
-    #[arg(long, value_name = "FILE", env = "FENCEPOST_CONFIG")]
-    pub config: Option<PathBuf>,
-    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:3362]
-    #[arg(long, value_name = "ADDRESS", env = "FENCEPOST_LISTEN")]
-    pub listen: Option<String>,
-    /// Directory of the data; made if missing [default: ./fencepost-data]
-    #[arg(long, value_name = "DIR", env = "FENCEPOST_DATA")]
-    pub data: Option<PathBuf>,
-    /// Unix socket for administrators, mode 0600 [default: admin.sock in the data directory]
-    #[arg(long, value_name = "PATH", env = "FENCEPOST_ADMIN_SOCKET")]
-    pub admin_socket: Option<PathBuf>,
-    /// File of what administrators did, in JSON lines [default: audit.jsonl in the data directory]
-    #[arg(long, value_name = "PATH", env = "FENCEPOST_AUDIT_LOG")]
-    pub audit_log: Option<PathBuf>,
-    /// How long outcomes of requests with an idempotency key are kept [default: 24h]
-    #[arg(long, value_name = "TIME", env = "FENCEPOST_OUTCOME_RETENTION")]
-    pub outcome_retention: Option<Span>,
-    /// How much longer than its ttl a lease of the built-in lock service is respected [default: 0s]
-    #[arg(long, value_name = "TIME", env = "FENCEPOST_LOCK_DELAY")]
-    pub lock_delay: Option<Span>,
-    /// Engine that keeps the data [default: rocksdb]
-    #[arg(long, value_name = "NAME", env = "FENCEPOST_ENGINE", value_parser = engine_names())]
-    pub engine: Option<String>,
-    /// Listen beyond loopback although every caller is anonymous and may write
-    #[arg(
-        long,
-        value_name = "BOOL",
-        env = "FENCEPOST_INSECURE_NO_AUTH",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = clap::builder::BoolishValueParser::new()
-    )]
-    pub insecure_no_auth: Option<bool>,
-    /// Largest body of a request, answered 413 above [default: 4MiB]
-    #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODY")]
-    pub max_body: Option<Size>,
-    /// Largest headers of a request, answered 431 above [default: 16KiB]
-    #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_HEADERS")]
-    pub max_headers: Option<Size>,
-    /// Bytes of all bodies and values in memory at once, answered 503 above [default: 256MiB]
-    #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODIES")]
-    pub max_bodies: Option<Size>,
-    /// Open connections, answered 503 above [default: 4096]
-    #[arg(long, value_name = "COUNT", env = "FENCEPOST_MAX_CONNECTIONS")]
-    pub max_connections: Option<usize>,
-    /// Writes that may wait for a commit, answered 503 above [default: 4096]
-    #[arg(long, value_name = "COUNT", env = "FENCEPOST_QUEUE")]
-    pub queue: Option<usize>,
-    /// Time for the headers of a request to arrive, answered 408 after [default: 10s]
-    #[arg(long, value_name = "TIME", env = "FENCEPOST_HEADER_TIMEOUT")]
-    pub header_timeout: Option<Span>,
-    /// Time for the body of a request to arrive, answered 408 after [default: 30s]
-    #[arg(long, value_name = "TIME", env = "FENCEPOST_BODY_TIMEOUT")]
-    pub body_timeout: Option<Span>,
-    /// Time for a client to take any of what is sent to it; then its connection is closed [default: 30s]
-    #[arg(long, value_name = "TIME", env = "FENCEPOST_WRITE_TIMEOUT")]
-    pub write_timeout: Option<Span>,
-    /// Time for requests under way to end after SIGTERM [default: 30s]
-    #[arg(long, value_name = "TIME", env = "FENCEPOST_DRAIN_TIMEOUT")]
-    pub drain_timeout: Option<Span>,
-    /// Disk space that must stay free; writes are answered 507 below [default: 256MiB]
-    #[arg(long, value_name = "SIZE", env = "FENCEPOST_FREE_SPACE_FLOOR")]
-    pub free_space_floor: Option<Size>,
-    /// Memory for cached data blocks, indexes and filters [default: 256MiB]
-    #[arg(long, value_name = "SIZE", env = "FENCEPOST_CACHE")]
-    pub cache: Option<Size>,
-    /// Memory for writes not yet in tables [default: 64MiB]
-    #[arg(long, value_name = "SIZE", env = "FENCEPOST_WRITE_BUFFER")]
-    pub write_buffer: Option<Size>,
-}
-
-fn engine_names() -> clap::builder::PossibleValuesParser {
-    let names = ENGINES.iter().map(|engine| clap::builder::PossibleValue::new(engine.name).help(engine.summary));
-    clap::builder::PossibleValuesParser::new(names.collect::<Vec<_>>())
-}
-
-/// The file. Every key is optional; an unknown one is an error.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    listen: Option<String>,
-    data: Option<PathBuf>,
-    engine: Option<String>,
-    admin_socket: Option<PathBuf>,
-    audit_log: Option<PathBuf>,
-    outcome_retention: Option<Span>,
-    lock_delay: Option<Span>,
-    insecure_no_auth: Option<bool>,
-    free_space_floor: Option<Size>,
-    cache: Option<Size>,
-    write_buffer: Option<Size>,
-    queue: Option<usize>,
-    #[serde(default)]
-    limits: FileLimits,
-    #[serde(default)]
-    guard: Vec<FileGuard>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileLimits {
-    max_body: Option<Size>,
-    max_headers: Option<Size>,
-    max_bodies: Option<Size>,
-    max_connections: Option<usize>,
-    header_timeout: Option<Span>,
-    body_timeout: Option<Span>,
-    write_timeout: Option<Span>,
-    drain_timeout: Option<Span>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileGuard {
-    keys: String,
-    resource: Option<String>,
-    #[serde(default)]
-    equal: Equal,
-    #[serde(default)]
-    claim: Claim,
-    #[serde(default)]
-    mode: Mode,
-    #[serde(default)]
-    issuer: IssuerRule,
-    max_jump: Option<NonZeroU64>,
-}
-
-impl From<FileGuard> for GuardSpec {
-    fn from(guard: FileGuard) -> GuardSpec {
-        let FileGuard { keys, resource, equal, claim, mode, issuer, max_jump } = guard;
-        GuardSpec { keys, resource, policy: Policy { equal, claim, mode, issuer, max_jump } }
-    }
-}
-
 impl Config {
     /// Puts flags, environment, file and defaults together, and checks the result.
     pub fn load(flags: &Flags) -> Result<Config, ConfigError> {
-        let file = flags.config.as_deref().map_or_else(|| Ok(File::default()), read)?;
+        let file = flags.config.as_deref().map_or_else(|| Ok(File::default()), File::read)?;
         Config::merge(flags, file)
     }
 
@@ -279,6 +153,7 @@ impl Config {
             engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| ENGINES[0].name.into()),
             insecure_no_auth: flags.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false),
             guards: Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?,
+            s3: S3Settings::merge(&flags.s3, file.s3)?,
             limits: Limits {
                 body: bytes(flags.max_body, file.limits.max_body, limits.body),
                 headers: bytes(flags.max_headers, file.limits.max_headers, limits.headers),
@@ -375,6 +250,7 @@ impl fmt::Display for Config {
         writeln!(f, "body_timeout     {}", Span(*body_timeout))?;
         writeln!(f, "write_timeout    {}", Span(*write_timeout))?;
         writeln!(f, "drain_timeout    {}", Span(*drain_timeout))?;
+        write!(f, "{}", self.s3)?;
         for (at, guard) in self.guards.list().iter().enumerate() {
             let GuardSpec { keys, resource, policy } = guard.spec();
             let resource = resource.as_deref().unwrap_or(keys);
@@ -384,11 +260,5 @@ impl fmt::Display for Config {
     }
 }
 
-fn read(path: &Path) -> Result<File, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))?;
-    toml::from_str(&text).map_err(|error| ConfigError::Parse(path.to_owned(), Box::new(error)))
-}
-
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Reading the configuration again while the gateway runs. Only the rules of guards change.
+//! Reading the configuration again while the gateway runs. Only the rules of guards and the keys of the S3 face change.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,6 +7,8 @@ use fencepost_core::{Guards, Policy};
 use fencepost_store::{MappingDiffers, Store};
 
 use crate::config::{Config, ConfigError, Flags};
+use crate::s3::credentials::S3Credentials;
+use crate::s3::mac_keys::MacKeyError;
 
 /// Why nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +19,9 @@ pub enum ReloadError {
     /// It maps keys to other resources.
     #[error(transparent)]
     Mapping(#[from] MappingDiffers),
+    /// The gateway's own MAC key is of no use.
+    #[error(transparent)]
+    MacKeys(#[from] MacKeyError),
 }
 
 /// What the gateway was started with.
@@ -33,12 +38,16 @@ impl Reload {
         Reload { flags, running, turn: Mutex::new(()) }
     }
 
-    /// Reads the configuration again. If anything is wrong with it the old rules stay.
-    pub fn run(&self, store: &Store) -> Result<ReloadAnswer, ReloadError> {
+    /// Reads the configuration again. If anything is wrong with it the old rules and keys stay.
+    pub fn run(&self, store: &Store, s3: Option<&S3Credentials>) -> Result<ReloadAnswer, ReloadError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let read = Config::load(&self.flags)?;
-        let changed = changes(&store.guards(), &read.guards);
+        let keys = s3.map(|s3| read.s3.keyring(&self.running.data).map(|keyring| (s3, keyring))).transpose()?;
+        let mut changed = changes(&store.guards(), &read.guards);
         store.set_rules(read.guards.clone())?;
+        if let Some((s3, keyring)) = keys {
+            changed.extend(s3.replace(keyring));
+        }
         Ok(ReloadAnswer { changed, needs_restart: differences(&self.running, &read) })
     }
 }
@@ -55,11 +64,14 @@ fn changes(before: &Guards, after: &Guards) -> Vec<String> {
         .collect()
 }
 
+/// What a reload changes; everything else waits for the next start.
+const RELOADED: [&str; 3] = ["guard ", "s3.mac_keys ", "s3.key "];
+
 /// Other settings that differ from those in use.
 fn differences(running: &Config, read: &Config) -> Vec<String> {
-    let settings = |config: &Config| -> Vec<String> {
-        config.to_string().lines().filter(|line| !line.starts_with("guard ")).map(str::to_owned).collect()
-    };
+    let fixed = |line: &&str| !RELOADED.iter().any(|reloaded| line.starts_with(reloaded));
+    let settings =
+        |config: &Config| -> Vec<String> { config.to_string().lines().filter(fixed).map(str::to_owned).collect() };
     let pairs = settings(running).into_iter().zip(settings(read));
     let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     pairs.filter(|(old, new)| old != new).map(|(_, new)| squeezed(&new)).collect()

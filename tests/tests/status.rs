@@ -37,6 +37,7 @@ fn evidence(kind: ProblemKind) -> Evidence {
         ProblemKind::NoSuchRoute => Here(|| plain(|client| client.request("GET", "/v2/kv/k", &[], b""))),
         ProblemKind::Absent => Here(|| plain(|client| client.get("k"))),
         ProblemKind::NotHeld => Here(|| plain(|client| client.request("GET", "/v1/locks/k", &[], b""))),
+        ProblemKind::NoS3Face => Here(|| plain(|client| client.post("/v1/s3/credentials", &json!({"resource": "k"})))),
         ProblemKind::MethodNotAllowed => Here(|| plain(|client| client.request("PATCH", "/v1/kv/k", &[], b""))),
         ProblemKind::Timeout => Here(slow_body),
         ProblemKind::Stale => Here(|| plain(|client| after_34(client, "33"))),

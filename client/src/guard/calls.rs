@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::wire::{TxnAnswer, TxnRequest};
+use fencepost_core::wire::{S3CredentialsAnswer, TxnAnswer, TxnRequest};
 use fencepost_core::{IdempotencyKey, Key, ProblemDocument, ProblemKind};
 
 use super::observer::{LockEvent, tell};
@@ -52,6 +52,13 @@ impl Guard {
     pub async fn get(&self, key: &str) -> Result<ReadValue, GuardError> {
         let key = named(key)?;
         self.call(|| self.locks.gateway.get(&key, Some(&self.presented))).await
+    }
+
+    /// Credentials for the S3 face, which carry this lock's token; again whenever they are about to expire. Nothing is
+    /// acquired for it: once the lock is taken over, the fence refuses. Without a time they last as long as the gateway
+    /// allows.
+    pub async fn s3_credentials(&self, ttl: Option<Duration>) -> Result<S3CredentialsAnswer, GuardError> {
+        self.call(|| self.locks.gateway.s3_credentials(&self.resource, &self.presented, ttl)).await
     }
 
     /// Does everything or nothing, under this lock's token.

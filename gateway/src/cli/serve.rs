@@ -1,17 +1,20 @@
 //! `fencepost serve`: the gateway.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fencepost_store::Store;
+use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use super::exit::{self, Failed};
-use crate::config::{Config, Flags};
+use crate::config::{Config, Face, Flags, S3Settings};
 use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped};
 use crate::reload::Reload;
+use crate::s3::credentials::S3Credentials;
 
 #[derive(Args)]
 pub(super) struct Serve {
@@ -63,6 +66,10 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         ServeError::Address(_) | ServeError::BeyondLoopback(_) => Failed::usage(error),
         ServeError::Bind(..) | ServeError::Signals(_) => Failed::other(error),
     })?;
+    let s3 = match &config.s3.face {
+        Some(face) => Some(listen_for_s3(face).await?),
+        None => None,
+    };
     let kind = config.engine_kind().map_err(Failed::usage)?;
     let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
     let metrics = Arc::new(Metrics::new());
@@ -74,12 +81,15 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         std::fs::create_dir_all(directory)
             .map_err(|error| Failed::other(format!("cannot make {}: {error}", directory.display())))?;
     }
+    let mut gateway = Gateway::new(store, config.limits, metrics, reload, AuditLog::new(&config.audit_log));
+    if let Some(s3) = &s3 {
+        gateway = gateway.with_s3(credentials(&config.s3, &config.data, s3)?);
+    }
     let admin = AdminDoor::bind(&config.admin_socket).await.map_err(Failed::other)?;
     let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
     let address = server.address();
     exit::write(welcome(&format!("http://{address}"), kind.name, &place).as_bytes())?;
     tracing::info!(%address, engine = kind.name, admin = %config.admin_socket.display(), "serving");
-    let gateway = Gateway::new(store, config.limits, metrics, reload, AuditLog::new(&config.audit_log));
     match server.run(gateway, admin).await {
         Stopped::Drained(gateway) => {
             close(gateway, Duration::MAX).await;
@@ -91,6 +101,23 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
             Err(Failed::other("stopped with requests under way; what was answered is durable"))
         }
     }
+}
+
+async fn listen_for_s3(face: &Face) -> Result<TcpListener, Failed> {
+    let wrong = |error| Failed::other(format!("cannot listen for S3 on {}: {error}", face.listen));
+    TcpListener::bind(&face.listen).await.map_err(wrong)
+}
+
+/// Issues what the S3 face takes.
+fn credentials(settings: &S3Settings, data: &Path, listener: &TcpListener) -> Result<Arc<S3Credentials>, Failed> {
+    let endpoint = match &settings.endpoint {
+        Some(endpoint) => endpoint.clone(),
+        None => format!("http://{}", listener.local_addr().map_err(Failed::other)?),
+    };
+    // An engine without a data directory may not have made it.
+    std::fs::create_dir_all(data).map_err(|error| Failed::other(format!("cannot make {}: {error}", data.display())))?;
+    let keyring = settings.keyring(data).map_err(Failed::other)?;
+    Ok(Arc::new(S3Credentials::new(keyring, endpoint, settings.credentials_max_ttl)))
 }
 
 /// How long a forced stop waits for a commit under way.

@@ -83,7 +83,7 @@ impl Gateway {
                 Outcome::NotHeld => Err(Problem::not_held(resource)),
                 other => Err(unfulfilled(other)),
             },
-            AdminCall::Reload => match self.reload.run(&self.store) {
+            AdminCall::Reload => match self.reload.run(&self.store, self.s3.as_deref()) {
                 Ok(answer) => {
                     let facts = vec![("changed", answer.changed.clone().into())];
                     Ok((Answer::json_bytes(json(&answer)), facts))

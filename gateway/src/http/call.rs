@@ -14,6 +14,7 @@ use hyper::HeaderMap;
 use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
 
+use super::credentials::{self, AskedCredentials};
 use super::fingerprint::fingerprint;
 use super::headers::{self, Tags};
 use super::permit::Identity;
@@ -31,6 +32,7 @@ pub(super) enum Call {
     ListKeys(ListQuery),
     Claim(ClaimKeys),
     Transact(Box<Transaction>),
+    S3Credentials(AskedCredentials),
     Fence(Resource),
     ListFences(ListQuery),
     Acquire(AcquireLock),
@@ -101,6 +103,7 @@ pub(super) fn decode(request: &Request<'_>) -> Result<Call, Problem> {
         }
         Endpoint::Claim => Call::Claim(claim(request)?),
         Endpoint::Transact => Call::Transact(Box::new(txn::decode(request)?)),
+        Endpoint::IssueS3Credentials => Call::S3Credentials(credentials::decode(request)?),
         Endpoint::GetFence => Call::Fence(Resource::from_raw_path(name)?),
         Endpoint::AcquireLock => Call::Acquire(acquire(request)?),
         Endpoint::RenewLock => {

@@ -40,6 +40,7 @@ impl Gateway {
                 let _turn = if reads { Some(self.room_for_an_answer().await?) } else { None };
                 self.transacted(self.store.transact(*transaction).await??)
             }
+            Call::S3Credentials(asked) => self.s3_credentials(asked).await,
             Call::Acquire(wanted) => {
                 let resource = wanted.resource.clone();
                 self.leased(201, resource, self.store.acquire(wanted).await??)

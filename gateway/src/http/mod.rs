@@ -7,6 +7,7 @@ mod audit;
 mod body;
 mod call;
 mod connection;
+mod credentials;
 mod execute;
 mod fingerprint;
 mod headers;
@@ -35,6 +36,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::Limits;
 use crate::reload::Reload;
+use crate::s3::credentials::S3Credentials;
 use body::ByteBudget;
 use permit::{Identity, permit};
 use problem::Problem;
@@ -58,6 +60,8 @@ pub struct Gateway {
     metrics: Arc<Metrics>,
     reload: Reload,
     audit: AuditLog,
+    /// Of the S3 face, if there is one.
+    s3: Option<Arc<S3Credentials>>,
     bodies: Arc<ByteBudget>,
     answers: Arc<ByteBudget>,
     /// Requests whose answers hold values and are made in any case: as many as fit the budget if all are of the
@@ -83,10 +87,16 @@ impl Gateway {
             metrics,
             reload,
             audit,
+            s3: None,
             draining: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             run: format!("{:08x}", u32::from_le_bytes(run)),
         }
+    }
+
+    /// The same, issuing credentials for an S3 face.
+    pub fn with_s3(self, credentials: Arc<S3Credentials>) -> Gateway {
+        Gateway { s3: Some(credentials), ..self }
     }
 
     /// The life of a request.

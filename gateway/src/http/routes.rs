@@ -33,6 +33,8 @@ pub enum Endpoint {
     GetLock,
     /// List locks that are held.
     ListLocks,
+    /// Credentials for the S3 face.
+    IssueS3Credentials,
     /// What became of a request with an idempotency key?
     GetOutcome,
     /// Make sure that it is never applied.
@@ -132,6 +134,7 @@ pub const ROUTES: &[Route] = &[
     route(Method::DELETE, "/v1/locks/",          LOCK,     Endpoint::ReleaseLock,    NOTHING, "give a lock back"),
     route(Method::GET,    "/v1/locks/",          LOCK,     Endpoint::GetLock,        NOTHING, "who holds a lock?"),
     route(Method::GET,    "/v1/locks",           ALONE,    Endpoint::ListLocks,      NOTHING, "list locks that are held"),
+    route(Method::POST,   "/v1/s3/credentials",  ALONE,    Endpoint::IssueS3Credentials, BODY, "claim, and get credentials for the S3 face"),
     route(Method::POST,   "/v1/outcomes/",       (Some("key"), "/abandon"), Endpoint::AbandonOutcome, BODY, "make sure that a request is never applied"),
     route(Method::GET,    "/v1/outcomes/",       KEY,      Endpoint::GetOutcome,     NOTHING, "what became of a request?"),
     route(Method::POST,   "/v1/admin/fences/",   (Some("resource"), "/rotate"), Endpoint::Rotate, ADMIN, "end a resource's generation"),

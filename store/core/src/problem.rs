@@ -68,6 +68,8 @@ problems! {
     Absent "absent" 404 "The key has no value",
     /// Nobody holds the lock.
     NotHeld "not-held" 404 "The lock is not held",
+    /// The gateway serves no S3.
+    NoS3Face "no-s3-face" 404 "The gateway has no S3 face",
     /// The route exists, but not for this method.
     MethodNotAllowed "method-not-allowed" 405 "The method is not allowed here",
     /// The request did not arrive in time.

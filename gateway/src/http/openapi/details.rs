@@ -3,7 +3,8 @@
 use fencepost_core::wire::{
     AcquireRequest, ClaimAnswer, ClaimRequest, FenceAnswer, FencePage, ForceReleasedAnswer, KeyPage, LeaseAnswer,
     LockPage, LockView, OutcomeAnswer, ReloadAnswer, RenewRequest, RotateAllRequest, RotatePrefixAnswer,
-    RotatePrefixRequest, RotateRequest, RotatedAnswer, TxnAnswer, TxnRequest, header,
+    RotatePrefixRequest, RotateRequest, RotatedAnswer, S3CredentialsAnswer, S3CredentialsRequest, TxnAnswer,
+    TxnRequest, header,
 };
 use fencepost_core::{Access, IdempotencyKey, Key, ProblemKind, Reason, Resource, Token};
 use serde_json::{Value, json};
@@ -155,6 +156,18 @@ pub(super) fn details(endpoint: Endpoint) -> Details {
             .parameters(parts::page())
             .json::<LockPage>(200, "One page of the locks that are held, in order of name.", Headers::new())
             .problems(&READING),
+        Endpoint::IssueS3Credentials => Details::of("s3")
+            .parameters(parts::presented())
+            .body(parts::body::<S3CredentialsRequest>(json!({"resource": "reports/daily", "ttl_s": 3600})))
+            .json::<S3CredentialsAnswer>(200, "The fence is raised; these credentials carry the token.", fenced())
+            .judged(Access::Claim)
+            .problems(&[
+                ProblemKind::MalformedToken,
+                ProblemKind::UnsupportedHeader,
+                ProblemKind::NotAResource,
+                ProblemKind::NoS3Face,
+            ])
+            .problems(&WRITING),
         Endpoint::GetOutcome => Details::of("outcomes")
             .named::<IdempotencyKey>()
             .json::<OutcomeAnswer>(200, "What is recorded. Only `applied` and `failed` are final.", Headers::new())

@@ -11,7 +11,8 @@ use fencepost_core::wire::{
     AcquireRequest, ClaimAnswer, ClaimRequest, ClaimedValue, ConditionSpec, FenceAnswer, FencePage, FenceView,
     ForceReleasedAnswer, Integer, KeyEntry, KeyPage, LeaseAnswer, LockPage, LockView, OperationSpec, OutcomeAnswer,
     OutcomeState, ReloadAnswer, RenewRequest, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest,
-    RotatedAnswer, TextOrBase64, TokenSpec, TxnAnswer, TxnRequest, TxnResult, ValueSpec,
+    RotatedAnswer, S3CredentialsAnswer, S3CredentialsRequest, TextOrBase64, TokenSpec, TxnAnswer, TxnRequest,
+    TxnResult, ValueSpec,
 };
 use fencepost_core::{
     Holder, IdempotencyKey, Issuer, Key, ProblemDocument, ProblemKind, RefusedResource, Resource, Token,
@@ -35,11 +36,12 @@ const ABOUT: &str = "A fencing-aware storage gateway: a write passes only with a
     action of the path (`renew`, `abandon`, `rotate`, `force-release`) writes that `/` as `%2F`. A path that is none of \
     these is answered 404 `no-such-route`, another method 405 with `Allow`.";
 
-const TAGS: [(&str, &str); 7] = [
+const TAGS: [(&str, &str); 8] = [
     ("values", "Values and their versions, written under a fencing token."),
     ("transactions", "Several keys in one commit."),
     ("fences", "The highest token seen for a resource."),
     ("locks", "The built-in lock service."),
+    ("s3", "Credentials for the S3 face, which has a port of its own."),
     ("outcomes", "What became of a request with an idempotency key."),
     ("admin", "On the administrator's Unix socket only; 403 elsewhere."),
     ("operations", "For those who run the gateway."),
@@ -119,6 +121,8 @@ fn schemas() -> Components {
         RotatePrefixRequest,
         RotateRequest,
         RotatedAnswer,
+        S3CredentialsAnswer,
+        S3CredentialsRequest,
         TextOrBase64,
         Token,
         TokenSpec,

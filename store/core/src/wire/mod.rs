@@ -5,6 +5,7 @@ mod integer;
 mod lock;
 mod object;
 mod outcome;
+mod s3;
 #[cfg(feature = "openapi")]
 mod schema;
 mod txn;
@@ -19,6 +20,7 @@ pub use lock::{
 };
 pub use object::object;
 pub use outcome::{OutcomeAnswer, OutcomeState};
+pub use s3::{S3CredentialsAnswer, S3CredentialsRequest};
 pub use txn::{
     ConditionSpec, Expected, MAX_TXN_PARTS, OperationSpec, TokenSpec, TxnAnswer, TxnRequest, TxnResult, TxnValue,
     ValueSpec,

@@ -194,6 +194,14 @@ fn milliseconds(description: &str, least: u64, most: u64) -> ObjectBuilder {
     number.minimum(Some(least)).maximum(Some(most))
 }
 
+pub(super) fn ttl_s() -> OneOfBuilder {
+    let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+    OneOfBuilder::new()
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .item(seconds)
+        .description(Some("How many seconds they last; as long as the gateway allows if absent."))
+}
+
 pub(super) fn lease() -> ObjectBuilder {
     text("Needed to renew and release; known to the holder only.").pattern(Some(LEASE))
 }

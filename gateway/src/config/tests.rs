@@ -1,0 +1,161 @@
+//! Files, flags and what they come to.
+
+use std::num::NonZeroU64;
+
+use fencepost_core::{Claim, Equal, IssuerRule, Mode};
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    let file = toml::from_str(text).map_err(|error| error.to_string())?;
+    Config::merge(&Flags::default(), file).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_example_of_the_design() {
+    let config = parse(
+        r#"
+        listen = "127.0.0.1:4000"
+        data   = "/tmp/x"
+        [[guard]]
+        keys     = "orders/*/**"
+        resource = "orders/*"
+        equal    = "reject"
+        claim    = "required"
+        mode     = "observe"
+        issuer   = "required"
+        max_jump = 1_000
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.listen, "127.0.0.1:4000");
+    let policy = config.guards.list()[0].spec().policy;
+    assert_eq!((policy.equal, policy.claim, policy.mode), (Equal::Reject, Claim::Required, Mode::Observe));
+    assert_eq!((policy.issuer, policy.max_jump), (IssuerRule::Required, NonZeroU64::new(1000)));
+}
+
+#[test]
+fn unknown_keys_and_bad_values_are_errors() {
+    for (text, word) in [
+        ("listn = 'x'", "listn"),
+        ("[limits]\nmax_bodyy = 1", "max_bodyy"),
+        ("[[guard]]\nkeys = 'a'\nequals = 'reject'", "equals"),
+        ("[[guard]]\nkeys = 'a'\nequal = 'maybe'", "maybe"),
+        ("[[guard]]\nkeys = 'a'\nmax_jump = 0", "nonzero"),
+        ("[limits]\nmax_body = '4MB'", "4MB"),
+        ("[limits]\nbody_timeout = '30'", "30"),
+        ("engine = 'postgres'", "rocksdb, memory"),
+        ("[limits]\nmax_connections = 0", "max_connections"),
+        ("[limits]\nmax_connections = 9999999999999", "max_connections must be at most"),
+        ("queue = 9999999999999", "queue must be at most"),
+        ("[limits]\nheader_timeout = '0s'", "header_timeout"),
+        ("[limits]\nmax_body = 0", "max_body"),
+        ("[[guard]]\nkeys = 'a/**/b'\nresource = 'a'", "guard 1"),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(error.contains(word), "{text}: {error}");
+    }
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let file = toml::from_str("listen = '127.0.0.1:1'\nqueue = 7\n[limits]\nmax_body = '1KiB'").unwrap();
+    let flags = Flags { listen: Some("127.0.0.1:2".into()), ..Flags::default() };
+    let config = Config::merge(&flags, file).unwrap();
+    assert_eq!((config.listen.as_str(), config.store.queue, config.limits.body), ("127.0.0.1:2", 7, 1024));
+}
+
+/// A file of a secret, and its path.
+fn secret_file(text: &str) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("secret");
+    crate::s3::secret_file::make(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (directory, path)
+}
+
+#[test]
+fn the_s3_face_is_off_unless_it_is_asked_for() {
+    let settings = parse("").unwrap().s3;
+    assert_eq!((settings.face, settings.create_buckets), (None, false));
+    assert_eq!(settings.credentials_max_ttl, Duration::from_secs(12 * 3600));
+    let face = parse("[s3]\nlisten = '127.0.0.1:9000'\nobjects = 'dir:/srv/files'").unwrap().s3.face.unwrap();
+    assert_eq!((face.listen.as_str(), face.objects), ("127.0.0.1:9000", Objects::Directory("/srv/files".into())));
+    let file = toml::from_str("[s3]\nlisten = '127.0.0.1:9000'\ncreate_buckets = true").unwrap();
+    let s3 = S3Flags { objects: Some("dir:x".parse().unwrap()), s3_create_buckets: Some(false), ..S3Flags::default() };
+    let merged = Config::merge(&Flags { s3, ..Flags::default() }, file).unwrap().s3;
+    assert_eq!((merged.face.is_some(), merged.create_buckets), (true, false), "flags and file come together");
+}
+
+#[test]
+fn keys_of_the_s3_face_come_from_files_or_the_configuration() {
+    let (_mac, mac) = secret_file(&"0f".repeat(32));
+    let (_other, other) = secret_file(&"0e".repeat(32));
+    let (_secret, secret) = secret_file("0123456789abcdef\n");
+    let config = parse(&format!(
+        "[s3]\nmac_keys = [{{ id = 2, key_file = '{mac}' }}, {{ id = 1, key_file = '{other}' }}]\n\
+         [[s3.key]]\naccess_key_id = 'reader'\nsecret_access_key_file = '{secret}'\n\
+         [[s3.key]]\naccess_key_id = 'other'\nsecret_access_key = 'fedcba9876543210'\n"
+    ))
+    .unwrap();
+    let shown = config.to_string();
+    assert!(shown.contains("s3.mac_keys      2, 1\n") && shown.contains("s3.key           reader, other\n"), "{shown}");
+    let ring = config.s3.keyring(std::path::Path::new("/nowhere")).unwrap();
+    assert!(ring.signer("reader").is_ok() && ring.signer("other").is_ok());
+    let everything = format!("{config:?} {shown}");
+    assert!(!everything.contains("0123456789abcdef") && !everything.contains("fedcba9876543210"));
+    assert!(!everything.contains("0f0f") && !everything.contains("15, 15"));
+}
+
+#[test]
+fn an_s3_face_that_cannot_be() {
+    let (_short, short) = secret_file("0f0f");
+    let (_open, open) = secret_file(&"0f".repeat(32));
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&open, mode).unwrap();
+    let readers = "[[s3.key]]\naccess_key_id = 'reader'\n";
+    for (text, word) in [
+        ("[s3]\nlisten = '127.0.0.1:1'", "give --objects"),
+        ("[s3]\nobjects = 'dir:x'", "give --s3-listen"),
+        ("[s3]\nlisten = 'x'\nobjects = 's3://bucket'", "`s3://bucket` is no place for objects: write dir:PATH"),
+        ("[s3]\nlisten = 'x'\nobjects = 'dir:'", "names no directory"),
+        ("[s3]\nlisten = 'x'\nobjects = '/srv'", "write dir:PATH"),
+        ("[s3]\nendpoint = 'files.example'", "files.example"),
+        ("[s3]\nendpoint = 'http://files.example/path'", "without a path"),
+        ("[s3]\nendpoint = 'ftp://files.example'", "ftp://"),
+        ("[s3]\ncredentials_max_ttl = '0s'", "credentials_max_ttl must be at least 1s"),
+        ("[s3]\ncredentials_max_ttl = '169h'", "credentials_max_ttl must be at most 168h"),
+        ("[s3]\nmac_keys = []", "no MAC key"),
+        ("[s3]\nmac_keys = [{ id = 256, key_file = 'x' }]", "256"),
+        ("[s3]\nmac_keys = [{ id = 1 }]", "key_file"),
+        ("[s3]\nmac_keys = [{ id = 1, key_file = '/nowhere/x' }]", "/nowhere/x"),
+        (&format!("[s3]\nmac_keys = [{{ id = 1, key_file = '{short}' }}]"), "MAC key 1 has 2 bytes"),
+        (&format!("[s3]\nmac_keys = [{{ id = 1, key_file = '{open}' }}]"), "chmod 600"),
+        (readers, "secret_access_key_file"),
+        (&format!("{readers}secret_access_key = 'x'"), "16 to 128"),
+        (&format!("{readers}secret_access_key_file = '{open}'"), "chmod 600"),
+        (&format!("{readers}secret_access_key = '0123456789abcdef'\nsecret_access_key_file = 'y'"), "either"),
+        ("[s3]\nlisten_on = 'x'", "listen_on"),
+    ] {
+        let error = parse(text).expect_err(text);
+        assert!(error.contains(word), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_error_does_not_show_a_line_with_a_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fencepost.toml");
+    for (line, word) in [
+        ("secret_access_key = hunter2", "line 3"),
+        ("secret_acess_key = 'hunter2'", "unknown field `secret_acess_key`"),
+        ("secret_access_key = ['hunter2']", "line 3"),
+    ] {
+        std::fs::write(&path, format!("[[s3.key]]\naccess_key_id = 'reader'\n{line}\n")).unwrap();
+        let error = Config::load(&Flags { config: Some(path.clone()), ..Flags::default() }).unwrap_err().to_string();
+        assert!(error.contains(word) && error.contains("not shown") && !error.contains("hunter2"), "{error}");
+    }
+    std::fs::write(&path, "listn = 'x'").unwrap();
+    let error = Config::load(&Flags { config: Some(path), ..Flags::default() }).unwrap_err().to_string();
+    assert!(error.contains("listn = 'x'"), "other lines are shown: {error}");
+}

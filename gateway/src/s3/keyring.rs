@@ -1,0 +1,200 @@
+//! Every key that an S3 client may sign with: those of leases, and long-term keys for readers.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::mac_keys::{MacKeys, UnknownKey, Verified};
+
+/// Longer than any id of a long-term key; ids of lease keys are longer still, so that none is ever both.
+const MAX_ID_BYTES: usize = 64;
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: String) -> Secret {
+        Secret(text)
+    }
+
+    /// The text, for whoever really needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Why a long-term key cannot be used. Secrets are not repeated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LongTermKeyError {
+    /// The id would not survive a request's headers.
+    #[error("access key id `{0}`: write 3 to {MAX_ID_BYTES} letters, digits, `-`, `_` or `.`")]
+    Id(String),
+    /// The secret is too short, too long or cannot be typed.
+    #[error("the secret of access key `{0}` must have 16 to 128 visible ASCII characters")]
+    Secret(String),
+    /// Two keys, one id.
+    #[error("two keys have the access key id `{0}`")]
+    SameId(String),
+}
+
+/// A key that carries no lease: for readers, and for writers where a guard only observes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongTermKey {
+    access_key_id: String,
+    secret: Secret,
+}
+
+impl LongTermKey {
+    /// A key with its secret.
+    pub fn new(access_key_id: String, secret: Secret) -> Result<LongTermKey, LongTermKeyError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !(3..=MAX_ID_BYTES).contains(&access_key_id.len()) || !access_key_id.bytes().all(plain) {
+            return Err(LongTermKeyError::Id(access_key_id.escape_debug().to_string()));
+        }
+        if !SECRET_BYTES.contains(&secret.0.len()) || !secret.0.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(LongTermKeyError::Secret(access_key_id));
+        }
+        Ok(LongTermKey { access_key_id, secret })
+    }
+
+    /// Refuses two keys of one id.
+    pub fn all_different(keys: &[LongTermKey]) -> Result<(), LongTermKeyError> {
+        for (at, LongTermKey { access_key_id, .. }) in keys.iter().enumerate() {
+            if keys[..at].iter().any(|earlier| earlier.access_key_id == *access_key_id) {
+                return Err(LongTermKeyError::SameId(access_key_id.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The ids of some keys, for people.
+    pub fn list(keys: &[LongTermKey]) -> String {
+        match keys {
+            [] => "none".to_owned(),
+            keys => keys.iter().map(|key| key.access_key_id.as_str()).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+/// Whose key it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signer {
+    /// A lease's: its token goes with every write.
+    Lease(Verified),
+    /// Nobody's in particular, with this secret: there is no token.
+    LongTerm(Secret),
+}
+
+/// Every key there is.
+#[derive(Clone, Debug)]
+pub struct Keyring {
+    mac: MacKeys,
+    long_term: Vec<LongTermKey>,
+}
+
+impl Keyring {
+    /// Keys of leases, and long-term ones.
+    pub fn new(mac: MacKeys, long_term: Vec<LongTermKey>) -> Keyring {
+        Keyring { mac, long_term }
+    }
+
+    /// Whose access key id this is, with the secret that its requests are signed with.
+    pub fn signer(&self, access_key_id: &str) -> Result<Signer, UnknownKey> {
+        match self.long_term.iter().find(|key| key.access_key_id == access_key_id) {
+            Some(key) => Ok(Signer::LongTerm(key.secret.clone())),
+            None => self.mac.verify(access_key_id).map(Signer::Lease),
+        }
+    }
+
+    /// The keys that sign lease credentials.
+    pub fn mac(&self) -> &MacKeys {
+        &self.mac
+    }
+
+    /// What is different in another one, in words without secrets.
+    pub fn changes(&self, after: &Keyring) -> Vec<String> {
+        let mut changes = Vec::new();
+        if self.mac != after.mac {
+            changes.push(changed("s3.mac_keys", self.mac.to_string(), after.mac.to_string()));
+        }
+        if self.long_term != after.long_term {
+            let (before, after) = (LongTermKey::list(&self.long_term), LongTermKey::list(&after.long_term));
+            changes.push(changed("s3.key", before, after));
+        }
+        changes
+    }
+}
+
+fn changed(what: &str, before: String, after: String) -> String {
+    match before == after {
+        true => format!("{what}: {before}, with another secret"),
+        false => format!("{what}: {before} -> {after}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::Resource;
+
+    use super::super::mac_keys::MacKey;
+    use super::*;
+
+    fn key(id: &str, secret: &str) -> Result<LongTermKey, LongTermKeyError> {
+        LongTermKey::new(id.to_owned(), Secret::new(secret.to_owned()))
+    }
+
+    fn mac(id: u8, digits: &str) -> MacKeys {
+        MacKeys::new(vec![MacKey::from_hex(id, &digits.repeat(32)).unwrap()]).unwrap()
+    }
+
+    #[test]
+    fn ids_and_secrets_are_what_clients_can_send() {
+        assert!(key("reader", "0123456789abcdef").is_ok());
+        assert!(key("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY").is_ok());
+        for bad in ["", "ab", "a/b/c", "with space", "ümlaut", &"x".repeat(65)] {
+            assert!(matches!(key(bad, "0123456789abcdef"), Err(LongTermKeyError::Id(_))), "{bad}");
+        }
+        for bad in ["", "0123456789abcde", "0123456789abcde\n", "0123456789 abcdef", &"x".repeat(129)] {
+            let error = key("reader", bad).unwrap_err();
+            assert_eq!(error, LongTermKeyError::Secret("reader".into()));
+        }
+        let twice = [key("reader", "0123456789abcdef").unwrap(), key("reader", "fedcba9876543210").unwrap()];
+        assert_eq!(LongTermKey::all_different(&twice), Err(LongTermKeyError::SameId("reader".into())));
+    }
+
+    #[test]
+    fn a_key_is_a_leases_or_a_long_term_one_or_unknown() {
+        let ring = Keyring::new(mac(1, "0a"), vec![key("reader", "0123456789abcdef").unwrap()]);
+        let issued = ring.mac().issue(&Resource::new("a").unwrap(), "34".parse().unwrap(), 5);
+        assert!(
+            matches!(ring.signer(&issued.access_key_id), Ok(Signer::Lease(lease)) if lease.secret == issued.secret_access_key)
+        );
+        assert_eq!(ring.signer("reader"), Ok(Signer::LongTerm(Secret::new("0123456789abcdef".into()))));
+        assert_eq!(ring.signer("Reader"), Err(UnknownKey::NotALeaseKey));
+        assert!(!format!("{ring:?}").contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn changes_are_told_without_secrets() {
+        let old = Keyring::new(mac(1, "0a"), vec![]);
+        assert!(old.changes(&old).is_empty());
+        let both = MacKeys::new(vec![
+            MacKey::from_hex(2, &"0b".repeat(32)).unwrap(),
+            MacKey::from_hex(1, &"0a".repeat(32)).unwrap(),
+        ]);
+        let new = Keyring::new(both.unwrap(), vec![key("reader", "0123456789abcdef").unwrap()]);
+        assert_eq!(old.changes(&new), ["s3.mac_keys: 1 -> 2, 1", "s3.key: none -> reader"]);
+        let other = Keyring::new(mac(1, "0c"), vec![]);
+        assert_eq!(old.changes(&other), ["s3.mac_keys: 1, with another secret"]);
+    }
+}
