@@ -6,7 +6,7 @@
 mod checking;
 mod deleting;
 mod digest;
-// pub mod directory;
+pub mod directory;
 mod error;
 mod key_locks;
 pub mod layout;
