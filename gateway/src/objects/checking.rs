@@ -77,7 +77,8 @@ impl Objects {
         let within = |key: &Key| end.as_ref().is_none_or(|end| key <= end);
         let mut names: BTreeMap<Key, (Option<Found>, Option<ObjectRecord>)> = BTreeMap::new();
         for found in found.into_iter().filter(|found| within(&found.key)) {
-            names.entry(found.key.clone()).or_default().0 = Some(found);
+            let key = found.key.clone();
+            names.entry(key).or_default().0 = Some(found);
         }
         for (key, object) in indexed.entries.into_iter().filter(|(key, _)| within(key)) {
             names.entry(key).or_default().1 = Some(object);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fencepost_core::{Key, Presented, Token};
+use fencepost_core::{Key, Presented};
 use fencepost_store::record::{Act, Intent};
-use fencepost_store::{DeleteObjects, ObjectCondition};
+use fencepost_store::{Changed, DeleteObjects, ObjectCondition};
 
 use super::error::{ObjectError, done};
 use super::layout::{BucketFound, Ref};
@@ -12,13 +12,13 @@ use super::writing::Settling;
 use super::{Objects, bucket_of};
 
 impl Objects {
-    /// Removes objects, all or none; those that are not there count as removed. The fence after it.
+    /// Removes objects, all or none; those that are not there count as removed. 
     pub async fn delete(
         self: &Arc<Self>,
         presented: Option<Presented>,
         keys: Vec<(Key, ObjectCondition)>,
-    ) -> Result<Option<Token>, ObjectError> {
-        let Some((first, _)) = keys.first() else { return Ok(None) };
+    ) -> Result<Changed, ObjectError> {
+        let Some((first, _)) = keys.first() else { return Ok(Changed::default()) };
         self.foresee(first, presented.as_ref()).await?;
         let acting = self.act().await?;
         let objects = self.clone();
@@ -34,7 +34,7 @@ impl Objects {
                 wanted.push((key, condition, known));
             }
             let delete = DeleteObjects { presented, keys: wanted.clone() };
-            let fence = done(objects.store.delete_objects(delete).await?)?;
+            let changed = done(objects.store.delete_objects(delete).await?)?;
             let (mut settled, mut unshown) = (Vec::with_capacity(wanted.len()), None);
             for (key, _, id) in wanted {
                 let Some(id) = id else { continue };
@@ -49,7 +49,7 @@ impl Objects {
             }
             let settling = Settling { ids: settled, _lock: lock, _places: Vec::new(), _acting: acting };
             let _ = objects.settling.send(settling).await;
-            unshown.map_or(Ok(fence), Err)
+            unshown.map_or(Ok(changed), Err)
         });
         deleting.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))
     }

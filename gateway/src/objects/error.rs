@@ -1,7 +1,7 @@
 //! Why something was not done with an object.
 
 use fencepost_core::{Key, Refusal, Token};
-use fencepost_store::{Failure, ObjectOutcome, ReadError, WrongResource};
+use fencepost_store::{Changed, Failure, ObjectOutcome, ReadError, WrongResource};
 
 use super::layout::LayoutError;
 
@@ -117,10 +117,10 @@ impl From<WrongResource> for ObjectError {
     }
 }
 
-/// The fence after a change that was made, or why none was.
-pub(super) fn done(outcome: Result<ObjectOutcome, WrongResource>) -> Result<Option<Token>, ObjectError> {
+/// A change that was made, or why none was.
+pub(super) fn done(outcome: Result<ObjectOutcome, WrongResource>) -> Result<Changed, ObjectError> {
     match outcome? {
-        ObjectOutcome::Done(changed) => Ok(changed.fence),
+        ObjectOutcome::Done(changed) => Ok(changed),
         ObjectOutcome::Refused(refusals) => Err(ObjectError::Refused(refusals)),
         ObjectOutcome::ConditionFailed { fence } => Err(ObjectError::ConditionFailed { fence }),
         ObjectOutcome::Collected => Err(ObjectError::Collected),

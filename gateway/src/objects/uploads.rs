@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fencepost_core::{Key, Presented, Timestamp};
 use fencepost_store::record::{Attributes, PartRecord, UploadId, UploadRecord};
-use fencepost_store::{Complete, ObjectCondition, Page, Upload};
+use fencepost_store::{Changed, Complete, ObjectCondition, Page, Upload};
 use futures_util::Stream;
 
 use super::Objects;
@@ -220,7 +220,7 @@ impl Objects {
     async fn completed_before(&self, key: &Key, upload: UploadId) -> Result<Written, ObjectError> {
         let by = (COMPLETED_BY.to_owned(), upload.to_string());
         match self.store.object(key).await? {
-            Some(object) if object.attributes.contains(&by) => Ok(Written { object, fence: None }),
+            Some(object) if object.attributes.contains(&by) => Ok(Written { object, changed: Changed::default() }),
             _ => Err(ObjectError::NoUpload),
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fencepost_core::{Key, Presented, Timestamp, Token};
+use fencepost_core::{Key, Presented, Timestamp};
 use fencepost_store::record::{Act, Attributes, Intent, ObjectRecord};
-use fencepost_store::{Complete, ObjectCondition, PutObject, Store};
+use fencepost_store::{Changed, Complete, ObjectCondition, PutObject, Store};
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -32,8 +32,8 @@ pub struct Put {
 pub struct Written {
     /// What the index says of the object.
     pub object: ObjectRecord,
-    /// The fence after it.
-    pub fence: Option<Token>,
+    /// The fence after it, and who would have been refused.
+    pub changed: Changed,
 }
 
 /// A change whose intent can be dropped, with what is to be let go then.
@@ -186,7 +186,7 @@ impl Objects {
         let put =
             PutObject { key: key.clone(), presented, condition, object: object.clone(), completes };
         let token = put.presented.as_ref().map(|presented| presented.token);
-        let fence = done(self.store.put_object(put).await?)?;
+        let changed = done(self.store.put_object(put).await?)?;
         let mark = Mark { size: object.size, inode: object.inode };
         if let Err(error) = self.layout.publish(&key, Ref(object.id), mark).await {
             let act = Act::Publish { size: object.size, inode: object.inode };
@@ -197,7 +197,7 @@ impl Objects {
         let settling = Settling { ids: vec![object.id], _lock: lock, _places: vec![place], _acting: acting };
         // The receiver outlives everything that acts.
         let _ = self.settling.send(settling).await;
-        Ok(Written { object: ObjectRecord { token, ..object }, fence })
+        Ok(Written { object: ObjectRecord { token, ..object }, changed })
     }
 
     /// Notes that a committed change is not shown: nothing else may be done with its key before it is.

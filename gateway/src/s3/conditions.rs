@@ -48,11 +48,7 @@ impl OfRead {
             ETagCondition::Any => true,
             ETagCondition::ETag(etag) => etag.value() == object.etag,
         };
-        let changed_after = |since: &Timestamp| {
-            let (modified, since): (std::time::SystemTime, std::time::SystemTime) =
-                (time(object.modified).into(), since.clone().into());
-            modified > since
-        };
+        let changed_after = |since: &Timestamp| time(object.modified) > *since;
         let wanted = match (&self.if_match, &self.if_unmodified_since) {
             (Some(condition), _) => matches(condition),
             (None, Some(since)) => !changed_after(since),

@@ -13,7 +13,7 @@ use crate::objects::ObjectError;
 use crate::objects::layout::LayoutError;
 
 /// The header that tells the current fence.
-pub const FENCE: HeaderName = HeaderName::from_static("fence");
+pub(super) const FENCE: HeaderName = HeaderName::from_static("fence");
 
 /// An error of the objects.
 pub(super) fn s3_error(error: ObjectError) -> S3Error {

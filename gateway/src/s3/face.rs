@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{Key, Presented};
+use fencepost_store::{Changed, Outcome};
 use hyper::header::{HeaderMap, HeaderValue};
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
@@ -36,10 +37,19 @@ impl Face {
 
     /// An error as S3 knows it, counted if the fence refused.
     pub(super) fn error(&self, error: ObjectError) -> S3Error {
-        if let ObjectError::Refused(refusals) = &error {
-            self.metrics.s3_refused(refusals);
+        match &error {
+            ObjectError::Refused(refusals) => self.metrics.object(&Outcome::Refused(refusals.clone())),
+            ObjectError::ConditionFailed { fence } => self.metrics.object(&Outcome::Unmet { at: 0, fence: *fence }),
+            _ => {}
         }
         errors::s3_error(error)
+    }
+
+    /// The answer to a write, which is counted.
+    pub(super) fn applied<T>(&self, output: T, changed: Changed) -> S3Response<T> {
+        let fence = changed.fence;
+        self.metrics.object(&Outcome::Changed(Box::new(changed)));
+        fenced(output, fence)
     }
 }
 
@@ -49,7 +59,7 @@ pub(super) fn caller_of<T>(request: &S3Request<T>) -> S3Result<&Caller> {
 }
 
 /// An answer that tells the fence.
-pub(super) fn fenced<T>(output: T, fence: Option<fencepost_core::Token>) -> S3Response<T> {
+fn fenced<T>(output: T, fence: Option<fencepost_core::Token>) -> S3Response<T> {
     let mut headers = HeaderMap::new();
     if let Some(fence) = fence.and_then(|fence| HeaderValue::try_from(fence.to_string()).ok()) {
         headers.insert(errors::FENCE, fence);

@@ -9,7 +9,7 @@ use super::attributes::{self, Said, etag, time};
 use super::body;
 use super::caller::{covers, object_name};
 use super::conditions::{self, OfRead, Unmet};
-use super::face::{Answer, Face, caller_of, fenced};
+use super::face::{Answer, Face, caller_of};
 use super::refuse::{self, Unkept};
 use crate::objects::{Algorithm, ObjectError, Put, Reading, Source};
 
@@ -56,7 +56,7 @@ impl Face {
             checksum_sha256: sum(Algorithm::Sha256),
             ..PutObjectOutput::default()
         };
-        Ok(fenced(output, written.fence))
+        Ok(self.applied(output, written.changed))
     }
 
     pub(super) async fn get_object(&self, request: S3Request<GetObjectInput>) -> Answer<GetObjectOutput> {
@@ -114,8 +114,8 @@ impl Face {
         }
         let condition = conditions::of_write(input.if_match, None)?;
         let deleted = self.objects.delete(presented, vec![(name, condition)]).await;
-        let fence = deleted.map_err(|error| self.error(error))?;
-        Ok(fenced(DeleteObjectOutput::default(), fence))
+        let changed = deleted.map_err(|error| self.error(error))?;
+        Ok(self.applied(DeleteObjectOutput::default(), changed))
     }
 
     /// Refused whole: one key that may not be removed, and none is.
@@ -141,11 +141,11 @@ impl Face {
         let Some((first, _)) = names.first() else { return Err(s3_error!(MalformedXML)) };
         let presented = self.presented(&request, first).await?;
         let deleted = self.objects.delete(presented, names).await;
-        let fence = deleted.map_err(|error| self.error(error))?;
+        let changed = deleted.map_err(|error| self.error(error))?;
         let quiet = request.input.delete.quiet.unwrap_or(false);
         let told = |object: ObjectIdentifier| DeletedObject { key: Some(object.key), ..DeletedObject::default() };
         let deleted = (!quiet).then(|| request.input.delete.objects.into_iter().map(told).collect());
-        Ok(fenced(DeleteObjectsOutput { deleted, ..DeleteObjectsOutput::default() }, fence))
+        Ok(self.applied(DeleteObjectsOutput { deleted, ..DeleteObjectsOutput::default() }, changed))
     }
 
     pub(super) async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
@@ -195,7 +195,7 @@ impl Face {
             ..CopyObjectResult::default()
         };
         let output = CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() };
-        Ok(fenced(output, written.fence))
+        Ok(self.applied(output, written.changed))
     }
 
     pub(super) async fn get_object_acl(&self, request: S3Request<GetObjectAclInput>) -> Answer<GetObjectAclOutput> {

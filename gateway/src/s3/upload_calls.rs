@@ -9,7 +9,7 @@ use super::attributes::{self, Said, etag, time};
 use super::body;
 use super::caller::object_name;
 use super::conditions::{self, OfRead};
-use super::face::{Answer, Face, fenced};
+use super::face::{Answer, Face};
 use super::refuse::{self, Unkept};
 use crate::objects::{Algorithm, Completed, GivenPart, Promised, PutPart, Source};
 
@@ -163,7 +163,7 @@ impl Face {
             e_tag: Some(etag(&written.object.etag)),
             ..CompleteMultipartUploadOutput::default()
         };
-        Ok(fenced(output, written.fence))
+        Ok(self.applied(output, written.changed))
     }
 
     pub(super) async fn abort_multipart_upload(

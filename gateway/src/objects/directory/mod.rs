@@ -57,6 +57,11 @@ impl Directory {
         Ok(Directory { tree: Arc::new(opening::open(path)?) })
     }
 
+    /// Ties the directory to a store the first time, and refuses any other from then on: its fences are in that one.
+    pub fn belongs_to(&self, store: &[u8; 16]) -> Result<(), OpenError> {
+        opening::belongs_to(&self.tree.root, store)
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Arc<Tree>) -> Result<T, LayoutError> + Send + 'static,

@@ -30,6 +30,18 @@ pub enum OpenError {
         /// ` (process 4711)`, if it is known.
         pid: String,
     },
+    /// Its fences are in another store.
+    #[error(
+        "the objects belong to the store {found}, and this is {own}: the fences of these objects are in the data directory \
+         of that store. Use that one; or, if it is lost, remove `.fencepost/store` in the directory of the objects: then \
+         all of them are taken in without a fence"
+    )]
+    OtherStore {
+        /// To which store it belongs.
+        found: String,
+        /// Which one wants it.
+        own: String,
+    },
     /// Its file system is shared over a network, or by a program in between.
     #[error(
         "{path} is on {kind}, which cannot be used: others may change the files unseen, and the lock and the syncs that \
@@ -106,6 +118,30 @@ pub(super) fn open(path: &Path) -> Result<Tree, OpenError> {
     }
     let name_max = fstatvfs(&root).map_err(failed("asking for the longest file name"))?.f_namemax;
     Ok(Tree::new(root, staging, device, usize::try_from(name_max).unwrap_or(255), lock))
+}
+
+/// Notes to which store the directory belongs, or finds out that it is another one.
+pub(super) fn belongs_to(root: &Dir, store: &[u8; 16]) -> Result<(), OpenError> {
+    let failed = |error: String| OpenError::Failed {
+        path: root.path().to_owned(),
+        what: "reading or writing `.fencepost/store`".to_owned(),
+        error,
+    };
+    let own: String = store.iter().map(|byte| format!("{byte:02x}")).collect();
+    let ours = root.open_dir(OURS).map_err(|error| failed(error.to_string()))?;
+    let mut file = ours.open_or_create("store", PRIVATE_FILE).map_err(|error| failed(error.to_string()))?;
+    let mut found = String::new();
+    file.read_to_string(&mut found).map_err(|error| failed(error.to_string()))?;
+    match found.trim() {
+        // Empty after a crash in the middle of the first start, when nothing was done yet.
+        "" => {
+            let written = writeln!(file, "{own}").and_then(|()| file.sync_all());
+            written.map_err(|error| failed(error.to_string()))?;
+            ours.sync().map_err(|error| failed(error.to_string()))
+        }
+        found if found == own => Ok(()),
+        found => Err(OpenError::OtherStore { found: found.to_owned(), own }),
+    }
 }
 
 fn take_lock(ours: &Dir, shown: &str) -> Result<Lock, OpenError> {
