@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::{NamedTempFile, TempDir};
 
 use super::{Storage, key};
-use crate::objects::directory::Directory;
+use crate::objects::directory::{Directory, OpenError};
 use crate::objects::layout::{Layout, LayoutError, Ref};
 
 /// Where the scenario is played.
@@ -161,6 +161,30 @@ fn a_full_disk_is_told_as_that() {
         let calls = trace("write_on_a_full_disk", call, |root| {
             let staged = root.join(".fencepost/staging").join(Ref(7).to_string()).display().to_string();
             ["-P", &staged, "-e", &format!("inject={call}:error={error}")].map(str::to_owned).to_vec()
+        });
+        assert!(calls.iter().any(|call| call.contains("INJECTED")), "{calls:?}");
+    }
+}
+
+#[test]
+#[ignore = "played under strace by what_the_system_does_not_offer_is_found_when_opening"]
+fn open_where_something_is_missing() {
+    let home = std::env::var(HOME).expect("run by the other tests of this file");
+    let error = Directory::open(Path::new(&home)).unwrap_err();
+    assert!(matches!(error, OpenError::Unfit { .. }), "{error}");
+    assert!(!Path::new(&home).join(".fencepost/probe").exists());
+}
+
+#[test]
+fn what_the_system_does_not_offer_is_found_when_opening() {
+    for (call, inject, path) in [
+        ("openat2", "openat2:error=ENOSYS", ""),
+        ("openat2", "openat2:error=EPERM", ""),
+        ("fsync", "fsync:error=EINVAL", ".fencepost/probe"),
+    ] {
+        let calls = trace("open_where_something_is_missing", call, |root| {
+            let path = root.join(path).display().to_string();
+            ["-P", path.trim_end_matches('/'), "-e", &format!("inject={inject}")].map(str::to_owned).to_vec()
         });
         assert!(calls.iter().any(|call| call.contains("INJECTED")), "{calls:?}");
     }

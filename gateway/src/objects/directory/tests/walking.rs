@@ -84,7 +84,7 @@ async fn what_cannot_be_an_object_is_named_with_the_reason() {
         ("bucket/fifo", "it is a FIFO"),
         ("bucket/link", "it is a symbolic link"),
         ("bucket/new\nline", "the name contains the control character '\\n'"),
-        ("/longlong", "the name has 1050 bytes, the limit is 1024"),
+        ("/longlong", "the name has 1051 bytes, the limit is 1024"),
         ("bucket/socket", "it is a socket"),
     ];
     let walked = storage.layout.walk("bucket", None, 100).await.unwrap();
