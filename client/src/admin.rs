@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use fencepost_core::wire::{
-    ForceReleasedAnswer, ReloadAnswer, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest,
-    RotatedAnswer,
+    ForceReleasedAnswer, ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectAnswer, ObjectsCollectRequest,
+    ReloadAnswer, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest, RotatedAnswer,
 };
 use fencepost_core::{Resource, percent_encode_name};
 use serde::Serialize;
@@ -52,6 +52,16 @@ impl Admin {
     /// Has the rules of the guards read again.
     pub async fn reload(&self) -> Result<ReloadAnswer, CallError> {
         self.post("/v1/admin/reload".to_owned(), &serde_json::Map::new()).await
+    }
+
+    /// Compares the index of objects with the storage, one page of names.
+    pub async fn check_objects(&self, asked: &ObjectsCheckRequest) -> Result<ObjectsCheckAnswer, CallError> {
+        self.post("/v1/admin/objects/check".to_owned(), asked).await
+    }
+
+    /// Removes bytes that belong to no object.
+    pub async fn collect_objects(&self, asked: &ObjectsCollectRequest) -> Result<ObjectsCollectAnswer, CallError> {
+        self.post("/v1/admin/objects/collect".to_owned(), asked).await
     }
 
     async fn post<T: DeserializeOwned>(&self, path: String, body: &impl Serialize) -> Result<T, CallError> {

@@ -8,6 +8,7 @@ mod exit;
 mod fence;
 mod kv;
 mod lock;
+mod objects;
 mod remap;
 mod run;
 mod serve;
@@ -52,6 +53,9 @@ enum Command {
     Run(run::Run),
     /// Test whether a resource of your own is really safe
     Conform(conform::Conform),
+    /// Check the objects behind the S3 face, and remove leftovers
+    #[command(subcommand)]
+    Objects(objects::Objects),
     /// Have a running gateway read the rules of its guards again (administrators only)
     Reload(admin::Reload),
     /// Measure a running gateway under load; writes to it
@@ -92,6 +96,7 @@ pub fn run() -> ExitCode {
         Command::Lock(lock) => lock.run(),
         Command::Run(run) => run.run(),
         Command::Conform(conform) => conform.run(),
+        Command::Objects(objects) => objects.run(),
         Command::Reload(reload) => reload.run(),
         Command::Bench(bench) => bench.run(),
         Command::Remap(remap) => remap.run(),

@@ -52,7 +52,13 @@ impl Serve {
     }
 
     fn start_log(&self) -> Result<(), Failed> {
-        let filter = EnvFilter::try_new(&self.log).map_err(|error| Failed::usage(format!("--log: {error}")))?;
+        let mut filter = EnvFilter::try_new(&self.log).map_err(|error| Failed::usage(format!("--log: {error}")))?;
+        // It calls every refused request an error of its own.
+        if !self.log.contains("s3s")
+            && let Ok(quiet) = "s3s=off".parse()
+        {
+            filter = filter.add_directive(quiet);
+        }
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
         let log = log.with_ansi(std::io::stderr().is_terminal());
         match self.log_format {

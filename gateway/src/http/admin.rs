@@ -83,6 +83,16 @@ impl Gateway {
                 Outcome::NotHeld => Err(Problem::not_held(resource)),
                 other => Err(unfulfilled(other)),
             },
+            AdminCall::CheckObjects(asked) => {
+                let answer = self.check_objects(asked).await?;
+                let facts = vec![("differences", answer.differences.len().into()), ("mended", answer.mended.into())];
+                Ok((Answer::json_bytes(json(&answer)), facts))
+            }
+            AdminCall::CollectObjects(asked) => {
+                let answer = self.collect_objects(asked).await?;
+                let facts = vec![("found", answer.found.into()), ("removed", answer.removed.into())];
+                Ok((Answer::json_bytes(json(&answer)), facts))
+            }
             AdminCall::Reload => match self.reload.run(&self.store, self.s3.as_deref()) {
                 Ok(answer) => {
                     let facts = vec![("changed", answer.changed.clone().into())];
@@ -118,5 +128,12 @@ fn entry(call: &AdminCall, identity: &Identity, id: &str) -> Entry {
         }
         AdminCall::ForceRelease(resource) => entry("force-release").with("lock", resource.as_str()),
         AdminCall::Reload => entry("reload"),
+        AdminCall::CheckObjects(asked) => entry("check-objects")
+            .with("bucket", asked.bucket.as_deref())
+            .with("after", asked.after.as_deref())
+            .with("adopt", asked.adopt),
+        AdminCall::CollectObjects(asked) => {
+            entry("collect-objects").with("older_than_s", asked.older_than_s).with("dry_run", asked.dry_run)
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fencepost_core::wire::{
-    AcquireRequest, ClaimRequest, MAX_CLAIM_KEYS, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, RenewRequest, RotateAllRequest,
-    RotatePrefixRequest, RotateRequest, object,
+    AcquireRequest, ClaimRequest, MAX_CLAIM_KEYS, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, ObjectsCheckRequest,
+    ObjectsCollectRequest, RenewRequest, RotateAllRequest, RotatePrefixRequest, RotateRequest, object,
 };
 use fencepost_core::{IdempotencyKey, Key, Presented, ProblemKind, Resource, percent_decode_name};
 use fencepost_store::record::LeaseId;
@@ -57,6 +57,8 @@ pub(super) enum AdminCall {
     RotateAll(RotateAllRequest),
     ForceRelease(Resource),
     Reload,
+    CheckObjects(ObjectsCheckRequest),
+    CollectObjects(ObjectsCollectRequest),
 }
 
 /// A read of a value.
@@ -142,6 +144,8 @@ pub(super) fn decode(request: &Request<'_>) -> Result<Call, Problem> {
             empty(body)?;
             Call::Admin(AdminCall::Reload)
         }
+        Endpoint::CheckObjects => Call::Admin(AdminCall::CheckObjects(json(body, r#"{"bucket": "reports"}"#)?)),
+        Endpoint::CollectObjects => Call::Admin(AdminCall::CollectObjects(json(body, r#"{"older_than_s": 86400}"#)?)),
         Endpoint::Healthz => Call::Healthz,
         Endpoint::Readyz => Call::Readyz,
         Endpoint::Metrics => Call::Metrics,

@@ -12,6 +12,7 @@ mod execute;
 mod fingerprint;
 mod headers;
 mod metrics;
+mod objects_admin;
 mod openapi;
 mod permit;
 mod problem;

@@ -49,6 +49,10 @@ pub enum Endpoint {
     ForceRelease,
     /// Read the rules of the guards again.
     Reload,
+    /// Compare the index of objects with the storage.
+    CheckObjects,
+    /// Remove bytes that belong to nothing.
+    CollectObjects,
     /// Is the process alive?
     Healthz,
     /// Can it take writes?
@@ -142,6 +146,8 @@ pub const ROUTES: &[Route] = &[
     route(Method::POST,   "/v1/admin/rotate-all", ALONE,   Endpoint::RotateAll,      ADMIN,   "end the generation of every resource"),
     route(Method::POST,   "/v1/admin/locks/",    (Some("name"), "/force-release"), Endpoint::ForceRelease, ADMIN, "take a lock from its holder"),
     route(Method::POST,   "/v1/admin/reload",    ALONE,    Endpoint::Reload,         ADMIN,   "read the rules of the guards again"),
+    route(Method::POST,   "/v1/admin/objects/check", ALONE, Endpoint::CheckObjects,  ADMIN,   "compare the index of objects with the storage"),
+    route(Method::POST,   "/v1/admin/objects/collect", ALONE, Endpoint::CollectObjects, ADMIN, "remove bytes that belong to no object"),
     route(Method::GET,    "/healthz",            ALONE,    Endpoint::Healthz,        NOTHING, "is the process alive?"),
     route(Method::GET,    "/readyz",             ALONE,    Endpoint::Readyz,         NOTHING, "can it take writes?"),
     route(Method::GET,    "/metrics",            ALONE,    Endpoint::Metrics,        NOTHING, "counters and histograms"),

@@ -1,13 +1,15 @@
 //! Does the index agree with the storage? And what is left over?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_core::{Key, Timestamp};
+use fencepost_store::Listed;
 use fencepost_store::record::ObjectRecord;
 
 use super::Objects;
+use super::bucket_of;
 use super::error::ObjectError;
-use super::layout::{Foreign, Found, Walked};
+use super::layout::{Foreign, Found, LayoutError, Walked};
 
 /// How index and storage differ about one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +71,10 @@ impl Objects {
     /// the index as they are, and what is missing is taken out of it; fences stay as they are.
     pub async fn check(&self, bucket: &str, after: Option<&Key>, adopt: bool) -> Result<Checked, ObjectError> {
         let prefix = format!("{bucket}/");
-        let Walked { found, foreign, next } = self.layout.walk(bucket, after, RUN).await?;
+        let Walked { found, foreign, next } = match self.layout.walk(bucket, after, RUN).await {
+            Err(LayoutError::NoBucket(_)) => Walked::default(),
+            walked => walked?,
+        };
         let indexed = self.store.objects(&prefix, after.map(Key::as_str), RUN).await?;
         // Both are in one order: what lies behind the end of the shorter one is for the next run.
         let ends = [next, indexed.next.as_deref().and_then(|next| Key::new(next).ok())];
@@ -95,6 +100,44 @@ impl Objects {
         let strange = |Foreign { path, why }| Difference::Foreign { path, why };
         checked.differences.extend(foreign.into_iter().map(strange));
         Ok(checked)
+    }
+
+    /// The same over all buckets, or one. What to go on after: a name, or a bucket's own name to begin with it.
+    pub async fn check_next(
+        &self,
+        only: Option<&str>,
+        after: Option<&str>,
+        adopt: bool,
+    ) -> Result<(Checked, Option<String>), ObjectError> {
+        let mut buckets: BTreeSet<String> = self.buckets().await?.into_iter().map(|bucket| bucket.name).collect();
+        // Also those whose directory is gone.
+        let mut behind = None;
+        loop {
+            let page = self.store.list_objects("", Some("/"), behind.as_deref(), RUN).await?;
+            for entry in &page.entries {
+                if let Listed::Prefix(prefix) = entry {
+                    buckets.insert(prefix.trim_end_matches('/').to_owned());
+                }
+            }
+            match page.next {
+                Some(next) => behind = Some(next),
+                None => break,
+            }
+        }
+        if let Some(only) = only {
+            if !buckets.contains(only) {
+                return Err(LayoutError::NoBucket(only.to_owned()).into());
+            }
+            buckets.retain(|bucket| bucket == only);
+        }
+        let after = after.map(Key::new).transpose().map_err(|error| ObjectError::Name(error.to_string()))?;
+        let from = after.as_ref().map_or("", |after| bucket_of(after));
+        let mut rest = buckets.range(from.to_owned()..);
+        let Some(bucket) = rest.next() else { return Ok((Checked::default(), None)) };
+        let within = after.as_ref().filter(|after| after.as_str().starts_with(&format!("{bucket}/")));
+        let checked = self.check(bucket, within, adopt).await?;
+        let next = checked.next.as_ref().map(Key::to_string).or_else(|| rest.next().cloned());
+        Ok((checked, next))
     }
 
     async fn differs_still(

@@ -2,9 +2,9 @@
 
 use fencepost_core::wire::{
     AcquireRequest, ClaimAnswer, ClaimRequest, FenceAnswer, FencePage, ForceReleasedAnswer, KeyPage, LeaseAnswer,
-    LockPage, LockView, OutcomeAnswer, ReloadAnswer, RenewRequest, RotateAllRequest, RotatePrefixAnswer,
-    RotatePrefixRequest, RotateRequest, RotatedAnswer, S3CredentialsAnswer, S3CredentialsRequest, TxnAnswer,
-    TxnRequest, header,
+    LockPage, LockView, ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectAnswer, ObjectsCollectRequest,
+    OutcomeAnswer, ReloadAnswer, RenewRequest, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest,
+    RotateRequest, RotatedAnswer, S3CredentialsAnswer, S3CredentialsRequest, TxnAnswer, TxnRequest, header,
 };
 use fencepost_core::{Access, IdempotencyKey, Key, ProblemKind, Reason, Resource, Token};
 use serde_json::{Value, json};
@@ -207,6 +207,20 @@ pub(super) fn details(endpoint: Endpoint) -> Details {
             .body(parts::empty_body())
             .json::<ReloadAnswer>(200, "The rules are those of the file now.", Headers::new())
             .problems(&[ProblemKind::AdminOnly, ProblemKind::ReloadRefused, ProblemKind::Unavailable]),
+        Endpoint::CheckObjects => Details::of("admin")
+            .body(parts::body::<ObjectsCheckRequest>(json!({"bucket": "reports"})))
+            .json::<ObjectsCheckAnswer>(200, "One page of names was compared.", Headers::new())
+            .problems(&[ProblemKind::AdminOnly, ProblemKind::NoS3Face])
+            .problems(&WRITING),
+        Endpoint::CollectObjects => Details::of("admin")
+            .body(parts::body::<ObjectsCollectRequest>(json!({"older_than_s": 86400, "dry_run": true})))
+            .json::<ObjectsCollectAnswer>(
+                200,
+                "Leftovers were counted, and removed unless it was a dry run.",
+                Headers::new(),
+            )
+            .problems(&[ProblemKind::AdminOnly, ProblemKind::NoS3Face])
+            .problems(&WRITING),
         Endpoint::Healthz => Details::of("operations").text(200, "It is alive.", "text/plain"),
         Endpoint::Readyz => Details::of("operations")
             .text(200, "It takes writes.", "text/plain")

@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use fencepost_core::wire::{
     AcquireRequest, ClaimAnswer, ClaimRequest, ClaimedValue, ConditionSpec, FenceAnswer, FencePage, FenceView,
-    ForceReleasedAnswer, Integer, KeyEntry, KeyPage, LeaseAnswer, LockPage, LockView, OperationSpec, OutcomeAnswer,
+    ForceReleasedAnswer, Integer, KeyEntry, KeyPage, LeaseAnswer, LockPage, LockView, ObjectDifference,
+    ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectAnswer, ObjectsCollectRequest, OperationSpec, OutcomeAnswer,
     OutcomeState, ReloadAnswer, RenewRequest, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest,
     RotatedAnswer, S3CredentialsAnswer, S3CredentialsRequest, TextOrBase64, TokenSpec, TxnAnswer, TxnRequest,
     TxnResult, ValueSpec,

@@ -4,6 +4,7 @@ mod admin;
 mod integer;
 mod lock;
 mod object;
+mod objects;
 mod outcome;
 mod s3;
 #[cfg(feature = "openapi")]
@@ -19,6 +20,9 @@ pub use lock::{
     RenewRequest,
 };
 pub use object::object;
+pub use objects::{
+    ObjectDifference, ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectAnswer, ObjectsCollectRequest,
+};
 pub use outcome::{OutcomeAnswer, OutcomeState};
 pub use s3::{S3CredentialsAnswer, S3CredentialsRequest};
 pub use txn::{
