@@ -10,6 +10,7 @@ mod kv;
 mod lock;
 mod remap;
 mod run;
+mod s3;
 mod serve;
 mod txn;
 
@@ -50,9 +51,12 @@ enum Command {
     Lock(lock::Lock),
     /// Run a program under a lock, with its token in the environment
     Run(run::Run),
+    /// Get credentials for the S3 face
+    #[command(subcommand)]
+    S3(s3::S3),
     /// Test whether a resource of your own is really safe
     Conform(conform::Conform),
-    /// Have a running gateway read the rules of its guards again (administrators only)
+    /// Have a running gateway read the rules of its guards and the keys of its S3 face again (administrators only)
     Reload(admin::Reload),
     /// Measure a running gateway under load; writes to it
     Bench(bench::Bench),
@@ -91,6 +95,7 @@ pub fn run() -> ExitCode {
         Command::Fence(fence) => fence.run(),
         Command::Lock(lock) => lock.run(),
         Command::Run(run) => run.run(),
+        Command::S3(s3) => s3.run(),
         Command::Conform(conform) => conform.run(),
         Command::Reload(reload) => reload.run(),
         Command::Bench(bench) => bench.run(),
