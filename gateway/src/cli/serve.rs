@@ -11,10 +11,13 @@ use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use super::exit::{self, Failed};
-use crate::config::{Config, Face, Flags, S3Settings};
+use crate::config::{Config, Face, Flags, Objects as Place, S3Settings};
 use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped};
+use crate::objects::Objects;
+use crate::objects::directory::Directory;
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
+use crate::s3::door::S3Door;
 
 #[derive(Args)]
 pub(super) struct Serve {
@@ -71,26 +74,42 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         None => None,
     };
     let kind = config.engine_kind().map_err(Failed::usage)?;
+    if s3.is_some() && !kind.durable {
+        return Err(Failed::usage(format!(
+            "the S3 face keeps objects, and the engine `{}` would forget their fences: use a durable engine",
+            kind.name
+        )));
+    }
     let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
     let metrics = Arc::new(Metrics::new());
     let store = Store::open(engine, config.guards.clone(), config.store.clone(), metrics.clone())
         .await
         .map_err(Failed::other)?;
+    let store = Arc::new(store);
     // After the engine has the data directory to itself. An engine without one may not have made it.
     for directory in [&config.admin_socket, &config.audit_log].into_iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(directory)
             .map_err(|error| Failed::other(format!("cannot make {}: {error}", directory.display())))?;
     }
-    let mut gateway = Gateway::new(store, config.limits, metrics, reload, AuditLog::new(&config.audit_log));
-    if let Some(s3) = &s3 {
-        gateway = gateway.with_s3(credentials(&config.s3, &config.data, s3)?);
+    let (limits, audit) = (config.limits.clone(), AuditLog::new(&config.audit_log));
+    let mut gateway = Gateway::new(store.clone(), limits.clone(), metrics.clone(), reload, audit);
+    let mut s3_door = None;
+    let mut s3_welcome = String::new();
+    if let (Some(listener), Some(face)) = (s3, &config.s3.face) {
+        let credentials = credentials(&config.s3, &config.data, &listener)?;
+        let objects = open_objects(face, store.clone()).await?;
+        gateway = gateway.with_s3(credentials.clone(), objects.clone());
+        let address = listener.local_addr().map_err(Failed::other)?;
+        s3_welcome = format!("S3 on http://{address} (objects in {})\n", face.objects);
+        s3_door = Some(S3Door::new(listener, objects, credentials, metrics, limits, config.s3.create_buckets));
     }
+    drop(store);
     let admin = AdminDoor::bind(&config.admin_socket).await.map_err(Failed::other)?;
     let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
     let address = server.address();
-    exit::write(welcome(&format!("http://{address}"), kind.name, &place).as_bytes())?;
+    exit::write(welcome(&format!("http://{address}"), kind.name, &place, &s3_welcome).as_bytes())?;
     tracing::info!(%address, engine = kind.name, admin = %config.admin_socket.display(), "serving");
-    match server.run(gateway, admin).await {
+    match server.run(gateway, admin, s3_door).await {
         Stopped::Drained(gateway) => {
             close(gateway, Duration::MAX).await;
             tracing::info!("stopped");
@@ -106,6 +125,13 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
 async fn listen_for_s3(face: &Face) -> Result<TcpListener, Failed> {
     let wrong = |error| Failed::other(format!("cannot listen for S3 on {}: {error}", face.listen));
     TcpListener::bind(&face.listen).await.map_err(wrong)
+}
+
+async fn open_objects(face: &Face, store: Arc<Store>) -> Result<Arc<Objects>, Failed> {
+    let Place::Directory(path) = &face.objects;
+    let directory = Directory::open(path).map_err(Failed::other)?;
+    directory.belongs_to(&store.store_id()).map_err(Failed::other)?;
+    Objects::open(store, Arc::new(directory)).await.map_err(Failed::other)
 }
 
 /// Issues what the S3 face takes.
@@ -132,9 +158,9 @@ async fn close(gateway: Option<Gateway>, limit: Duration) {
     }
 }
 
-fn welcome(url: &str, engine: &str, place: &str) -> String {
+fn welcome(url: &str, engine: &str, place: &str, s3: &str) -> String {
     format!(
-        "fencepost {version} listening on {url} (engine {engine}, {place})\n\
+        "fencepost {version} listening on {url} (engine {engine}, {place})\n{s3}\
          Try it:\n  \
          curl -i -X PUT {url}/v1/kv/orders/123 -H 'Fencing-Token: 34' -d 'paid'\n  \
          curl -i {url}/v1/kv/orders/123\n  \

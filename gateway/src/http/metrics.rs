@@ -35,6 +35,7 @@ struct ProblemLabel {
 /// How requests of one kind ended, a word each.
 const WRITES: &[&str] =
     &["applied", "replayed", "refused", "condition-failed", "impossible", "too-large", "key-reused", "abandoned"];
+const OBJECTS: &[&str] = &["applied", "refused", "condition-failed"];
 const CLAIMS: &[&str] = &["applied", "refused", "too-large"];
 const LOCKS: &[&str] = &["granted", "replayed", "released", "held", "lost", "refused", "key-reused", "abandoned"];
 
@@ -96,6 +97,7 @@ pub struct Metrics {
     claims: Outcomes,
     transactions: Outcomes,
     locks: Outcomes,
+    objects: Outcomes,
     refused: ByReason,
     observed: ByReason,
     problems: Vec<(ProblemKind, Counter)>,
@@ -119,11 +121,13 @@ impl Metrics {
         let mut registry = Registry::with_prefix("fencepost");
         let (writes, claims) = (Family::default(), Family::default());
         let (transactions, locks) = (Family::default(), Family::default());
+        let objects = Family::default();
         let (refusals, problems) = (Family::default(), Family::<ProblemLabel, Counter>::default());
         registry.register("writes", "Puts and deletes with a known outcome", writes.clone());
         registry.register("claims", "Claims with a known outcome", claims.clone());
         registry.register("transactions", "Transactions with a known outcome", transactions.clone());
         registry.register("lock_calls", "Acquires, renewals and releases with a known outcome", locks.clone());
+        registry.register("object_writes", "Writes and deletes of objects with a known outcome", objects.clone());
         registry.register(
             "refusals",
             "Requests the judge refused, or would have refused in observe mode",
@@ -149,6 +153,7 @@ impl Metrics {
             claims: Outcomes::new(&claims, CLAIMS),
             transactions: Outcomes::new(&transactions, WRITES),
             locks: Outcomes::new(&locks, LOCKS),
+            objects: Outcomes::new(&objects, OBJECTS),
             refused: ByReason::new(&refusals, "enforce"),
             observed: ByReason::new(&refusals, "observe"),
             problems: ProblemKind::ALL
@@ -182,6 +187,12 @@ impl Metrics {
 
     pub(super) fn lock(&self, outcome: &Outcome) {
         self.locks.count(outcome);
+        self.judged(outcome);
+    }
+
+    /// A write of an object was judged.
+    pub(crate) fn object(&self, outcome: &Outcome) {
+        self.objects.count(outcome);
         self.judged(outcome);
     }
 

@@ -35,6 +35,7 @@ use hyper::{Method, Request, Response};
 use tokio::sync::Semaphore;
 
 use crate::config::Limits;
+use crate::objects::Objects;
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
 use body::ByteBudget;
@@ -55,13 +56,15 @@ const MAX_MAKERS: usize = 1024;
 
 /// Answers requests from a store.
 pub struct Gateway {
-    store: Store,
+    store: Arc<Store>,
     limits: Limits,
     metrics: Arc<Metrics>,
     reload: Reload,
     audit: AuditLog,
     /// Of the S3 face, if there is one.
     s3: Option<Arc<S3Credentials>>,
+    /// What it serves.
+    objects: Option<Arc<Objects>>,
     bodies: Arc<ByteBudget>,
     answers: Arc<ByteBudget>,
     /// Requests whose answers hold values and are made in any case: as many as fit the budget if all are of the
@@ -74,7 +77,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway over an open store. `metrics` should be the store's observer too.
-    pub fn new(store: Store, limits: Limits, metrics: Arc<Metrics>, reload: Reload, audit: AuditLog) -> Gateway {
+    pub fn new(store: Arc<Store>, limits: Limits, metrics: Arc<Metrics>, reload: Reload, audit: AuditLog) -> Gateway {
         let mut run = [0; 4];
         // Ids tell requests of one run apart by their count; the run's part only has to differ mostly.
         let _ = getrandom::fill(&mut run);
@@ -88,15 +91,16 @@ impl Gateway {
             reload,
             audit,
             s3: None,
+            objects: None,
             draining: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             run: format!("{:08x}", u32::from_le_bytes(run)),
         }
     }
 
-    /// The same, issuing credentials for an S3 face.
-    pub fn with_s3(self, credentials: Arc<S3Credentials>) -> Gateway {
-        Gateway { s3: Some(credentials), ..self }
+    /// The same, issuing credentials for an S3 face on these objects.
+    pub fn with_s3(self, credentials: Arc<S3Credentials>, objects: Arc<Objects>) -> Gateway {
+        Gateway { s3: Some(credentials), objects: Some(objects), ..self }
     }
 
     /// The life of a request.
@@ -154,6 +158,12 @@ impl Gateway {
 
     /// Finishes what is queued and closes the store.
     pub async fn close(self) {
-        self.store.close().await;
+        let Gateway { store, objects, .. } = self;
+        if let Some(objects) = objects {
+            objects.close().await;
+        }
+        if let Some(store) = server::sole_owner(store).await {
+            store.close().await;
+        }
     }
 }

@@ -18,6 +18,7 @@ use super::Gateway;
 use super::admin_door::AdminDoor;
 use super::connection::{Connection, say};
 use super::permit::Identity;
+use crate::s3::door::S3Door;
 use fencepost_core::ProblemKind;
 
 /// Requests that one HTTP/2 connection may have under way.
@@ -83,7 +84,7 @@ impl Server {
     }
 
     /// Serves until told to stop.
-    pub async fn run(mut self, gateway: Gateway, admin: AdminDoor) -> Stopped {
+    pub async fn run(mut self, gateway: Gateway, admin: AdminDoor, s3: Option<S3Door>) -> Stopped {
         let limits = gateway.limits.clone();
         let gateway = Arc::new(gateway);
         let mut http = Builder::new(TokioExecutor::new());
@@ -100,6 +101,8 @@ impl Server {
         let mut http_of_admin = http.clone();
         http_of_admin.http1().timer(TokioTimer::new()).header_read_timeout(limits.header_timeout);
         let mut admin = tokio::spawn(admin.run(http_of_admin, gateway.clone(), close_admin.clone()));
+        let close_s3 = Arc::new(Notify::new());
+        let mut s3 = tokio::spawn(futures_util::future::OptionFuture::from(s3.map(|s3| s3.run(close_s3.clone()))));
         let places = Arc::new(Semaphore::new(limits.connections));
         let goodbyes = Arc::new(Semaphore::new(MAX_GOODBYES));
         loop {
@@ -138,12 +141,16 @@ impl Server {
         gateway.drain();
         drop(self.listener);
         close_admin.notify_one();
+        close_s3.notify_one();
         tokio::select! {
-            () = async { drop(tokio::join!(graceful.shutdown(), &mut admin)) } => return Stopped::Drained(sole_owner(gateway).await),
+            () = async { drop(tokio::join!(graceful.shutdown(), &mut admin, &mut s3)) } => return Stopped::Drained(sole_owner(gateway).await),
             () = tokio::time::sleep(limits.drain_timeout) => tracing::warn!("requests outlived the drain timeout"),
             () = stopped(&mut self.terminate, &mut self.interrupt) => tracing::warn!("stopped by a second signal"),
         }
         admin.abort();
+        s3.abort();
+        // What it held is let go when it is gone.
+        let _ = s3.await;
         connections.shutdown().await;
         Stopped::Forced(sole_owner(gateway).await)
     }
@@ -165,12 +172,12 @@ pub enum Stopped {
     Forced(Option<Gateway>),
 }
 
-/// A connection that has just ended may hold on to the gateway for a moment, until its task is gone.
-async fn sole_owner(mut gateway: Arc<Gateway>) -> Option<Gateway> {
+/// A connection that has just ended may hold on to it for a moment, until its task is gone.
+pub(super) async fn sole_owner<T>(mut shared: Arc<T>) -> Option<T> {
     for _ in 0..200 {
-        match Arc::try_unwrap(gateway) {
-            Ok(gateway) => return Some(gateway),
-            Err(shared) => gateway = shared,
+        match Arc::try_unwrap(shared) {
+            Ok(owned) => return Some(owned),
+            Err(still) => shared = still,
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -1,3 +1,108 @@
 //! Objects behind fences: bytes in a [`layout`], everything else in the store.
+//!
+//! The life of a write: an early look at the fence, the bytes into fresh staging, one commit that decides, then the
+//! storage shows what was committed, then the answer, then the intent is dropped.
 
+mod checking;
+mod deleting;
+mod digest;
+pub mod directory;
+mod error;
+mod key_locks;
 pub mod layout;
+mod reading;
+mod recovery;
+mod refs;
+mod uploads;
+mod writing;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fencepost_core::Key;
+use fencepost_store::Store;
+use fencepost_store::record::Intent;
+use tokio::sync::{RwLock, Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+use key_locks::KeyLocks;
+use layout::{Layout, LayoutError, Ref};
+use refs::Refs;
+use writing::Settling;
+
+pub use checking::{Checked, Difference, Leftovers};
+pub use digest::{Algorithm, Promised};
+pub use error::ObjectError;
+pub use reading::Reading;
+pub use uploads::{Completed, GivenPart, MIN_PART_BYTES, PutPart, Source};
+pub use writing::{Put, Written};
+
+/// Changes that may be between their commit and their dropped intent at once.
+const MAX_SETTLING: usize = 256;
+
+/// Objects, of one layout.
+pub struct Objects {
+    store: Arc<Store>,
+    layout: Arc<dyn Layout>,
+    refs: Refs,
+    locks: KeyLocks,
+    /// Whoever writes into a bucket holds it for reading, whoever removes one for writing.
+    buckets: RwLock<()>,
+    /// Committed, but the storage does not show it yet.
+    blocked: Mutex<HashMap<Key, (Ref, Intent, String)>>,
+    /// Changes under way that must come to an end.
+    acting: Arc<Semaphore>,
+    settling: mpsc::Sender<Settling>,
+    settler: JoinHandle<()>,
+}
+
+impl Objects {
+    /// Opens them: finishes what a crash left half done, and takes in files that were there before.
+    pub async fn open(store: Arc<Store>, layout: Arc<dyn Layout>) -> Result<Arc<Objects>, ObjectError> {
+        let (settling, settled) = mpsc::channel(MAX_SETTLING);
+        let settler = tokio::spawn(writing::settle(store.clone(), settled));
+        let objects = Arc::new(Objects {
+            store,
+            layout,
+            refs: Refs::new(),
+            locks: KeyLocks::new(),
+            buckets: RwLock::new(()),
+            blocked: Mutex::default(),
+            acting: Arc::new(Semaphore::new(MAX_SETTLING)),
+            settling,
+            settler,
+        });
+        objects.recover().await?;
+        Ok(objects)
+    }
+
+    /// Waits until every change under way has come to its end. Nothing may be asked of it afterwards.
+    pub async fn close(&self) {
+        let all = u32::try_from(MAX_SETTLING).unwrap_or(u32::MAX);
+        // Never closed, so it is always had in the end: each change gives its place back when its intent is dropped.
+        let _ = self.acting.acquire_many(all).await;
+        self.settler.abort();
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Is there such a bucket?
+    pub async fn need_bucket(&self, bucket: &str) -> Result<(), ObjectError> {
+        match self.layout.has_bucket(bucket).await? {
+            true => Ok(()),
+            false => Err(LayoutError::NoBucket(bucket.to_owned()).into()),
+        }
+    }
+
+    fn blocked(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Ref, Intent, String)>> {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The bucket of an object's name.
+fn bucket_of(key: &Key) -> &str {
+    key.as_str().split('/').next().unwrap_or_default()
+}

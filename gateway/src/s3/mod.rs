@@ -1,7 +1,21 @@
-//! The S3 face: lease credentials, and the keys that make and check them.
+//! The S3 face: unmodified S3 clients, fenced. Who signs with the credentials of a lease presents its token.
+//!
+//! [`caller`] says who asks and what may be asked, [`door`] is the port, [`access_key`] how a token travels in an
+//! access key id.
 
 pub mod access_key;
+mod attributes;
+mod body;
+pub mod caller;
+mod conditions;
 pub mod credentials;
+pub mod door;
+mod errors;
+mod face;
 pub mod keyring;
+mod list_calls;
 pub mod mac_keys;
+mod object_calls;
+mod refuse;
 pub mod secret_file;
+mod upload_calls;

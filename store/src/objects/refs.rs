@@ -53,16 +53,26 @@ impl Store {
 
     /// Gives up refs that are pending since then, so that their bytes can be removed. Those that were given up.
     pub async fn collect_refs(&self, refs: &[(u64, Timestamp)]) -> Result<Vec<u64>, Failure> {
+        if self.collect(refs).await? {
+            return Ok(refs.iter().map(|(id, _)| *id).collect());
+        }
+        // One of them got bytes that belong to something.
         let mut given_up = Vec::new();
-        for (id, since) in refs {
-            let mut draft = Draft::default();
-            draft.require(RecordKey::pending(*id), Requirement::Exactly(encode_number(since.0)), Why::Collected);
-            draft.delete(RecordKey::pending(*id));
-            if let ObjectOutcome::Done(_) = self.change(Vec::new(), draft).await? {
-                given_up.push(*id);
+        for one in refs {
+            if self.collect(std::slice::from_ref(one)).await? {
+                given_up.push(one.0);
             }
         }
         Ok(given_up)
+    }
+
+    async fn collect(&self, refs: &[(u64, Timestamp)]) -> Result<bool, Failure> {
+        let mut draft = Draft::default();
+        for (id, since) in refs {
+            draft.require(RecordKey::pending(*id), Requirement::Exactly(encode_number(since.0)), Why::Collected);
+            draft.delete(RecordKey::pending(*id));
+        }
+        Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
     }
 
     /// Forgets refs whose bytes are known to be gone, whatever else happens.
@@ -92,18 +102,26 @@ impl Store {
         self.change(Vec::new(), draft).await.map(|_| ())
     }
 
-    /// Takes files that were there before into the index, unless they are in it. They have no fence of their own.
-    pub async fn adopt_objects(&self, objects: Vec<(Key, ObjectRecord)>) -> Result<usize, Failure> {
-        let mut adopted = 0;
-        for (key, object) in objects {
-            let mut draft = Draft::default();
-            draft.require(RecordKey::object(&key), Requirement::Absent, Why::Condition);
+    /// Takes files into the index, all or none: each must be in it as given, `None` for not at all. `false`: one is not.
+    pub async fn adopt_objects(
+        &self,
+        objects: Vec<(Key, Option<ObjectRecord>, ObjectRecord)>,
+    ) -> Result<bool, Failure> {
+        let mut draft = Draft::default();
+        for (key, before, object) in objects {
+            let same = before.map_or(Requirement::Absent, |before| Requirement::Exactly(before.encode()));
+            draft.require(RecordKey::object(&key), same, Why::Condition);
             draft.put(RecordKey::object(&key), object.encode());
-            if let ObjectOutcome::Done(_) = self.change(Vec::new(), draft).await? {
-                adopted += 1;
-            }
         }
-        Ok(adopted)
+        Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
+    }
+
+    /// Takes an object out of the index whose bytes are gone, if the index still says that of it.
+    pub async fn disown_object(&self, key: &Key, object: &ObjectRecord) -> Result<bool, Failure> {
+        let mut draft = Draft::default();
+        draft.require(RecordKey::object(key), Requirement::Exactly(object.encode()), Why::Condition);
+        draft.delete(RecordKey::object(key));
+        Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
     }
 
     /// Were the files of a bucket taken into the index?

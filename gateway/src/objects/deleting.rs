@@ -1,0 +1,91 @@
+//! Removing objects, and buckets.
+
+use std::sync::Arc;
+
+use fencepost_core::{Key, Presented};
+use fencepost_store::record::{Act, Intent};
+use fencepost_store::{Changed, DeleteObjects, ObjectCondition};
+
+use super::error::{ObjectError, done};
+use super::layout::{BucketFound, Ref};
+use super::writing::Settling;
+use super::{Objects, bucket_of};
+
+impl Objects {
+    /// Removes objects, all or none; those that are not there count as removed. 
+    pub async fn delete(
+        self: &Arc<Self>,
+        presented: Option<Presented>,
+        keys: Vec<(Key, ObjectCondition)>,
+    ) -> Result<Changed, ObjectError> {
+        let Some((first, _)) = keys.first() else { return Ok(Changed::default()) };
+        self.foresee(first, presented.as_ref()).await?;
+        let acting = self.act().await?;
+        let objects = self.clone();
+        let deleting = tokio::spawn(async move {
+            let _bucket = objects.buckets.read().await;
+            let lock = objects.locks.write(keys.iter().map(|(key, _)| key)).await;
+            let ids = objects.refs.several(&objects.store, keys.len()).await?;
+            let mut wanted = Vec::with_capacity(keys.len());
+            for ((key, condition), id) in keys.into_iter().zip(ids) {
+                objects.unblock(&key).await?;
+                // Nothing changes it before the commit: its lock is held.
+                let known = objects.store.object(&key).await?.map(|_| id.0);
+                wanted.push((key, condition, known));
+            }
+            let delete = DeleteObjects { presented, keys: wanted.clone() };
+            let changed = done(objects.store.delete_objects(delete).await?)?;
+            let (mut settled, mut unshown) = (Vec::with_capacity(wanted.len()), None);
+            for (key, _, id) in wanted {
+                let Some(id) = id else { continue };
+                match objects.layout.remove(&key).await {
+                    Ok(()) => settled.push(id),
+                    Err(error) => {
+                        let why = error.to_string();
+                        objects.block(Ref(id), Intent { key: key.clone(), act: Act::Remove }, why.clone());
+                        unshown = Some(ObjectError::Unshown { key, why });
+                    }
+                }
+            }
+            let settling = Settling { ids: settled, _lock: lock, _places: Vec::new(), _acting: acting };
+            let _ = objects.settling.send(settling).await;
+            unshown.map_or(Ok(changed), Err)
+        });
+        deleting.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))
+    }
+
+    /// Buckets, in order of name.
+    pub async fn buckets(&self) -> Result<Vec<BucketFound>, ObjectError> {
+        Ok(self.layout.buckets().await?)
+    }
+
+    /// Makes a bucket, if the fence of its name admits it. `false`: it was there.
+    pub async fn create_bucket(&self, bucket: &Key, presented: Option<&Presented>) -> Result<bool, ObjectError> {
+        let _alone = self.buckets.write().await;
+        if self.layout.has_bucket(bucket.as_str()).await? {
+            return Ok(false);
+        }
+        done(self.store.judge_object(bucket, presented).await?)?;
+        let made = self.layout.create_bucket(bucket.as_str()).await?;
+        self.store.set_adopted(bucket.as_str(), true).await?;
+        Ok(made)
+    }
+
+    /// Removes an empty bucket, if the fence of its name admits it.
+    pub async fn delete_bucket(&self, bucket: &Key, presented: Option<&Presented>) -> Result<(), ObjectError> {
+        let _alone = self.buckets.write().await;
+        self.need_bucket(bucket_of(bucket)).await?;
+        done(self.store.judge_object(bucket, presented).await?)?;
+        let prefix = format!("{bucket}/");
+        let objects = self.store.objects(&prefix, None, 1).await?;
+        let uploads = self.store.uploads(&prefix, None, 1).await?;
+        if !objects.entries.is_empty()
+            || !uploads.entries.is_empty()
+            || !self.layout.delete_bucket(bucket.as_str()).await?
+        {
+            return Err(ObjectError::NotEmpty);
+        }
+        self.store.set_adopted(bucket.as_str(), false).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Reading an object: the index and the bytes that belong together.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fencepost_core::Key;
+use fencepost_store::record::{Act, ObjectRecord};
+use fencepost_store::{Listed, Page};
+use futures_util::Stream;
+use sync_wrapper::SyncStream;
+
+use super::Objects;
+use super::error::ObjectError;
+use super::layout::{LayoutError, Opened};
+
+/// Bytes that are read at a time.
+const CHUNK: u64 = 256 << 10;
+
+/// An object, opened: what the index says, and the bytes it says it of.
+pub struct Reading {
+    /// What the index says.
+    pub object: ObjectRecord,
+    opened: Arc<dyn Opened>,
+}
+
+impl Objects {
+    /// What the index says of an object.
+    pub async fn head(&self, key: &Key) -> Result<ObjectRecord, ObjectError> {
+        self.store.object(key).await?.ok_or_else(|| ObjectError::NoObject(key.clone()))
+    }
+
+    /// Opens an object.
+    pub async fn read(&self, key: &Key) -> Result<Reading, ObjectError> {
+        // Nobody is between a commit and its rename while this is held.
+        let _reading = self.locks.read(key).await;
+        let object = self.head(key).await?;
+        let unshown = self.blocked().get(key).map(|(id, intent, _)| (*id, intent.act));
+        let opened = match unshown {
+            Some((id, Act::Publish { .. })) => self.layout.open_staged(id).await,
+            _ => self.layout.open(key).await,
+        };
+        let changed = |why: String| ObjectError::Changed { key: key.clone(), why };
+        let opened: Arc<dyn Opened> = match opened {
+            Ok(opened) => opened.into(),
+            Err(LayoutError::Missing(_) | LayoutError::NoBucket(_)) => return Err(changed("it is gone".to_owned())),
+            Err(error) => return Err(error.into()),
+        };
+        let mark = opened.mark();
+        if mark.size != object.size {
+            return Err(changed(format!("it has {} bytes instead of {}", mark.size, object.size)));
+        }
+        if mark.inode != object.inode {
+            return Err(changed("it is another file".to_owned()));
+        }
+        Ok(Reading { object, opened })
+    }
+
+    /// A list of objects; see [`fencepost_store::Store::list_objects`].
+    pub async fn list(
+        &self,
+        prefix: &str,
+        delimiter: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<Listed>, ObjectError> {
+        Ok(self.store.list_objects(prefix, delimiter, after, limit).await?)
+    }
+}
+
+impl Reading {
+    /// The opened bytes, for a copy.
+    pub(super) fn opened(&self) -> &dyn Opened {
+        self.opened.as_ref()
+    }
+
+    /// The bytes of a range, a chunk at a time.
+    pub fn stream(self, range: Range<u64>) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + Sync + 'static {
+        let chunks = futures_util::stream::try_unfold((self.opened, range), |(opened, range)| next_chunk(opened, range));
+        SyncStream::new(Box::pin(chunks))
+    }
+}
+
+type Rest = (Arc<dyn Opened>, Range<u64>);
+
+async fn next_chunk(opened: Arc<dyn Opened>, range: Range<u64>) -> Result<Option<(Bytes, Rest)>, std::io::Error> {
+    if range.is_empty() {
+        return Ok(None);
+    }
+    let length = (range.end - range.start).min(CHUNK);
+    let chunk = opened.read(range.start, length as usize).await.map_err(std::io::Error::other)?;
+    if chunk.is_empty() {
+        return Err(std::io::Error::other("the file is shorter than it was when it was opened"));
+    }
+    let rest = range.start + chunk.len() as u64..range.end;
+    Ok(Some((chunk, (opened, rest))))
+}

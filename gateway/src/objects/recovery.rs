@@ -1,0 +1,179 @@
+//! After a crash: what was committed is shown, what belongs to nothing is removed.
+
+use std::collections::HashSet;
+
+use fencepost_core::{Key, Timestamp};
+use fencepost_store::record::{Act, Intent, ObjectRecord};
+
+use super::Objects;
+use super::error::ObjectError;
+use super::layout::{Found, LayoutError, Mark, Ref};
+
+/// Records that are looked at in one step.
+const PAGE: usize = 1000;
+
+impl Objects {
+    pub(super) async fn recover(&self) -> Result<(), ObjectError> {
+        self.redo_all().await?;
+        self.collect_leftovers(None).await?;
+        self.discard_strangers().await?;
+        for bucket in self.layout.buckets().await? {
+            if !self.store.is_adopted(&bucket.name).await? {
+                let adopted = self.adopt(&bucket.name).await?;
+                self.store.set_adopted(&bucket.name, true).await?;
+                if adopted > 0 {
+                    tracing::info!(bucket = bucket.name, files = adopted, "took in files that were there before");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what was intended and not noted as done, in order, each only if the index still says so.
+    async fn redo_all(&self) -> Result<(), ObjectError> {
+        let mut after = None;
+        loop {
+            let page = self.store.intents(after, PAGE).await?;
+            let mut settled = Vec::with_capacity(page.entries.len());
+            for (id, intent) in page.entries {
+                after = Some(id);
+                match self.redo(Ref(id), &intent).await {
+                    Ok(()) => settled.push(id),
+                    Err(error) => self.block(Ref(id), intent, error.to_string()),
+                }
+            }
+            if !settled.is_empty() {
+                tracing::info!(changes = settled.len(), "finished what was committed before the last stop");
+                self.store.settle_intents(&settled).await?;
+            }
+            if page.next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Does what was intended, if the index still says so.
+    pub(super) async fn redo(&self, id: Ref, intent: &Intent) -> Result<(), ObjectError> {
+        let now = self.store.object(&intent.key).await?;
+        match intent.act {
+            Act::Publish { size, inode } if now.as_ref().is_some_and(|object| object.id == id.0) => {
+                Ok(self.layout.publish(&intent.key, id, Mark { size, inode }).await?)
+            }
+            Act::Remove if now.is_none() => match self.layout.remove(&intent.key).await {
+                Err(LayoutError::NoBucket(_)) => Ok(()),
+                removed => Ok(removed?),
+            },
+            // Something later was committed, and is intended by itself. What was staged for this one has no use.
+            Act::Publish { .. } => {
+                self.give_up(id).await;
+                Ok(())
+            }
+            Act::Remove => Ok(()),
+        }
+    }
+
+    /// Removes bytes that belong to nothing, if they do so since before. All of them, if no time is given: when nothing
+    /// else runs. How many.
+    pub(super) async fn collect_leftovers(&self, before: Option<Timestamp>) -> Result<usize, ObjectError> {
+        let (mut after, mut collected) = (None, 0);
+        loop {
+            let page = self.store.pending_refs(after, PAGE).await?;
+            after = page.entries.last().map(|(id, _)| *id);
+            let old: Vec<(u64, Timestamp)> =
+                page.entries.into_iter().filter(|(_, since)| before.is_none_or(|before| *since < before)).collect();
+            // The record first: from then on nobody can publish them.
+            for id in self.store.collect_refs(&old).await? {
+                self.layout.discard(Ref(id)).await?;
+                collected += 1;
+            }
+            if page.next.is_none() {
+                return Ok(collected);
+            }
+        }
+    }
+
+    /// Removes staged files that no record knows: their record was removed, and then the process ended.
+    async fn discard_strangers(&self) -> Result<(), ObjectError> {
+        let staged = self.layout.staged().await?;
+        if staged.is_empty() {
+            return Ok(());
+        }
+        let known = self.known_refs().await?;
+        for id in staged.into_iter().filter(|id| !known.contains(id)) {
+            self.layout.discard(id).await?;
+        }
+        Ok(())
+    }
+
+    /// Every ref that a part or an intent points to.
+    pub(super) async fn known_refs(&self) -> Result<HashSet<Ref>, ObjectError> {
+        let mut known: HashSet<Ref> = self.blocked().values().map(|(id, ..)| *id).collect();
+        let (mut uploads, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.store.uploads("", after.as_ref().map(|(key, id)| (key, Some(*id))), PAGE).await?;
+            after = page.entries.last().map(|upload| (upload.key.clone(), upload.id));
+            uploads.extend(page.entries.into_iter().map(|upload| upload.id));
+            if page.next.is_none() {
+                break;
+            }
+        }
+        for upload in uploads {
+            let parts = self.store.parts(upload, None, usize::from(u16::MAX)).await?;
+            known.extend(parts.entries.into_iter().map(|(_, part)| Ref(part.id)));
+        }
+        Ok(known)
+    }
+
+    /// Takes the files of a bucket into the index, unless they are in it. How many.
+    pub(super) async fn adopt(&self, bucket: &str) -> Result<usize, ObjectError> {
+        let (mut after, mut adopted) = (None, 0);
+        loop {
+            let walked = self.layout.walk(bucket, after.as_ref(), PAGE).await?;
+            for foreign in &walked.foreign {
+                tracing::warn!(path = foreign.path, why = foreign.why, "not taken in");
+            }
+            let mut fresh = Vec::with_capacity(walked.found.len());
+            for found in walked.found {
+                if self.store.object(&found.key).await?.is_none() {
+                    fresh.push(found);
+                }
+            }
+            adopted += self.take_in(fresh.into_iter().map(|found| (found, None)).collect()).await?;
+            match walked.next {
+                Some(next) => after = Some(next),
+                None => return Ok(adopted),
+            }
+        }
+    }
+}
+
+impl Objects {
+    /// Takes files into the index, each with what it said of them before. How many.
+    pub(super) async fn take_in(&self, files: Vec<(Found, Option<ObjectRecord>)>) -> Result<usize, ObjectError> {
+        let ids = self.refs.several(&self.store, files.len()).await?;
+        let used: Vec<u64> = ids.iter().map(|id| id.0).collect();
+        let objects = files.into_iter().zip(ids).map(|((found, before), id)| {
+            let (key, object) = adopted_record(&found, id);
+            (key, before, object)
+        });
+        let taken = self.store.adopt_objects(objects.collect()).await?;
+        self.store.forget_refs(&used).await?;
+        Ok(if taken { used.len() } else { 0 })
+    }
+}
+
+/// What the index says of a file that was there before. The ETag is no MD5, and does not look like one.
+pub(super) fn adopted_record(found: &Found, id: Ref) -> (Key, ObjectRecord) {
+    let Mark { size, inode } = found.mark;
+    let etag = format!("{inode:016x}{:016x}-1", found.modified_ms ^ size.rotate_left(40));
+    let object = ObjectRecord {
+        id: id.0,
+        size,
+        inode,
+        etag,
+        modified: Timestamp(found.modified_ms),
+        token: None,
+        attributes: Vec::new(),
+    };
+    (found.key.clone(), object)
+}

@@ -1,0 +1,50 @@
+//! Fresh refs, reserved in blocks: one commit for many uploads.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use fencepost_store::{Failure, Store};
+use tokio::sync::Mutex;
+
+use super::layout::Ref;
+
+/// How many are reserved at a time.
+const BLOCK: u64 = 64;
+
+/// A block older than this is left to the collector, which counts the age of a ref from its reservation.
+const FRESH: Duration = Duration::from_secs(600);
+
+/// Refs that were reserved and not handed out.
+pub(super) struct Refs {
+    block: Mutex<(Range<u64>, Instant)>,
+}
+
+impl Refs {
+    pub(super) fn new() -> Refs {
+        Refs { block: Mutex::new((0..0, Instant::now())) }
+    }
+
+    /// One that nobody had before.
+    pub(super) async fn next(&self, store: &Store) -> Result<Ref, Failure> {
+        let mut block = self.block.lock().await;
+        let (refs, reserved) = &mut *block;
+        if refs.is_empty() || reserved.elapsed() > FRESH {
+            *refs = store.reserve_refs(BLOCK).await?;
+            *reserved = Instant::now();
+        }
+        // Not empty: it was just filled.
+        Ok(Ref(refs.next().unwrap_or_default()))
+    }
+
+    /// Several of them.
+    pub(super) async fn several(&self, store: &Store, count: usize) -> Result<Vec<Ref>, Failure> {
+        if count <= BLOCK as usize {
+            let mut several = Vec::with_capacity(count);
+            for _ in 0..count {
+                several.push(self.next(store).await?);
+            }
+            return Ok(several);
+        }
+        Ok(store.reserve_refs(count as u64).await?.map(Ref).collect())
+    }
+}

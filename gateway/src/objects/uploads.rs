@@ -1,0 +1,325 @@
+//! Uploads in parts, and copies. Both put new bytes together from bytes at rest, before the commit.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fencepost_core::{Key, Presented, Timestamp};
+use fencepost_store::record::{Attributes, PartRecord, UploadId, UploadRecord};
+use fencepost_store::{Changed, Complete, ObjectCondition, Page, Upload};
+use futures_util::Stream;
+
+use super::Objects;
+use super::digest::{Algorithm, Measure, Measured, Promised, etag_of_parts};
+use super::error::{ObjectError, done};
+use super::layout::{Opened, Ref};
+use super::reading::Reading;
+use super::writing::{Put, Staged, Written, keep_checksums, record};
+
+/// Every part but the last has at least so many bytes, as S3 wants it.
+pub const MIN_PART_BYTES: u64 = 5 << 20;
+
+/// More parts than S3 knows there cannot be.
+const MAX_PARTS: usize = 10_000;
+
+/// Which upload completed an object, so that a retry of the completion is answered like the first.
+const COMPLETED_BY: &str = "fencepost-upload";
+
+/// Bytes that are read at a time to measure what was put together.
+const CHUNK: u64 = 1 << 20;
+
+/// Where a part goes.
+pub struct PutPart {
+    /// Of which object.
+    pub key: Key,
+    /// By which token.
+    pub presented: Option<Presented>,
+    /// Of which upload.
+    pub upload: UploadId,
+    /// Counted from 1.
+    pub number: u16,
+}
+
+/// Bytes to copy.
+pub struct Source {
+    /// From where.
+    pub reading: Reading,
+    /// Which of them.
+    pub range: Range<u64>,
+}
+
+/// A part as the client lists it.
+#[derive(Clone, Debug)]
+pub struct GivenPart {
+    /// Its number.
+    pub number: u16,
+    /// Its ETag, without quotes.
+    pub etag: Option<String>,
+    /// Its checksums.
+    pub checksums: Vec<(Algorithm, String)>,
+}
+
+/// A completion.
+pub struct Completed {
+    /// Of which object.
+    pub key: Key,
+    /// By which token.
+    pub presented: Option<Presented>,
+    /// Only if this holds.
+    pub condition: ObjectCondition,
+    /// Of which upload.
+    pub upload: UploadId,
+    /// Which of its parts.
+    pub parts: Vec<GivenPart>,
+    /// What the whole should be.
+    pub promised: Promised,
+}
+
+impl Objects {
+    /// Begins an upload.
+    pub async fn begin_upload(
+        &self,
+        key: &Key,
+        presented: Option<&Presented>,
+        attributes: Attributes,
+    ) -> Result<UploadId, ObjectError> {
+        self.foresee(key, presented).await?;
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(|error| ObjectError::Unknown(error.to_string()))?;
+        let record = UploadRecord { started: Timestamp::now(), token: None, attributes };
+        let _bucket = self.buckets.read().await;
+        done(self.store.begin_upload(key, presented, UploadId(id), record).await?)?;
+        Ok(UploadId(id))
+    }
+
+    /// Takes a part from a stream.
+    pub async fn put_part<E: std::fmt::Display>(
+        &self,
+        part: PutPart,
+        promised: Promised,
+        body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
+    ) -> Result<PartRecord, ObjectError> {
+        self.foresee(&part.key, part.presented.as_ref()).await?;
+        self.need_upload(&part.key, part.upload).await?;
+        let staged = self.stage(promised, body, trailer).await?;
+        self.add_part(part, staged).await
+    }
+
+    /// Takes a part from an object.
+    pub async fn copy_part(&self, part: PutPart, source: Source) -> Result<PartRecord, ObjectError> {
+        self.foresee(&part.key, part.presented.as_ref()).await?;
+        self.need_upload(&part.key, part.upload).await?;
+        let staged = self.put_together(&[(source.reading.opened(), source.range)], []).await?;
+        self.add_part(part, staged).await
+    }
+
+    async fn add_part(&self, part: PutPart, staged: Staged) -> Result<PartRecord, ObjectError> {
+        let PutPart { key, presented, upload, number } = part;
+        let mut attributes = Vec::new();
+        keep_checksums(&mut attributes, &staged.measured);
+        let record = PartRecord {
+            id: staged.id.0,
+            size: staged.mark.size,
+            etag: staged.measured.etag(),
+            modified: Timestamp::now(),
+            attributes,
+        };
+        let added = self.store.put_part(&key, presented.as_ref(), upload, number, record.clone()).await;
+        match added.map(done) {
+            Ok(Ok(_)) => Ok(record),
+            Ok(Err(error)) => {
+                // Surely nothing points to it.
+                self.give_up(staged.id).await;
+                Err(error)
+            }
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Copies an object, as a write of the destination.
+    pub async fn copy(self: &Arc<Self>, put: Put, source: Source) -> Result<Written, ObjectError> {
+        self.foresee(&put.key, put.presented.as_ref()).await?;
+        let staged = self.put_together(&[(source.reading.opened(), source.range)], []).await?;
+        let object = record(&staged, staged.measured.etag(), put.attributes.clone());
+        self.commit(put, object, None).await
+    }
+
+    /// An upload that is under way.
+    pub async fn need_upload(&self, key: &Key, id: UploadId) -> Result<Upload, ObjectError> {
+        self.store.upload(key, id).await?.ok_or(ObjectError::NoUpload)
+    }
+
+    /// Uploads that are under way.
+    pub async fn uploads(
+        &self,
+        prefix: &str,
+        after: Option<(&Key, Option<UploadId>)>,
+        limit: usize,
+    ) -> Result<Page<Upload>, ObjectError> {
+        Ok(self.store.uploads(prefix, after, limit).await?)
+    }
+
+    /// Parts of an upload.
+    pub async fn parts(
+        &self,
+        id: UploadId,
+        after: Option<u16>,
+        limit: usize,
+    ) -> Result<Page<(u16, PartRecord)>, ObjectError> {
+        Ok(self.store.parts(id, after, limit).await?)
+    }
+
+    /// Ends an upload without an object.
+    pub async fn abort(&self, key: &Key, presented: Option<&Presented>, id: UploadId) -> Result<(), ObjectError> {
+        self.foresee(key, presented).await?;
+        self.need_upload(key, id).await?;
+        let parts = self.all_parts(id).await?;
+        let refs: Vec<Ref> = parts.iter().map(|(_, part)| Ref(part.id)).collect();
+        done(self.store.abort_upload(key, presented, Complete { id, parts }).await?)?;
+        self.release(&refs).await;
+        Ok(())
+    }
+
+    /// Puts the parts of an upload together, as a write of the object.
+    pub async fn complete(self: &Arc<Self>, completed: Completed) -> Result<Written, ObjectError> {
+        let Completed { key, presented, condition, upload, parts: given, promised } = completed;
+        self.foresee(&key, presented.as_ref()).await?;
+        let begun = match self.need_upload(&key, upload).await {
+            Ok(begun) => begun,
+            Err(ObjectError::NoUpload) => return self.completed_before(&key, upload).await,
+            Err(error) => return Err(error),
+        };
+        let parts = self.all_parts(upload).await?;
+        let chosen = choose(&parts, &given)?;
+        let mut opened = Vec::with_capacity(chosen.len());
+        for part in &chosen {
+            opened.push((self.layout.open_staged(Ref(part.id)).await?, part.size));
+        }
+        let pieces: Vec<(&dyn Opened, Range<u64>)> =
+            opened.iter().map(|(opened, size)| (opened.as_ref(), 0..*size)).collect();
+        let wanted: Vec<Algorithm> = promised.checksums.iter().map(|(algorithm, _)| *algorithm).collect();
+        let staged = self.put_together(&pieces, wanted).await?;
+        if let Err(error) = staged.measured.keeps(&promised) {
+            self.give_up(staged.id).await;
+            return Err(error);
+        }
+        let mut attributes = begun.record.attributes;
+        keep_checksums(&mut attributes, &staged.measured);
+        attributes.push((COMPLETED_BY.to_owned(), upload.to_string()));
+        let etags: Vec<String> = chosen.iter().map(|part| part.etag.clone()).collect();
+        let object = record(&staged, etag_of_parts(&etags), attributes);
+        let refs: Vec<Ref> = parts.iter().map(|(_, part)| Ref(part.id)).collect();
+        let put = Put { key, presented, condition, attributes: Vec::new() };
+        let written = self.commit(put, object, Some(Complete { id: upload, parts })).await?;
+        self.release(&refs).await;
+        Ok(written)
+    }
+
+    /// A retry of a completion whose answer was lost.
+    async fn completed_before(&self, key: &Key, upload: UploadId) -> Result<Written, ObjectError> {
+        let by = (COMPLETED_BY.to_owned(), upload.to_string());
+        match self.store.object(key).await? {
+            Some(object) if object.attributes.contains(&by) => Ok(Written { object, changed: Changed::default() }),
+            _ => Err(ObjectError::NoUpload),
+        }
+    }
+
+    async fn all_parts(&self, id: UploadId) -> Result<Vec<(u16, PartRecord)>, ObjectError> {
+        let (mut parts, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.store.parts(id, after, MAX_PARTS).await?;
+            after = page.entries.last().map(|(number, _)| *number);
+            parts.extend(page.entries);
+            if page.next.is_none() {
+                return Ok(parts);
+            }
+        }
+    }
+
+    /// Bytes that went back to the collector by a commit of our own are removed at once; what fails here, it does later.
+    async fn release(&self, refs: &[Ref]) {
+        for id in refs {
+            self.give_up(*id).await;
+        }
+        let ids: Vec<u64> = refs.iter().map(|id| id.0).collect();
+        if let Err(error) = self.store.forget_refs(&ids).await {
+            tracing::debug!(%error, "refs are collected later");
+        }
+    }
+
+    /// New bytes from bytes at rest.
+    async fn put_together(
+        &self,
+        pieces: &[(&dyn Opened, Range<u64>)],
+        algorithms: impl IntoIterator<Item = Algorithm>,
+    ) -> Result<Staged, ObjectError> {
+        let id = self.refs.next(&self.store).await?;
+        let sealed = async {
+            let mut staging = self.layout.stage(id).await?;
+            for (piece, range) in pieces {
+                staging.append(*piece, range.start, range.end - range.start).await?;
+            }
+            let mark = staging.seal().await?;
+            let measured = self.measure(id, mark.size, algorithms).await?;
+            Ok(Staged { id, mark, measured })
+        };
+        match sealed.await {
+            Ok(staged) => Ok(staged),
+            Err(error) => {
+                self.give_up(id).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads what was put together, once: what is published is what was measured.
+    async fn measure(
+        &self,
+        id: Ref,
+        size: u64,
+        algorithms: impl IntoIterator<Item = Algorithm>,
+    ) -> Result<Measured, ObjectError> {
+        let opened = self.layout.open_staged(id).await?;
+        let mut measure = Measure::new(algorithms.into_iter());
+        while measure.length() < size {
+            let bytes = opened.read(measure.length(), CHUNK.min(size - measure.length()) as usize).await?;
+            if bytes.is_empty() {
+                return Err(ObjectError::Incomplete { expected: size, found: measure.length() });
+            }
+            measure.update(&bytes);
+        }
+        Ok(measure.finish())
+    }
+}
+
+/// The parts that the client lists, if they fit what was uploaded.
+fn choose(parts: &[(u16, PartRecord)], given: &[GivenPart]) -> Result<Vec<PartRecord>, ObjectError> {
+    if given.is_empty() {
+        return Err(ObjectError::InvalidPart("a completion lists at least one part".to_owned()));
+    }
+    if !given.is_sorted_by(|one, next| one.number < next.number) {
+        return Err(ObjectError::PartOrder);
+    }
+    let mut chosen = Vec::with_capacity(given.len());
+    for part in given {
+        let wrong = |what: &str| ObjectError::InvalidPart(format!("part {} {what}", part.number));
+        let found = parts.iter().find(|(number, _)| *number == part.number);
+        let (_, found) = found.ok_or_else(|| wrong("was not uploaded"))?;
+        if part.etag.as_ref().is_some_and(|etag| *etag != found.etag) {
+            return Err(wrong(&format!("has the ETag {}, not the one that was given", found.etag)));
+        }
+        for (algorithm, value) in &part.checksums {
+            let kept = found.attributes.iter().find(|(name, _)| name == algorithm.header());
+            if kept.is_some_and(|(_, kept)| kept != value) {
+                return Err(wrong(&format!("has another {} than was given", algorithm.header())));
+            }
+        }
+        chosen.push(found.clone());
+    }
+    let small = given.iter().zip(&chosen).rev().skip(1).rev().find(|(_, part)| part.size < MIN_PART_BYTES);
+    if let Some((given, part)) = small {
+        return Err(ObjectError::PartTooSmall { number: given.number, size: part.size, least: MIN_PART_BYTES });
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,241 @@
+//! Writing an object: stage, commit, publish, answer, settle.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fencepost_core::{Key, Presented, Timestamp};
+use fencepost_store::record::{Act, Attributes, Intent, ObjectRecord};
+use fencepost_store::{Changed, Complete, ObjectCondition, PutObject, Store};
+use futures_util::{Stream, StreamExt};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::digest::{Algorithm, Measure, Measured, Promised};
+use super::error::{ObjectError, done};
+use super::key_locks::Writing;
+use super::layout::{Mark, Place, Ref};
+use super::{Objects, bucket_of};
+
+/// A write of an object.
+pub struct Put {
+    /// Which one.
+    pub key: Key,
+    /// By which token.
+    pub presented: Option<Presented>,
+    /// Only if this holds.
+    pub condition: ObjectCondition,
+    /// What its writer says of it.
+    pub attributes: Attributes,
+}
+
+/// A write that is durable, and shown.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// What the index says of the object.
+    pub object: ObjectRecord,
+    /// The fence after it, and who would have been refused.
+    pub changed: Changed,
+}
+
+/// A change whose intent can be dropped, with what is to be let go then.
+pub(super) struct Settling {
+    pub(super) ids: Vec<u64>,
+    pub(super) _lock: Writing,
+    pub(super) _places: Vec<Box<dyn Place>>,
+    pub(super) _acting: OwnedSemaphorePermit,
+}
+
+/// How many changes are settled in one commit at the most.
+const SETTLE_AT_ONCE: usize = 128;
+
+/// Drops the intents of what has happened, many in one commit.
+pub(super) async fn settle(store: Arc<Store>, mut settled: mpsc::Receiver<Settling>) {
+    let mut batch = Vec::with_capacity(SETTLE_AT_ONCE);
+    while settled.recv_many(&mut batch, SETTLE_AT_ONCE).await > 0 {
+        let ids: Vec<u64> = batch.iter().flat_map(|settling| settling.ids.iter().copied()).collect();
+        if let Err(error) = store.settle_intents(&ids).await {
+            // Done again at the next start, which changes nothing.
+            tracing::warn!(%error, intents = ids.len(), "intents stay until the next start");
+        }
+        batch.clear();
+    }
+}
+
+/// Bytes that are staged, and what they are.
+pub(super) struct Staged {
+    pub(super) id: Ref,
+    pub(super) mark: Mark,
+    pub(super) measured: Measured,
+}
+
+impl Objects {
+    /// Writes an object from a stream. `trailer` is asked for what was promised after the body.
+    pub async fn put<E: std::fmt::Display>(
+        self: &Arc<Self>,
+        put: Put,
+        promised: Promised,
+        body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
+    ) -> Result<Written, ObjectError> {
+        self.foresee(&put.key, put.presented.as_ref()).await?;
+        let staged = self.stage(promised, body, trailer).await?;
+        let mut attributes = put.attributes;
+        keep_checksums(&mut attributes, &staged.measured);
+        let object = record(&staged, staged.measured.etag(), attributes);
+        self.commit(Put { attributes: Vec::new(), ..put }, object, None).await
+    }
+
+    /// The early look, before any byte of the body is taken: cheap, and never the one that counts.
+    pub(super) async fn foresee(&self, key: &Key, presented: Option<&Presented>) -> Result<(), ObjectError> {
+        match self.store.foresee(key, presented).await?? {
+            Ok(_) => self.need_bucket(bucket_of(key)).await,
+            Err(refusal) => Err(ObjectError::Refused(vec![*refusal])),
+        }
+    }
+
+    /// Takes a body into fresh staging, and sees to it that it is what was promised.
+    pub(super) async fn stage<E: std::fmt::Display>(
+        &self,
+        mut promised: Promised,
+        mut body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
+    ) -> Result<Staged, ObjectError> {
+        let id = self.refs.next(&self.store).await?;
+        let mut staging = self.layout.stage(id).await?;
+        let algorithms = promised.checksums.iter().map(|(algorithm, _)| *algorithm).chain(promised.announced.clone());
+        let mut measure = Measure::new(algorithms);
+        while let Some(chunk) = body.next().await {
+            let failed = match chunk {
+                Ok(chunk) => {
+                    measure.update(&chunk);
+                    match measure.length() > promised.limit {
+                        true => ObjectError::TooLarge { limit: promised.limit },
+                        false => match staging.write(chunk).await {
+                            Ok(()) => continue,
+                            Err(error) => error.into(),
+                        },
+                    }
+                }
+                Err(error) => ObjectError::Body(error.to_string()),
+            };
+            drop(staging);
+            self.give_up(id).await;
+            return Err(failed);
+        }
+        let measured = measure.finish();
+        promised.checksums.extend(trailer());
+        let sealed = match promised.complete().and_then(|()| measured.keeps(&promised)) {
+            Ok(()) => staging.seal().await.map_err(ObjectError::from),
+            Err(error) => Err(error),
+        };
+        match sealed {
+            Ok(mark) => Ok(Staged { id, mark, measured }),
+            Err(error) => {
+                self.give_up(id).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes staged bytes that nothing will point to. What cannot be removed now, the collector takes later.
+    pub(super) async fn give_up(&self, id: Ref) {
+        if let Err(error) = self.layout.discard(id).await {
+            tracing::debug!(%error, %id, "staged bytes are collected later");
+        }
+    }
+
+    /// Commits what is staged, and shows it. Once begun it comes to its end, whether its caller waits or not.
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        put: Put,
+        object: ObjectRecord,
+        completes: Option<Complete>,
+    ) -> Result<Written, ObjectError> {
+        let acting = self.act().await?;
+        let objects = self.clone();
+        let committing = tokio::spawn(async move {
+            let id = Ref(object.id);
+            let committed = objects.commit_and_publish(put, object, completes, acting).await;
+            if let Err(error) = &committed
+                && !matches!(error, ObjectError::Unshown { .. } | ObjectError::Unknown(_) | ObjectError::Failure(_))
+            {
+                // Surely nothing points to it.
+                objects.give_up(id).await;
+            }
+            committed
+        });
+        committing.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))
+    }
+
+    /// A place among the changes under way.
+    pub(super) async fn act(&self) -> Result<OwnedSemaphorePermit, ObjectError> {
+        self.acting.clone().acquire_owned().await.map_err(|error| ObjectError::Unknown(error.to_string()))
+    }
+
+    async fn commit_and_publish(
+        &self,
+        put: Put,
+        object: ObjectRecord,
+        completes: Option<Complete>,
+        acting: OwnedSemaphorePermit,
+    ) -> Result<Written, ObjectError> {
+        let Put { key, presented, condition, .. } = put;
+        let _bucket = self.buckets.read().await;
+        let lock = self.locks.write([&key]).await;
+        self.unblock(&key).await?;
+        let place = self.layout.prepare(&key).await?;
+        let put =
+            PutObject { key: key.clone(), presented, condition, object: object.clone(), completes };
+        let token = put.presented.as_ref().map(|presented| presented.token);
+        let changed = done(self.store.put_object(put).await?)?;
+        let mark = Mark { size: object.size, inode: object.inode };
+        if let Err(error) = self.layout.publish(&key, Ref(object.id), mark).await {
+            let act = Act::Publish { size: object.size, inode: object.inode };
+            let why = error.to_string();
+            self.block(Ref(object.id), Intent { key: key.clone(), act }, why.clone());
+            return Err(ObjectError::Unshown { key, why });
+        }
+        let settling = Settling { ids: vec![object.id], _lock: lock, _places: vec![place], _acting: acting };
+        // The receiver outlives everything that acts.
+        let _ = self.settling.send(settling).await;
+        Ok(Written { object: ObjectRecord { token, ..object }, changed })
+    }
+
+    /// Notes that a committed change is not shown: nothing else may be done with its key before it is.
+    pub(super) fn block(&self, id: Ref, intent: Intent, why: String) {
+        tracing::error!(key = %intent.key, %why, "committed, but the storage does not show it");
+        self.blocked().insert(intent.key.clone(), (id, intent, why));
+    }
+
+    /// Tries again what could not be shown. The caller holds the key's lock.
+    pub(super) async fn unblock(&self, key: &Key) -> Result<(), ObjectError> {
+        let Some((id, intent, _)) = self.blocked().get(key).cloned() else { return Ok(()) };
+        if let Err(error) = self.redo(id, &intent).await {
+            return Err(ObjectError::Blocked { key: key.clone(), why: error.to_string() });
+        }
+        self.blocked().remove(key);
+        self.store.settle_intents(&[id.0]).await?;
+        Ok(())
+    }
+}
+
+/// What the index will say.
+pub(super) fn record(staged: &Staged, etag: String, attributes: Attributes) -> ObjectRecord {
+    ObjectRecord {
+        id: staged.id.0,
+        size: staged.mark.size,
+        inode: staged.mark.inode,
+        etag,
+        modified: Timestamp::now(),
+        token: None,
+        attributes,
+    }
+}
+
+/// Checksums that were verified are kept with the object.
+pub(super) fn keep_checksums(attributes: &mut Attributes, measured: &Measured) {
+    for algorithm in Algorithm::ALL {
+        if let Some(value) = algorithm.of(&measured.checksums) {
+            attributes.push((algorithm.header().to_owned(), value.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a client says of an object, kept beside it and given back.
+
+use fencepost_core::Timestamp as Millis;
+use fencepost_store::record::{Attributes, ObjectRecord};
+use s3s::dto::{ETag, GetObjectOutput, HeadObjectOutput, Metadata, Timestamp, TimestampFormat};
+use s3s::{S3Result, s3_error};
+
+use crate::objects::Algorithm;
+
+const META: &str = "x-amz-meta-";
+
+/// More metadata of a client's own than S3 allows.
+const MAX_METADATA_BYTES: usize = 2048;
+
+/// Headers of a write that are kept.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) content_type: Option<String>,
+    pub(super) cache_control: Option<String>,
+    pub(super) content_disposition: Option<String>,
+    pub(super) content_encoding: Option<String>,
+    pub(super) content_language: Option<String>,
+    pub(super) expires: Option<Timestamp>,
+    pub(super) website_redirect_location: Option<String>,
+    pub(super) metadata: Option<Metadata>,
+}
+
+impl Said {
+    /// As they are kept.
+    pub(super) fn into_attributes(self) -> S3Result<Attributes> {
+        let mut kept = Vec::new();
+        let encoding = self.content_encoding.map(|encoding| without_chunks(&encoding)).filter(|text| !text.is_empty());
+        let named = [
+            ("content-type", self.content_type),
+            ("cache-control", self.cache_control),
+            ("content-disposition", self.content_disposition),
+            ("content-encoding", encoding),
+            ("content-language", self.content_language),
+            ("expires", self.expires.as_ref().map(http_date)),
+            ("x-amz-website-redirect-location", self.website_redirect_location),
+        ];
+        kept.extend(named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        let metadata = self.metadata.unwrap_or_default();
+        let bytes: usize = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > MAX_METADATA_BYTES {
+            return Err(s3_error!(
+                MetadataTooLarge,
+                "The metadata has {bytes} bytes, and the limit is {MAX_METADATA_BYTES}."
+            ));
+        }
+        let mut metadata: Vec<_> = metadata.into_iter().collect();
+        metadata.sort();
+        kept.extend(metadata.into_iter().map(|(name, value)| (format!("{META}{}", name.to_ascii_lowercase()), value)));
+        if let Some((name, value)) = kept.iter().find(|(name, value)| name.len().max(value.len()) > 8192) {
+            let longest = name.len().max(value.len());
+            return Err(s3_error!(InvalidArgument, "A header has {longest} bytes, and the limit is 8192."));
+        }
+        Ok(kept)
+    }
+}
+
+/// How the body was sent is no property of the object.
+fn without_chunks(encoding: &str) -> String {
+    let parts = encoding.split(',').map(str::trim).filter(|part| !part.eq_ignore_ascii_case("aws-chunked"));
+    parts.collect::<Vec<_>>().join(",")
+}
+
+fn http_date(time: &Timestamp) -> String {
+    let mut text = Vec::new();
+    match time.format(TimestampFormat::HttpDate, &mut text) {
+        Ok(()) => String::from_utf8(text).unwrap_or_default(),
+        Err(_) => String::new(),
+    }
+}
+
+/// A time of the index, as S3 tells it.
+pub(super) fn time(at: Millis) -> Timestamp {
+    let seconds = i64::try_from(at.0 / 1000).unwrap_or(0);
+    Timestamp::from(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.unsigned_abs()))
+}
+
+/// The ETag of an object.
+pub(super) fn etag(etag: &str) -> ETag {
+    ETag::Strong(etag.to_owned())
+}
+
+/// What was kept under a name.
+pub(super) fn kept(attributes: &Attributes, name: &str) -> Option<String> {
+    attributes.iter().find(|(kept, _)| kept == name).map(|(_, value)| value.clone())
+}
+
+/// What describes the object, without the checksums of its bytes: what a copy takes along.
+pub(super) fn described(attributes: &Attributes) -> Attributes {
+    let describes = |name: &str| !name.starts_with("x-amz-checksum-") && !name.starts_with("fencepost-");
+    attributes.iter().filter(|(name, _)| describes(name)).cloned().collect()
+}
+
+fn metadata(attributes: &Attributes) -> Option<Metadata> {
+    let own = attributes.iter().filter_map(|(name, value)| Some((name.strip_prefix(META)?.to_owned(), value.clone())));
+    let own: Metadata = own.collect();
+    if own.is_empty() { None } else { Some(own) }
+}
+
+/// Everything that is told of an object, except about a range of it.
+pub(super) fn head(object: &ObjectRecord, checksums: bool) -> HeadObjectOutput {
+    let kept = |name| kept(&object.attributes, name);
+    let sum = |algorithm: Algorithm| if checksums { kept(algorithm.header()) } else { None };
+    HeadObjectOutput {
+        accept_ranges: Some("bytes".to_owned()),
+        cache_control: kept("cache-control"),
+        checksum_crc32: sum(Algorithm::Crc32),
+        checksum_crc32c: sum(Algorithm::Crc32c),
+        checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+        checksum_sha1: sum(Algorithm::Sha1),
+        checksum_sha256: sum(Algorithm::Sha256),
+        content_disposition: kept("content-disposition"),
+        content_encoding: kept("content-encoding"),
+        content_language: kept("content-language"),
+        content_length: i64::try_from(object.size).ok(),
+        content_type: Some(kept("content-type").unwrap_or_else(|| "binary/octet-stream".to_owned())),
+        e_tag: Some(etag(&object.etag)),
+        expires: kept("expires").and_then(|text| Timestamp::parse(TimestampFormat::HttpDate, &text).ok()),
+        last_modified: Some(time(object.modified)),
+        metadata: metadata(&object.attributes),
+        website_redirect_location: kept("x-amz-website-redirect-location"),
+        ..HeadObjectOutput::default()
+    }
+}
+
+/// The same for an answer with a body.
+pub(super) fn get(head: HeadObjectOutput) -> GetObjectOutput {
+    GetObjectOutput {
+        accept_ranges: head.accept_ranges,
+        cache_control: head.cache_control,
+        checksum_crc32: head.checksum_crc32,
+        checksum_crc32c: head.checksum_crc32c,
+        checksum_crc64nvme: head.checksum_crc64nvme,
+        checksum_sha1: head.checksum_sha1,
+        checksum_sha256: head.checksum_sha256,
+        content_disposition: head.content_disposition,
+        content_encoding: head.content_encoding,
+        content_language: head.content_language,
+        content_length: head.content_length,
+        content_type: head.content_type,
+        content_range: head.content_range,
+        e_tag: head.e_tag,
+        expires: head.expires,
+        last_modified: head.last_modified,
+        metadata: head.metadata,
+        website_redirect_location: head.website_redirect_location,
+        ..GetObjectOutput::default()
+    }
+}

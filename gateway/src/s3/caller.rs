@@ -1,0 +1,162 @@
+//! Who asks the S3 face, and what they may ask: an allow-list of reads; everything else is a write and goes through the
+//! judge, or is not offered at all.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fencepost_core::{Key, Presented, Timestamp};
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::path::S3Path;
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+
+use super::access_key::LeaseKey;
+use super::credentials::S3Credentials;
+use super::errors;
+use super::keyring::Signer;
+use crate::objects::Objects;
+
+/// What only looks.
+pub const READS: &[&str] = &[
+    "GetBucketAcl",
+    "GetBucketLocation",
+    "GetBucketVersioning",
+    "GetObject",
+    "GetObjectAcl",
+    "GetObjectTagging",
+    "HeadBucket",
+    "HeadObject",
+    "ListBuckets",
+    "ListMultipartUploads",
+    "ListObjects",
+    "ListObjectsV2",
+    "ListParts",
+];
+
+/// What changes something, and is judged.
+pub const WRITES: &[&str] = &[
+    "AbortMultipartUpload",
+    "CompleteMultipartUpload",
+    "CopyObject",
+    "CreateBucket",
+    "CreateMultipartUpload",
+    "DeleteBucket",
+    "DeleteObject",
+    "DeleteObjects",
+    "PutObject",
+    "UploadPart",
+    "UploadPartCopy",
+];
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(super) enum Caller {
+    /// Whoever has this lease.
+    Lease(LeaseKey),
+    /// Somebody without a token.
+    LongTerm,
+}
+
+/// Knows every secret.
+pub(super) struct Secrets(pub(super) Arc<S3Credentials>);
+
+#[async_trait]
+impl S3Auth for Secrets {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        match self.0.keyring().signer(access_key) {
+            Ok(Signer::Lease(verified)) => Ok(SecretKey::from(verified.secret)),
+            Ok(Signer::LongTerm(secret)) => Ok(SecretKey::from(secret.expose())),
+            Err(unknown) => Err(s3_error!(InvalidAccessKeyId, "{unknown}")),
+        }
+    }
+}
+
+/// Decides what is asked further.
+pub(super) struct Permit {
+    pub(super) credentials: Arc<S3Credentials>,
+    pub(super) objects: Arc<Objects>,
+}
+
+#[async_trait]
+impl S3Access for Permit {
+    /// Runs after the signature was verified and before any of the body is looked at.
+    async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let Some(credentials) = cx.credentials() else {
+            return Err(s3_error!(
+                AccessDenied,
+                "The request is not signed. Sign it with lease credentials (fencepost s3 credentials), or with a \
+                 long-term key of the gateway's configuration."
+            ));
+        };
+        let signer = self.credentials.keyring().signer(&credentials.access_key);
+        let caller = match signer.map_err(|unknown| s3_error!(InvalidAccessKeyId, "{unknown}"))? {
+            Signer::Lease(verified) if verified.lease.expired(Timestamp::now()) => {
+                return Err(s3_error!(
+                    ExpiredToken,
+                    "These credentials have expired. Ask for new ones for the same lease and token \
+                     (fencepost s3 credentials); the lock need not be taken again."
+                ));
+            }
+            Signer::Lease(verified) => Caller::Lease(verified.lease),
+            Signer::LongTerm(_) => Caller::LongTerm,
+        };
+        let name = cx.s3_op().name();
+        let writes = WRITES.contains(&name);
+        if !writes && !READS.contains(&name) {
+            return Err(s3_error!(NotImplemented, "{name} is not offered by this gateway."));
+        }
+        if writes {
+            let named = match cx.s3_path() {
+                S3Path::Object { bucket, key } => Some(object_name(bucket, key)?),
+                // What DeleteObjects removes is in its body.
+                S3Path::Bucket { .. } if name == "DeleteObjects" => None,
+                S3Path::Bucket { bucket } => Some(bucket_name(bucket)?),
+                S3Path::Root => None,
+            };
+            if let Some(named) = named {
+                covers(&self.objects, &caller, &named)?;
+            }
+        }
+        cx.extensions_mut().insert(caller);
+        Ok(())
+    }
+}
+
+/// Is this object one of the lease's?
+pub(super) fn covers(objects: &Objects, caller: &Caller, name: &Key) -> S3Result<()> {
+    let Caller::Lease(lease) = caller else { return Ok(()) };
+    let guarded = objects.store().guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
+    match lease.covers(&guarded.resource) {
+        true => Ok(()),
+        false => Err(s3_error!(
+            AccessDenied,
+            "`{name}` belongs to the resource `{}`, and these credentials are of another one's lock.",
+            guarded.resource
+        )),
+    }
+}
+
+/// What is presented to the judge. The issuer is the fence's own if the fence is this lease's: the claim that issued
+/// the credentials was judged by it.
+pub(super) async fn presented(objects: &Objects, caller: &Caller, name: &Key) -> S3Result<Option<Presented>> {
+    let Caller::Lease(lease) = caller else { return Ok(None) };
+    let guarded = objects.store().guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
+    let fence = match objects.store().fence(&guarded.resource).await {
+        Ok(Ok(fence)) => fence,
+        Ok(Err(_)) => return Err(S3Error::new(S3ErrorCode::InternalError)),
+        Err(error) => return Err(errors::s3_error(error.into())),
+    };
+    let issuer = fence.issuer.clone().filter(|_| fence.token() == Some(lease.token));
+    Ok(Some(Presented { token: lease.token, holder: None, issuer }))
+}
+
+/// `bucket/key`, if that can be the name of an object here.
+pub(super) fn object_name(bucket: &str, key: &str) -> S3Result<Key> {
+    let name = format!("{bucket}/{key}");
+    Key::new(&name).map_err(|error| errors::name(key, &error))
+}
+
+/// A bucket's own name among the names of objects.
+pub(super) fn bucket_name(bucket: &str) -> S3Result<Key> {
+    Key::new(bucket).map_err(|error| errors::name(bucket, &error))
+}

@@ -1,0 +1,107 @@
+//! The S3 face: every call that is offered, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencepost_core::{Key, Presented};
+use fencepost_store::{Changed, Outcome};
+use hyper::header::{HeaderMap, HeaderValue};
+use s3s::dto::*;
+use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
+
+use super::caller::{self, Caller};
+use super::errors;
+use crate::http::Metrics;
+use crate::objects::{ObjectError, Objects};
+
+/// The S3 face of a gateway.
+pub(super) struct Face {
+    pub(super) objects: Arc<Objects>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) create_buckets: bool,
+    /// Time for some of a body to arrive.
+    pub(super) body_timeout: Duration,
+}
+
+/// The answer to a call.
+pub(super) type Answer<T> = S3Result<S3Response<T>>;
+
+impl Face {
+    /// What a write presents to the judge.
+    pub(super) async fn presented<T>(&self, request: &S3Request<T>, name: &Key) -> S3Result<Option<Presented>> {
+        let caller = caller_of(request)?;
+        caller::covers(&self.objects, caller, name)?;
+        caller::presented(&self.objects, caller, name).await
+    }
+
+    /// An error as S3 knows it, counted if the fence refused.
+    pub(super) fn error(&self, error: ObjectError) -> S3Error {
+        match &error {
+            ObjectError::Refused(refusals) => self.metrics.object(&Outcome::Refused(refusals.clone())),
+            ObjectError::ConditionFailed { fence } => self.metrics.object(&Outcome::Unmet { at: 0, fence: *fence }),
+            _ => {}
+        }
+        errors::s3_error(error)
+    }
+
+    /// The answer to a write, which is counted.
+    pub(super) fn applied<T>(&self, output: T, changed: Changed) -> S3Response<T> {
+        let fence = changed.fence;
+        self.metrics.object(&Outcome::Changed(Box::new(changed)));
+        fenced(output, fence)
+    }
+}
+
+/// Who asks; the permit has put it there.
+pub(super) fn caller_of<T>(request: &S3Request<T>) -> S3Result<&Caller> {
+    request.extensions.get::<Caller>().ok_or_else(|| s3_error!(AccessDenied, "The request is not signed."))
+}
+
+/// An answer that tells the fence.
+fn fenced<T>(output: T, fence: Option<fencepost_core::Token>) -> S3Response<T> {
+    let mut headers = HeaderMap::new();
+    if let Some(fence) = fence.and_then(|fence| HeaderValue::try_from(fence.to_string()).ok()) {
+        headers.insert(errors::FENCE, fence);
+    }
+    S3Response::with_headers(output, headers)
+}
+
+macro_rules! offered {
+    ($($call:ident: $input:ident => $output:ident,)*) => {
+        #[async_trait]
+        impl S3 for Face {
+            $(async fn $call(&self, request: S3Request<$input>) -> Answer<$output> {
+                Face::$call(self, request).await
+            })*
+        }
+    };
+}
+
+// Whatever is not here is answered NotImplemented by the permit.
+offered! {
+    abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput,
+    complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput,
+    copy_object: CopyObjectInput => CopyObjectOutput,
+    create_bucket: CreateBucketInput => CreateBucketOutput,
+    create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput,
+    delete_bucket: DeleteBucketInput => DeleteBucketOutput,
+    delete_object: DeleteObjectInput => DeleteObjectOutput,
+    delete_objects: DeleteObjectsInput => DeleteObjectsOutput,
+    get_bucket_acl: GetBucketAclInput => GetBucketAclOutput,
+    get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput,
+    get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput,
+    get_object: GetObjectInput => GetObjectOutput,
+    get_object_acl: GetObjectAclInput => GetObjectAclOutput,
+    get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput,
+    head_bucket: HeadBucketInput => HeadBucketOutput,
+    head_object: HeadObjectInput => HeadObjectOutput,
+    list_buckets: ListBucketsInput => ListBucketsOutput,
+    list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput,
+    list_objects: ListObjectsInput => ListObjectsOutput,
+    list_objects_v2: ListObjectsV2Input => ListObjectsV2Output,
+    list_parts: ListPartsInput => ListPartsOutput,
+    put_object: PutObjectInput => PutObjectOutput,
+    upload_part: UploadPartInput => UploadPartOutput,
+    upload_part_copy: UploadPartCopyInput => UploadPartCopyOutput,
+}

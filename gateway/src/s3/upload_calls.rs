@@ -1,0 +1,284 @@
+//! Calls about uploads in parts.
+
+use fencepost_core::Key;
+use fencepost_store::record::{PartRecord, UploadId};
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+
+use super::attributes::{self, Said, etag, time};
+use super::body;
+use super::caller::object_name;
+use super::conditions::{self, OfRead};
+use super::face::{Answer, Face};
+use super::refuse::{self, Unkept};
+use crate::objects::{Algorithm, Completed, GivenPart, Promised, PutPart, Source};
+
+/// Parts are counted from 1 to this.
+const MAX_PART_NUMBER: i32 = 10_000;
+
+/// The largest object there is, as S3 has it.
+const MAX_OBJECT_BYTES: u64 = 5 << 40;
+
+/// Entries of a list, unless fewer are asked for.
+const MAX_LISTED: i32 = 1000;
+
+impl Face {
+    pub(super) async fn create_multipart_upload(
+        &self,
+        request: S3Request<CreateMultipartUploadInput>,
+    ) -> Answer<CreateMultipartUploadOutput> {
+        let name = object_name(&request.input.bucket, &request.input.key)?;
+        let presented = self.presented(&request, &name).await?;
+        refuse::unkept(&Unkept::from(&request.input))?;
+        let input = request.input;
+        let said = Said {
+            content_type: input.content_type,
+            cache_control: input.cache_control,
+            content_disposition: input.content_disposition,
+            content_encoding: input.content_encoding,
+            content_language: input.content_language,
+            expires: input.expires,
+            website_redirect_location: input.website_redirect_location,
+            metadata: input.metadata,
+        };
+        let begun = self.objects.begin_upload(&name, presented.as_ref(), said.into_attributes()?).await;
+        let id = begun.map_err(|error| self.error(error))?;
+        Ok(S3Response::new(CreateMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(id.to_string()),
+            checksum_algorithm: input.checksum_algorithm,
+            checksum_type: input.checksum_type,
+            ..CreateMultipartUploadOutput::default()
+        }))
+    }
+
+    pub(super) async fn upload_part(&self, mut request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
+        let name = object_name(&request.input.bucket, &request.input.key)?;
+        let presented = self.presented(&request, &name).await?;
+        let trailing = request.trailing_headers.take();
+        let input = request.input;
+        let part =
+            PutPart { key: name, presented, upload: upload(&input.upload_id)?, number: number(input.part_number)? };
+        let checksums = body::checksums([
+            input.checksum_crc32,
+            input.checksum_crc32c,
+            input.checksum_crc64nvme,
+            input.checksum_sha1,
+            input.checksum_sha256,
+        ]);
+        let promised = body::promised(&request.headers, input.content_length, input.content_md5, checksums)?;
+        let bytes = body::bytes(input.body, self.body_timeout);
+        let part = self.objects.put_part(part, promised, bytes, body::trailer(trailing)).await;
+        let part = part.map_err(|error| self.error(error))?;
+        let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
+        Ok(S3Response::new(UploadPartOutput {
+            e_tag: Some(etag(&part.etag)),
+            checksum_crc32: sum(Algorithm::Crc32),
+            checksum_crc32c: sum(Algorithm::Crc32c),
+            checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+            checksum_sha1: sum(Algorithm::Sha1),
+            checksum_sha256: sum(Algorithm::Sha256),
+            ..UploadPartOutput::default()
+        }))
+    }
+
+    pub(super) async fn upload_part_copy(
+        &self,
+        request: S3Request<UploadPartCopyInput>,
+    ) -> Answer<UploadPartCopyOutput> {
+        let name = object_name(&request.input.bucket, &request.input.key)?;
+        let presented = self.presented(&request, &name).await?;
+        let input = request.input;
+        let part =
+            PutPart { key: name, presented, upload: upload(&input.upload_id)?, number: number(input.part_number)? };
+        let conditions = OfRead {
+            if_match: input.copy_source_if_match,
+            if_none_match: input.copy_source_if_none_match,
+            if_modified_since: input.copy_source_if_modified_since,
+            if_unmodified_since: input.copy_source_if_unmodified_since,
+        };
+        let (reading, _) = self.source(&input.copy_source, &conditions).await?;
+        let wanted = input.copy_source_range.as_deref().map(Range::parse).transpose();
+        let wanted = wanted.map_err(|error| s3_error!(InvalidArgument, "x-amz-copy-source-range: {error}"))?;
+        let (range, _) = conditions::range(wanted.as_ref(), reading.object.size)?;
+        let part = self.objects.copy_part(part, Source { reading, range }).await.map_err(|error| self.error(error))?;
+        let result = CopyPartResult {
+            e_tag: Some(etag(&part.etag)),
+            last_modified: Some(time(part.modified)),
+            ..CopyPartResult::default()
+        };
+        Ok(S3Response::new(UploadPartCopyOutput {
+            copy_part_result: Some(result),
+            ..UploadPartCopyOutput::default()
+        }))
+    }
+
+    pub(super) async fn complete_multipart_upload(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+    ) -> Answer<CompleteMultipartUploadOutput> {
+        let name = object_name(&request.input.bucket, &request.input.key)?;
+        let presented = self.presented(&request, &name).await?;
+        let input = request.input;
+        let mut parts = Vec::new();
+        for part in input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default() {
+            let checksums = body::checksums([
+                part.checksum_crc32,
+                part.checksum_crc32c,
+                part.checksum_crc64nvme,
+                part.checksum_sha1,
+                part.checksum_sha256,
+            ]);
+            let given = part.part_number.ok_or_else(|| s3_error!(MalformedXML, "A part has no PartNumber."))?;
+            parts.push(GivenPart {
+                number: number(given)?,
+                etag: part.e_tag.map(|etag| etag.into_value()),
+                checksums,
+            });
+        }
+        let whole = body::checksums([
+            input.checksum_crc32,
+            input.checksum_crc32c,
+            input.checksum_crc64nvme,
+            input.checksum_sha1,
+            input.checksum_sha256,
+        ]);
+        // A checksum of checksums says nothing that those of the parts did not say.
+        let whole = whole.into_iter().filter(|(_, sum)| !sum.contains('-')).collect();
+        let length = input.mpu_object_size.map(u64::try_from).transpose().map_err(|_| s3_error!(InvalidArgument))?;
+        let completed = Completed {
+            key: name,
+            presented,
+            condition: conditions::of_write(input.if_match, input.if_none_match)?,
+            upload: upload(&input.upload_id)?,
+            parts,
+            promised: Promised { length, checksums: whole, limit: MAX_OBJECT_BYTES, ..Promised::default() },
+        };
+        let written = self.objects.complete(completed).await.map_err(|error| self.error(error))?;
+        let output = CompleteMultipartUploadOutput {
+            location: Some(format!("/{}/{}", input.bucket, input.key)),
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            e_tag: Some(etag(&written.object.etag)),
+            ..CompleteMultipartUploadOutput::default()
+        };
+        Ok(self.applied(output, written.changed))
+    }
+
+    pub(super) async fn abort_multipart_upload(
+        &self,
+        request: S3Request<AbortMultipartUploadInput>,
+    ) -> Answer<AbortMultipartUploadOutput> {
+        let name = object_name(&request.input.bucket, &request.input.key)?;
+        let presented = self.presented(&request, &name).await?;
+        let id = upload(&request.input.upload_id)?;
+        self.objects.abort(&name, presented.as_ref(), id).await.map_err(|error| self.error(error))?;
+        Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+    }
+
+    pub(super) async fn list_parts(&self, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
+        let input = request.input;
+        let name = object_name(&input.bucket, &input.key)?;
+        let id = upload(&input.upload_id)?;
+        self.objects.need_upload(&name, id).await.map_err(|error| self.error(error))?;
+        let after = input.part_number_marker.map(u16::try_from).transpose();
+        let after = after.map_err(|_| s3_error!(InvalidArgument, "part-number-marker is no number of a part."))?;
+        let most = limit(input.max_parts, "max-parts")?;
+        let page = self.objects.parts(id, after, most).await.map_err(|error| self.error(error))?;
+        let (owner, _) = refuse::everything_is_ours();
+        Ok(S3Response::new(ListPartsOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(input.upload_id),
+            is_truncated: Some(page.next.is_some()),
+            next_part_number_marker: page.entries.last().map(|(number, _)| i32::from(*number)),
+            part_number_marker: input.part_number_marker,
+            max_parts: i32::try_from(most).ok(),
+            parts: Some(page.entries.iter().map(part).collect()),
+            owner: Some(owner),
+            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            ..ListPartsOutput::default()
+        }))
+    }
+
+    pub(super) async fn list_multipart_uploads(
+        &self,
+        request: S3Request<ListMultipartUploadsInput>,
+    ) -> Answer<ListMultipartUploadsOutput> {
+        let input = request.input;
+        self.objects.need_bucket(&input.bucket).await.map_err(|error| self.error(error))?;
+        if input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()) {
+            return Err(s3_error!(NotImplemented, "Uploads are listed without a delimiter."));
+        }
+        let prefix = format!("{}/{}", input.bucket, input.prefix.as_deref().unwrap_or_default());
+        let marker = match input.key_marker.as_deref() {
+            None | Some("") => None,
+            Some(key) => Some(object_name(&input.bucket, key)?),
+        };
+        let id = match input.upload_id_marker.as_deref() {
+            None | Some("") => None,
+            Some(id) => Some(upload(id)?),
+        };
+        let after = marker.as_ref().map(|key: &Key| (key, id));
+        let most = limit(input.max_uploads, "max-uploads")?;
+        let page = self.objects.uploads(&prefix, after, most).await.map_err(|error| self.error(error))?;
+        let key_of = |key: &Key| key.as_str()[input.bucket.len() + 1..].to_owned();
+        let last = page.next.is_some().then(|| page.entries.last()).flatten();
+        Ok(S3Response::new(ListMultipartUploadsOutput {
+            is_truncated: Some(page.next.is_some()),
+            next_key_marker: last.map(|upload| key_of(&upload.key)),
+            next_upload_id_marker: last.map(|upload| upload.id.to_string()),
+            uploads: Some(
+                page.entries
+                    .iter()
+                    .map(|upload| MultipartUpload {
+                        key: Some(key_of(&upload.key)),
+                        upload_id: Some(upload.id.to_string()),
+                        initiated: Some(time(upload.record.started)),
+                        storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+                        ..MultipartUpload::default()
+                    })
+                    .collect(),
+            ),
+            bucket: Some(input.bucket.clone()),
+            key_marker: input.key_marker,
+            upload_id_marker: input.upload_id_marker,
+            max_uploads: i32::try_from(most).ok(),
+            prefix: input.prefix,
+            ..ListMultipartUploadsOutput::default()
+        }))
+    }
+}
+
+fn part((number, part): &(u16, PartRecord)) -> Part {
+    let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
+    Part {
+        part_number: Some(i32::from(*number)),
+        e_tag: Some(etag(&part.etag)),
+        last_modified: Some(time(part.modified)),
+        size: i64::try_from(part.size).ok(),
+        checksum_crc32: sum(Algorithm::Crc32),
+        checksum_crc32c: sum(Algorithm::Crc32c),
+        checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+        checksum_sha1: sum(Algorithm::Sha1),
+        checksum_sha256: sum(Algorithm::Sha256),
+    }
+}
+
+fn upload(id: &str) -> S3Result<UploadId> {
+    id.parse().map_err(|()| s3_error!(NoSuchUpload, "There is no such upload."))
+}
+
+fn number(number: i32) -> S3Result<u16> {
+    match u16::try_from(number) {
+        Ok(small) if (1..=MAX_PART_NUMBER).contains(&number) => Ok(small),
+        _ => Err(s3_error!(InvalidArgument, "Parts are numbered from 1 to {MAX_PART_NUMBER}, not {number}.")),
+    }
+}
+
+/// How many entries of a list are wanted.
+pub(super) fn limit(asked: Option<i32>, what: &str) -> S3Result<usize> {
+    let asked = asked.unwrap_or(MAX_LISTED);
+    usize::try_from(asked.min(MAX_LISTED)).map_err(|_| s3_error!(InvalidArgument, "{what} is {asked}, below 0."))
+}
