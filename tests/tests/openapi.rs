@@ -209,9 +209,7 @@ fn a_false_document_is_found_out() {
 fn every_example_is_accepted() {
     const TOKEN: &[(&str, &str)] =
         &[("fencing-token", "34"), ("fencing-holder", "worker-a#9f2c"), ("fencing-issuer", "etcd:4711")];
-    let objects = tempfile::tempdir().unwrap();
-    let place = format!("dir:{}", objects.path().display());
-    let gateway = Fresh::configured(GUARDS, &["--s3-listen", "127.0.0.1:0", "--objects", &place]);
+    let gateway = Fresh::with_s3(GUARDS, &[]);
     let (mut public, mut admin) = (gateway.client(), Client::connect(&admin_address(&gateway)));
     let document = document(&mut public);
     let mut sent = BTreeSet::new();

@@ -10,14 +10,6 @@ use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::binary;
 use said::{Said, command, run};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A gateway with an S3 face on an empty directory.
-fn with_s3() -> (Fresh, TempDir) {
-    let objects = TempDir::new().unwrap();
-    let place = format!("dir:{}", objects.path().display());
-    (Fresh::memory(&["--s3-listen", "127.0.0.1:0", "--objects", &place]), objects)
-}
 
 /// A command line in a clean environment with these variables.
 fn with(gateway: &Fresh, line: &str, variables: &[(&str, &str)]) -> Said {
@@ -46,7 +38,7 @@ fn token_of(json: &Value) -> &str {
 
 #[test]
 fn a_token_that_the_caller_has_gets_credentials_again_and_again() {
-    let (gateway, _objects) = with_s3();
+    let gateway = Fresh::with_s3("", &[]);
     let line = "s3 credentials --lock token:34?issuer=redis:9f2c --resource reports --json";
     let first = run(&gateway, line).json();
     let again = run(&gateway, line).json();
@@ -67,7 +59,7 @@ fn a_token_that_the_caller_has_gets_credentials_again_and_again() {
 
 #[test]
 fn a_lock_is_taken_and_its_lease_is_the_callers() {
-    let (gateway, _objects) = with_s3();
+    let gateway = Fresh::with_s3("", &[]);
     let own = own_locks(&gateway);
     let line = format!("s3 credentials --lock {own} --resource reports --ttl 60s --credentials-ttl 10s --json");
     let taken = run(&gateway, &line).json();
@@ -88,7 +80,7 @@ fn a_lock_is_taken_and_its_lease_is_the_callers() {
 
 #[test]
 fn a_credential_process_never_locks() {
-    let (gateway, _objects) = with_s3();
+    let gateway = Fresh::with_s3("", &[]);
     let line = format!("s3 credentials --lock {} --resource reports --format credential-process", own_locks(&gateway));
     run(&gateway, &line).assert_failed(2, &["takes no lock", "--lock token:34", "FENCEPOST_TOKEN"]);
     assert_eq!(gateway.client().fence("reports"), None, "nothing was even asked");
@@ -103,7 +95,7 @@ fn a_credential_process_never_locks() {
 
 #[test]
 fn a_shell_takes_the_environment() {
-    let (gateway, _objects) = with_s3();
+    let gateway = Fresh::with_s3("", &[]);
     let script = format!(
         "eval \"$({} s3 credentials --lock {} --resource reports)\" && \
          echo $AWS_ACCESS_KEY_ID $AWS_ENDPOINT_URL_S3 $FENCEPOST_TOKEN ${{AWS_SESSION_TOKEN-none}} && \
@@ -124,7 +116,7 @@ fn a_shell_takes_the_environment() {
 
 #[test]
 fn what_cannot_be_done_is_said_and_leaves_no_lock() {
-    let (gateway, _objects) = with_s3();
+    let gateway = Fresh::with_s3("", &[]);
     run(&gateway, "s3 credentials --resource reports").assert_failed(2, &["--lock", "FENCEPOST_TOKEN"]);
     run(&gateway, "s3 credentials --lock token:34").assert_failed(2, &["--resource"]);
     run(&gateway, "s3 credentials --lock token:0 --resource reports").assert_failed(2, &["token 0"]);
@@ -144,7 +136,7 @@ const SHOW: &str = "echo ${AWS_ACCESS_KEY_ID-none} ${AWS_SECRET_ACCESS_KEY-none}
 
 #[test]
 fn a_program_under_a_lock_finds_what_s3_clients_read() {
-    let (gateway, _objects) = with_s3();
+    let gateway = Fresh::with_s3("", &[]);
     let before = [("AWS_SESSION_TOKEN", "theirs"), ("AWS_PROFILE", "theirs"), ("AWS_ACCESS_KEY_ID", "theirs")];
     let said = job(&gateway, &[], SHOW, &before);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
@@ -162,7 +154,7 @@ fn a_program_under_a_lock_finds_what_s3_clients_read() {
 
 #[test]
 fn a_program_under_a_lock_gets_credentials_again_for_its_own_token_only() {
-    let (gateway, _objects) = with_s3();
+    let gateway = Fresh::with_s3("", &[]);
     let again = format!("{} s3 credentials --format credential-process", binary().display());
     let said = job(&gateway, &[], &format!("{again} && echo $FENCEPOST_TOKEN"), &[]);
     assert_eq!(said.code, 0, "{said:?}");

@@ -11,36 +11,12 @@ use fencepost_client::{GuardError, Locks, Loss};
 use fencepost_conformance::harness::fresh::{Fresh, write_config};
 use fencepost_conformance::harness::http::{Answer, Client};
 use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use fencepost_conformance::harness::wait;
 use fencepost_core::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const PATH: &str = "/v1/s3/credentials";
-
-/// A gateway with an S3 face on an empty directory.
-struct WithS3 {
-    gateway: Fresh,
-    _objects: TempDir,
-}
-
-impl std::ops::Deref for WithS3 {
-    type Target = Fresh;
-
-    fn deref(&self) -> &Fresh {
-        &self.gateway
-    }
-}
-
-fn configured(toml: &str, arguments: &[&str]) -> WithS3 {
-    let objects = TempDir::new().unwrap();
-    let place = format!("dir:{}", objects.path().display());
-    let face = ["--s3-listen", "127.0.0.1:0", "--objects", &place];
-    WithS3 { gateway: Fresh::configured(toml, &[&face, arguments].concat()), _objects: objects }
-}
-
-fn plain() -> WithS3 {
-    configured("", &[])
-}
 
 fn ask(client: &mut Client, token: &str, body: &Value) -> Answer {
     client.request("POST", PATH, &[("fencing-token", token)], body.to_string().as_bytes())
@@ -61,13 +37,32 @@ fn seconds_left(answer: &Answer) -> u64 {
     expires.saturating_sub(Timestamp::now().0 / 1000)
 }
 
+/// Lists buckets with an access key id and its secret, as any S3 client does: the status, and the body.
+fn list_buckets(endpoint: &str, id: &str, secret: &str) -> (String, String) {
+    let user = format!("{id}:{secret}");
+    let arguments = ["-sS", "--max-time", "20", "-w", "\n%{http_code}", "--aws-sigv4", "aws:amz:us-east-1:s3"];
+    let empty = "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let output = Command::new("curl").args(arguments).args(["--user", &user, "-H", empty, endpoint]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (body, status) = said.rsplit_once('\n').unwrap();
+    (status.to_owned(), body.to_owned())
+}
+
+/// The same with what was issued.
+fn used(answer: &Answer) -> (String, String) {
+    let json = answer.json();
+    let member = |name: &str| json[name].as_str().unwrap();
+    list_buckets(&format!("{}/", member("endpoint")), member("access_key_id"), member("secret_access_key"))
+}
+
 fn reload(gateway: &Fresh) -> Answer {
     Client::connect_unix(&gateway.data().join("admin.sock")).request("POST", "/v1/admin/reload", &[], b"")
 }
 
 #[test]
 fn issuing_raises_the_fence_before_the_first_write() {
-    let gateway = plain();
+    let gateway = Fresh::with_s3("", &[]);
     let mut client = gateway.client();
     assert_eq!(client.put("reports/daily", "33", "old").status, 204);
     let headers = [("fencing-token", "34"), ("fencing-holder", "b#1"), ("fencing-issuer", "etcd:7")];
@@ -96,7 +91,7 @@ fn issuing_raises_the_fence_before_the_first_write() {
 
 #[test]
 fn the_same_lease_gets_credentials_again() {
-    let gateway = plain();
+    let gateway = Fresh::with_s3("", &[]);
     let mut client = gateway.client();
     let headers = |holder| [("fencing-token", "34"), ("fencing-holder", holder)];
     let body = json!({"resource": "a"}).to_string();
@@ -111,7 +106,7 @@ fn the_same_lease_gets_credentials_again() {
 
 #[test]
 fn credentials_are_refused_like_a_claim() {
-    let gateway = configured("[[guard]]\nkeys = 'reports/*/**'\nresource = 'reports/*'\n", &[]);
+    let gateway = Fresh::with_s3("[[guard]]\nkeys = 'reports/*/**'\nresource = 'reports/*'\n", &[]);
     let mut client = gateway.client();
     let daily = json!({"resource": "reports/daily"});
     let missing = client.post(PATH, &daily);
@@ -132,7 +127,7 @@ fn credentials_are_refused_like_a_claim() {
 
 #[test]
 fn a_bad_request_raises_nothing() {
-    let gateway = configured("", &["--s3-credentials-max-ttl", "2min"]);
+    let gateway = Fresh::with_s3("", &["--s3-credentials-max-ttl", "2min"]);
     let mut client = gateway.client();
     for body in [
         "",
@@ -178,7 +173,7 @@ fn without_an_s3_face_there_are_no_credentials_and_no_claim() {
 
 #[test]
 fn where_a_guard_observes_a_stale_token_gets_credentials_and_no_token_does_not() {
-    let gateway = configured("[[guard]]\nkeys = 'a'\nmode = 'observe'\n", &[]);
+    let gateway = Fresh::with_s3("[[guard]]\nkeys = 'a'\nmode = 'observe'\n", &[]);
     let mut client = gateway.client();
     assert_eq!(ask(&mut client, "34", &json!({"resource": "a"})).status, 200);
     let stale = ask(&mut client, "33", &json!({"resource": "a"}));
@@ -189,8 +184,31 @@ fn where_a_guard_observes_a_stale_token_gets_credentials_and_no_token_does_not()
 }
 
 #[test]
+fn credentials_end_by_the_gateways_clock_and_the_same_token_gets_new_ones() {
+    let gateway = Fresh::with_s3("", &[]);
+    let mut client = gateway.client();
+    let brief = ask(&mut client, "34", &json!({"resource": "a", "ttl_s": 2}));
+    let body = wait::until("the end of the credentials", Duration::from_secs(20), || {
+        let (status, body) = used(&brief);
+        (status != "200").then_some(body)
+    });
+    assert!(body.contains("ExpiredToken"), "{body}");
+    let again = ask(&mut client, "34", &json!({"resource": "a"}));
+    assert_eq!(used(&again).0, "200");
+    let id = again.json()["access_key_id"].as_str().unwrap().to_owned();
+    let other = if id.ends_with("AA") { "EA" } else { "AA" };
+    let forged = format!("{}{other}", &id[..id.len() - 2]);
+    let (status, body) = list_buckets(
+        &format!("{}/", again.json()["endpoint"].as_str().unwrap()),
+        &forged,
+        again.json()["secret_access_key"].as_str().unwrap(),
+    );
+    assert!(status == "403" && body.contains("InvalidAccessKeyId"), "{status} {body}");
+}
+
+#[test]
 fn clients_are_told_the_endpoint_of_the_operator() {
-    let gateway = configured("", &["--s3-endpoint", "https://files.example:9443/"]);
+    let gateway = Fresh::with_s3("", &["--s3-endpoint", "https://files.example:9443/"]);
     let answer = ask(&mut gateway.client(), "34", &json!({"resource": "a"}));
     assert_eq!(answer.json()["endpoint"], "https://files.example:9443");
 }
@@ -258,8 +276,10 @@ fn mac_keys_are_rotated_by_reload() {
         format!("{{ id = {id}, key_file = '{}' }}", path.display())
     };
     let (one, two) = (file(1), file(2));
-    let gateway = configured(&format!("[s3]\nmac_keys = [{one}]\n"), &[]);
+    let gateway = Fresh::with_s3(&format!("[s3]\nmac_keys = [{one}]\n"), &[]);
     let mut client = gateway.client();
+    let old = ask(&mut client, "34", &json!({"resource": "a"}));
+    assert_eq!(used(&old).0, "200");
     let mut signed_by = || bytes(&ask(&mut client, "34", &json!({"resource": "a"})))[1];
     let directory = gateway.data().parent().unwrap().to_owned();
     assert_eq!(signed_by(), 1);
@@ -267,10 +287,16 @@ fn mac_keys_are_rotated_by_reload() {
     write_config(&directory, &format!("[s3]\nmac_keys = [{two}, {one}]\n"));
     assert_eq!(reload(&gateway).json(), json!({"changed": ["s3.mac_keys: 1 -> 2, 1"], "needs_restart": []}));
     assert_eq!(signed_by(), 2);
+    assert_eq!(used(&old).0, "200", "what the old key signed is still good");
     let reader = "[[s3.key]]\naccess_key_id = 'reader'\nsecret_access_key = '0123456789abcdef'\n";
     write_config(&directory, &format!("[s3]\nmac_keys = [{two}]\ncreate_buckets = true\n{reader}"));
     let both = json!({"changed": ["s3.mac_keys: 2, 1 -> 2", "s3.key: none -> reader"], "needs_restart": ["s3.create_buckets true"]});
     assert_eq!(reload(&gateway).json(), both);
+    let (status, body) = used(&old);
+    assert!(status == "403" && body.contains("InvalidAccessKeyId") && body.contains("MAC key 1"), "{status} {body}");
+    let endpoint = old.json()["endpoint"].as_str().unwrap().to_owned() + "/";
+    assert_eq!(list_buckets(&endpoint, "reader", "0123456789abcdef").0, "200");
+    assert_eq!(list_buckets(&endpoint, "reader", "fedcba9876543210").0, "403");
 
     for (broken, words) in [
         (format!("[s3]\nmac_keys = [{two}, {{ id = 3, key_file = '/nowhere/at/all' }}]\n"), "/nowhere/at/all"),
@@ -293,7 +319,7 @@ fn mac_keys_are_rotated_by_reload() {
 
 #[test]
 fn secrets_are_not_logged() {
-    let gateway = configured("", &["--log", "trace"]);
+    let gateway = Fresh::with_s3("", &["--log", "trace"]);
     let answer = ask(&mut gateway.client(), "34", &json!({"resource": "a"})).json();
     let secret = answer["secret_access_key"].as_str().unwrap();
     let made = std::fs::read_to_string(gateway.data().join("s3-mac.key")).unwrap();
@@ -305,7 +331,7 @@ fn secrets_are_not_logged() {
 
 #[tokio::test]
 async fn a_guard_gets_credentials_again_until_the_fence_refuses() {
-    let gateway = plain();
+    let gateway = Fresh::with_s3("", &[]);
     let locks = Locks::connect(gateway.url(), &format!("fencepost://{}", gateway.address())).await.unwrap();
     let guard = locks.acquire("reports").await.unwrap();
     let first = guard.s3_credentials(Some(Duration::from_secs(60))).await.unwrap();
