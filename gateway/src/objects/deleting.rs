@@ -12,7 +12,7 @@ use super::writing::Settling;
 use super::{Objects, bucket_of};
 
 impl Objects {
-    /// Removes objects, all or none; those that are not there count as removed. 
+    /// Removes objects, all or none; those that are not there count as removed.
     pub async fn delete(
         self: &Arc<Self>,
         presented: Option<Presented>,

@@ -67,7 +67,9 @@ pub enum ObjectError {
     #[error("the bucket is not empty")]
     NotEmpty,
     /// An earlier write of the same object is committed, but the storage could not show it yet.
-    #[error("an earlier write of `{key}` is committed but could not be put in its place: {why}. Mend the cause; the next write of it tries again")]
+    #[error(
+        "an earlier write of `{key}` is committed but could not be put in its place: {why}. Mend the cause; the next write of it tries again"
+    )]
     Blocked {
         /// Which object.
         key: Key,
@@ -75,7 +77,9 @@ pub enum ObjectError {
         why: String,
     },
     /// This write is committed, but the storage could not show it yet.
-    #[error("the write of `{key}` is committed and served from here, but could not be put in its place: {why}. Mend the cause; the next write of it, or a restart, tries again")]
+    #[error(
+        "the write of `{key}` is committed and served from here, but could not be put in its place: {why}. Mend the cause; the next write of it, or a restart, tries again"
+    )]
     Unshown {
         /// Which object.
         key: Key,

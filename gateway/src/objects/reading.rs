@@ -75,8 +75,12 @@ impl Reading {
     }
 
     /// The bytes of a range, a chunk at a time.
-    pub fn stream(self, range: Range<u64>) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + Sync + 'static {
-        let chunks = futures_util::stream::try_unfold((self.opened, range), |(opened, range)| next_chunk(opened, range));
+    pub fn stream(
+        self,
+        range: Range<u64>,
+    ) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + Sync + 'static {
+        let chunks =
+            futures_util::stream::try_unfold((self.opened, range), |(opened, range)| next_chunk(opened, range));
         SyncStream::new(Box::pin(chunks))
     }
 }

@@ -183,8 +183,7 @@ impl Objects {
         let lock = self.locks.write([&key]).await;
         self.unblock(&key).await?;
         let place = self.layout.prepare(&key).await?;
-        let put =
-            PutObject { key: key.clone(), presented, condition, object: object.clone(), completes };
+        let put = PutObject { key: key.clone(), presented, condition, object: object.clone(), completes };
         let token = put.presented.as_ref().map(|presented| presented.token);
         let changed = done(self.store.put_object(put).await?)?;
         let mark = Mark { size: object.size, inode: object.inode };

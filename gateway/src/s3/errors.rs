@@ -39,7 +39,9 @@ pub(super) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::Layout(LayoutError::NoBucket(_)) => plain(S3ErrorCode::NoSuchBucket),
         ObjectError::Layout(LayoutError::Name(_)) => plain(S3ErrorCode::InvalidArgument),
         ObjectError::Layout(LayoutError::Clash(_)) => coded("ObjectNameClash", StatusCode::CONFLICT, text),
-        ObjectError::Layout(LayoutError::NoSpace(_)) => coded("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, text),
+        ObjectError::Layout(LayoutError::NoSpace(_)) => {
+            coded("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, text)
+        }
         ObjectError::Failure(Failure::Rejected(Rejected::NoSpace { .. })) => {
             coded("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, text)
         }

@@ -59,7 +59,10 @@ impl From<&PutObjectInput> for Unkept {
 /// Refuses what would not be kept.
 pub(super) fn unkept(asked: &Unkept) -> S3Result<()> {
     if let Some(acl) = asked.acl.as_ref().filter(|acl| !USUAL_ACLS.contains(&acl.as_str())) {
-        return Err(s3_error!(NotImplemented, "The ACL `{acl}` is not offered: whoever has keys may read, nobody else."));
+        return Err(s3_error!(
+            NotImplemented,
+            "The ACL `{acl}` is not offered: whoever has keys may read, nobody else."
+        ));
     }
     for (asked, what) in [
         (asked.encryption, "Encryption by the server"),
@@ -100,7 +103,6 @@ pub(super) fn everything_is_ours() -> (Owner, Grants) {
         type_: Type::from_static(Type::CANONICAL_USER),
         uri: None,
     };
-    let grant =
-        Grant { grantee: Some(grantee), permission: Some(Permission::from_static(Permission::FULL_CONTROL)) };
+    let grant = Grant { grantee: Some(grantee), permission: Some(Permission::from_static(Permission::FULL_CONTROL)) };
     (owner, vec![grant])
 }

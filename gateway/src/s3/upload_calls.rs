@@ -108,10 +108,7 @@ impl Face {
             last_modified: Some(time(part.modified)),
             ..CopyPartResult::default()
         };
-        Ok(S3Response::new(UploadPartCopyOutput {
-            copy_part_result: Some(result),
-            ..UploadPartCopyOutput::default()
-        }))
+        Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() }))
     }
 
     pub(super) async fn complete_multipart_upload(
@@ -131,11 +128,7 @@ impl Face {
                 part.checksum_sha256,
             ]);
             let given = part.part_number.ok_or_else(|| s3_error!(MalformedXML, "A part has no PartNumber."))?;
-            parts.push(GivenPart {
-                number: number(given)?,
-                etag: part.e_tag.map(|etag| etag.into_value()),
-                checksums,
-            });
+            parts.push(GivenPart { number: number(given)?, etag: part.e_tag.map(|etag| etag.into_value()), checksums });
         }
         let whole = body::checksums([
             input.checksum_crc32,

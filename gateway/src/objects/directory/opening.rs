@@ -92,13 +92,13 @@ pub(super) fn open(path: &Path) -> Result<Tree, OpenError> {
         Err(error) => return Err(failed("opening the directory")(error)),
     };
     check_local(&root, &shown)?;
+    if let Err(Errno::NOSYS | Errno::PERM) = root.open_dir(".") {
+        let why = "this system does not offer openat2, which keeps the gateway from following links out of the \
+                   directory: it needs Linux 5.6 or later, and a container runtime that allows the call";
+        return Err(OpenError::Unfit { path: shown, why: why.to_owned() });
+    }
     let ours = match root.open_or_make_dir(OURS, PRIVATE_DIRECTORY) {
         Ok(ours) => ours,
-        Err(Errno::NOSYS | Errno::PERM) => {
-            let why = "this system does not offer openat2, which keeps the gateway from following links out of the \
-                       directory: it needs Linux 5.6 or later, and a container runtime that allows the call";
-            return Err(OpenError::Unfit { path: shown, why: why.to_owned() });
-        }
         Err(Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => {
             let why = format!("its `{OURS}` must be a real directory on the same file system; remove what is there");
             return Err(OpenError::Unfit { path: shown, why });
