@@ -209,7 +209,7 @@ fn a_false_document_is_found_out() {
 fn every_example_is_accepted() {
     const TOKEN: &[(&str, &str)] =
         &[("fencing-token", "34"), ("fencing-holder", "worker-a#9f2c"), ("fencing-issuer", "etcd:4711")];
-    let gateway = Fresh::configured(GUARDS, &[]);
+    let gateway = Fresh::with_s3(GUARDS, &[]);
     let (mut public, mut admin) = (gateway.client(), Client::connect(&admin_address(&gateway)));
     let document = document(&mut public);
     let mut sent = BTreeSet::new();
@@ -217,6 +217,7 @@ fn every_example_is_accepted() {
     for (method, template, name, headers, status) in [
         ("POST", "/v1/txn", "", &[("idempotency-key", "pay-42")][..], 200),
         ("POST", "/v1/claim/{resource}", "orders%2F123", TOKEN, 200),
+        ("POST", "/v1/s3/credentials", "", TOKEN, 200),
         ("PUT", "/v1/kv/{key}", "orders%2F123", TOKEN, 204),
         ("POST", "/v1/locks/{name}", "jobs/nightly", &[], 201),
         ("POST", "/v1/locks/{name}/renew", "jobs/nightly", &[], 200),

@@ -55,6 +55,26 @@ fn every_flag_of_run_is_explained() {
 }
 
 #[test]
+fn every_flag_of_s3_credentials_is_explained_and_what_it_sets_and_removes() {
+    let page = document("docs/s3-credentials.md");
+    let mut command = Cli::command();
+    command.build();
+    let credentials = command.find_subcommand("s3").unwrap().find_subcommand("credentials").unwrap();
+    for argument in credentials.get_arguments().filter(|argument| argument.get_id() != "help") {
+        let flag = format!("--{}", argument.get_long().unwrap());
+        assert!(page.contains(&flag), "docs/s3-credentials.md lacks {flag}");
+    }
+    for format in
+        credentials.get_arguments().find(|argument| argument.get_id() == "format").unwrap().get_possible_values()
+    {
+        assert!(page.contains(&format!("| `{}` |", format.get_name())), "{}", format.get_name());
+    }
+    for variable in s3::AWS_UNSET {
+        assert!(page.contains(&format!("`{variable}`")), "docs/s3-credentials.md lacks {variable}");
+    }
+}
+
+#[test]
 fn every_flag_of_serve_is_documented_with_its_variable() {
     let configuration = document("docs/configuration.md");
     let mut command = Cli::command();

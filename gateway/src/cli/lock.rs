@@ -171,7 +171,7 @@ fn printable(taken: Detached) -> Result<LeaseAnswer, Failed> {
 }
 
 /// Does something at another lock service. What was begun and came to nothing is given back before the end.
-fn elsewhere<T, F: Future<Output = Result<T, Failed>>>(
+pub(super) fn elsewhere<T, F: Future<Output = Result<T, Failed>>>(
     connect: &Connect,
     service: &str,
     options: LockOptions,

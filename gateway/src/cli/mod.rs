@@ -11,6 +11,7 @@ mod lock;
 mod objects;
 mod remap;
 mod run;
+mod s3;
 mod serve;
 mod txn;
 
@@ -51,12 +52,15 @@ enum Command {
     Lock(lock::Lock),
     /// Run a program under a lock, with its token in the environment
     Run(run::Run),
+    /// Get credentials for the S3 face
+    #[command(subcommand)]
+    S3(s3::S3),
     /// Test whether a resource of your own is really safe
     Conform(conform::Conform),
     /// Check the objects behind the S3 face, and remove leftovers
     #[command(subcommand)]
     Objects(objects::Objects),
-    /// Have a running gateway read the rules of its guards again (administrators only)
+    /// Have a running gateway read the rules of its guards and the keys of its S3 face again (administrators only)
     Reload(admin::Reload),
     /// Measure a running gateway under load; writes to it
     Bench(bench::Bench),
@@ -95,6 +99,7 @@ pub fn run() -> ExitCode {
         Command::Fence(fence) => fence.run(),
         Command::Lock(lock) => lock.run(),
         Command::Run(run) => run.run(),
+        Command::S3(s3) => s3.run(),
         Command::Conform(conform) => conform.run(),
         Command::Objects(objects) => objects.run(),
         Command::Reload(reload) => reload.run(),

@@ -9,18 +9,23 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use fencepost_client::{AcquireError, Gateway, Guard, LockOptions, Locks, Loss, locks};
+use fencepost_client::{AcquireError, Gateway, Guard, GuardError, LockOptions, Locks, Loss, locks};
+use fencepost_core::wire::S3CredentialsAnswer;
 use fencepost_core::{Holder, Issuer, Resource};
 use rustix::process::Signal;
 use tokio::process::Command;
 
 use super::exit::Failed;
+use super::s3::{AWS_UNSET, REGION, aws_variables, serves_no_s3};
 use crate::quantity::Span;
 use job::{Change, Job};
 pub(super) use signals::Signals;
 
 /// How long giving the lock back may delay the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the gateway may take to give credentials for its S3 face.
+const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an acquisition that is given up has to leave the queue, or to give back what it was granted meanwhile.
 pub(super) const GIVE_UP_TIME: Duration = Duration::from_secs(3);
@@ -55,6 +60,9 @@ pub(super) struct Run {
     /// Give the lock up after this time, however long the program takes
     #[arg(long, value_name = "TIME")]
     max_hold: Option<Span>,
+    /// Leave AWS_* in the program's environment alone, even if the gateway has an S3 face
+    #[arg(long)]
+    no_s3: bool,
     /// Name in the holder `name#nonce` [default: this machine and process]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -65,7 +73,9 @@ pub(super) struct Run {
 
 const HELP: &str = "\
 The program finds FENCEPOST_TOKEN, FENCEPOST_HOLDER, FENCEPOST_ISSUER, FENCEPOST_RESOURCE and FENCEPOST_URL in its
-environment; `fencepost kv put` and its like use them. Its exit code is passed on. Without a program to speak of:
+environment; `fencepost kv put` and its like use them. If the gateway has an S3 face, AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL and AWS_REGION are set too, so that S3 clients write under the same token.
+Its exit code is passed on. Without a program to speak of:
   3    the lease was lost, and the program was ended; or the fence refused the lock's token
   8    somebody else holds the lock
   126  the program cannot be run          127  there is no such program
@@ -96,15 +106,15 @@ impl Run {
             acquired = self.acquire() => acquired,
             number = signals.next() => Err(ended_by(number)),
         };
-        let guard = match acquired {
-            Ok(guard) => guard,
+        let (guard, s3) = match acquired {
+            Ok(acquired) => acquired,
             Err(failed) => {
                 given_up(&mut signals).await;
                 return Err(failed);
             }
         };
         let claimed = Instant::now();
-        let mut job = match self.start(&guard) {
+        let mut job = match self.start(&guard, s3.as_ref()) {
             Ok(job) => job,
             Err(failed) => {
                 give_back(guard).await;
@@ -128,7 +138,8 @@ impl Run {
         ended
     }
 
-    async fn acquire(&self) -> Result<Guard, Failed> {
+    /// The lock, and credentials for the S3 face if there is one.
+    async fn acquire(&self) -> Result<(Guard, Option<S3CredentialsAnswer>), Failed> {
         let gateway = Gateway::new(&self.url, Duration::from_secs(10)).map_err(Failed::usage)?;
         let backend = locks::connect(&self.lock).await.map_err(failed_service)?;
         let resource = self.resource.clone();
@@ -142,10 +153,13 @@ impl Run {
             on_danger: Some(std::sync::Arc::new(warn)),
             ..usual
         };
-        Locks::new(gateway, backend, options).acquire(self.resource.as_str()).await.map_err(failed_acquire)
+        let locks = Locks::new(gateway, backend, options);
+        let guard = locks.acquire(self.resource.as_str()).await.map_err(failed_acquire)?;
+        let s3 = if self.no_s3 { None } else { s3_credentials(&guard).await? };
+        Ok((guard, s3))
     }
 
-    fn start(&self, guard: &Guard) -> Result<Job, Failed> {
+    fn start(&self, guard: &Guard, s3: Option<&S3CredentialsAnswer>) -> Result<Job, Failed> {
         let Some((program, arguments)) = self.command.split_first() else {
             return Err(Failed::usage("there is no program to run"));
         };
@@ -156,6 +170,15 @@ impl Run {
         command.env("FENCEPOST_URL", &self.url);
         command.env("FENCEPOST_HOLDER", guard.holder().map(Holder::as_str).unwrap_or_default());
         command.env("FENCEPOST_ISSUER", guard.issuer().map(Issuer::as_str).unwrap_or_default());
+        if let Some(s3) = s3 {
+            for name in AWS_UNSET {
+                command.env_remove(name);
+            }
+            command.envs(aws_variables(s3));
+            if std::env::var_os("AWS_REGION").is_none() {
+                command.env("AWS_REGION", REGION);
+            }
+        }
         Job::start(&mut command).map_err(|error| {
             let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             Failed::with(code, format!("cannot run {}: {error}", program.to_string_lossy()))
@@ -206,6 +229,17 @@ impl Run {
         job.send(Signal::KILL);
         let _ = job.child.wait().await;
         Err(lost())
+    }
+}
+
+/// As long as the gateway allows: they end with the lock anyway, at the fence.
+async fn s3_credentials(guard: &Guard) -> Result<Option<S3CredentialsAnswer>, Failed> {
+    match tokio::time::timeout(CREDENTIALS_TIMEOUT, guard.s3_credentials(None)).await {
+        Ok(Ok(credentials)) => Ok(Some(credentials)),
+        Ok(Err(GuardError::Call(error))) if serves_no_s3(&error) => Ok(None),
+        Ok(Err(GuardError::Call(error))) => Err(error.into()),
+        Ok(Err(error @ (GuardError::Lost(_) | GuardError::Fenced(_)))) => Err(Failed::with(3, error.to_string())),
+        Err(_) => Err(Failed::with(6, "the gateway gave no S3 credentials in time; try again, or pass --no-s3".into())),
     }
 }
 

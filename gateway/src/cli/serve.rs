@@ -146,8 +146,6 @@ fn credentials(settings: &S3Settings, data: &Path, listener: &TcpListener) -> Re
         Some(endpoint) => endpoint.clone(),
         None => format!("http://{}", listener.local_addr().map_err(Failed::other)?),
     };
-    // An engine without a data directory may not have made it.
-    std::fs::create_dir_all(data).map_err(|error| Failed::other(format!("cannot make {}: {error}", data.display())))?;
     let keyring = settings.keyring(data).map_err(Failed::other)?;
     Ok(Arc::new(S3Credentials::new(keyring, endpoint, settings.credentials_max_ttl)))
 }

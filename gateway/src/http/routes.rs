@@ -145,7 +145,7 @@ pub const ROUTES: &[Route] = &[
     route(Method::POST,   "/v1/admin/rotate-prefix", ALONE, Endpoint::RotatePrefix,  ADMIN,   "end the generation of resources with a prefix"),
     route(Method::POST,   "/v1/admin/rotate-all", ALONE,   Endpoint::RotateAll,      ADMIN,   "end the generation of every resource"),
     route(Method::POST,   "/v1/admin/locks/",    (Some("name"), "/force-release"), Endpoint::ForceRelease, ADMIN, "take a lock from its holder"),
-    route(Method::POST,   "/v1/admin/reload",    ALONE,    Endpoint::Reload,         ADMIN,   "read the rules of the guards again"),
+    route(Method::POST,   "/v1/admin/reload",    ALONE,    Endpoint::Reload,         ADMIN,   "read the rules of the guards and the keys of the S3 face again"),
     route(Method::POST,   "/v1/admin/objects/check", ALONE, Endpoint::CheckObjects,  ADMIN,   "compare the index of objects with the storage"),
     route(Method::POST,   "/v1/admin/objects/collect", ALONE, Endpoint::CollectObjects, ADMIN, "remove bytes that belong to no object"),
     route(Method::GET,    "/healthz",            ALONE,    Endpoint::Healthz,        NOTHING, "is the process alive?"),

@@ -40,7 +40,7 @@ pub enum LongTermKeyError {
     #[error("access key id `{0}`: write 3 to {MAX_ID_BYTES} letters, digits, `-`, `_` or `.`")]
     Id(String),
     /// The secret is too short, too long or cannot be typed.
-    #[error("the secret of access key `{0}` must have 16 to 128 visible ASCII characters")]
+    #[error("the secret of access key `{0}` must have 16 to 128 printable ASCII characters, and spaces only inside")]
     Secret(String),
     /// Two keys, one id.
     #[error("two keys have the access key id `{0}`")]
@@ -61,7 +61,9 @@ impl LongTermKey {
         if !(3..=MAX_ID_BYTES).contains(&access_key_id.len()) || !access_key_id.bytes().all(plain) {
             return Err(LongTermKeyError::Id(access_key_id.escape_debug().to_string()));
         }
-        if !SECRET_BYTES.contains(&secret.0.len()) || !secret.0.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+        let trimmed = secret.0.trim_ascii() == secret.0;
+        if !SECRET_BYTES.contains(&secret.0.len()) || !trimmed || !secret.0.bytes().all(printable) {
             return Err(LongTermKeyError::Secret(access_key_id));
         }
         Ok(LongTermKey { access_key_id, secret })
@@ -164,7 +166,9 @@ mod tests {
         for bad in ["", "ab", "a/b/c", "with space", "ümlaut", &"x".repeat(65)] {
             assert!(matches!(key(bad, "0123456789abcdef"), Err(LongTermKeyError::Id(_))), "{bad}");
         }
-        for bad in ["", "0123456789abcde", "0123456789abcde\n", "0123456789 abcdef", &"x".repeat(129)] {
+        for bad in
+            ["", "0123456789abcde", "0123456789abcde\n", " 0123456789abcdef", "0123456789\tabcdef", &"x".repeat(129)]
+        {
             let error = key("reader", bad).unwrap_err();
             assert_eq!(error, LongTermKeyError::Secret("reader".into()));
         }

@@ -32,6 +32,17 @@ impl Fresh {
         Fresh::start_in(dir, &[&["--engine", "memory", "--config", config], arguments].concat())
     }
 
+    /// On the embedded default engine, with a configuration file and an S3 face on an empty directory.
+    pub fn with_s3(toml: &str, arguments: &[&str]) -> Fresh {
+        let dir = TempDir::new().expect("a temporary directory can be made");
+        let (config, objects) = (write_config(dir.path(), toml), dir.path().join("objects"));
+        std::fs::create_dir(&objects).expect("a temporary directory can be written");
+        let config = config.to_str().expect("temporary directories have plain names");
+        let place = format!("dir:{}", objects.display());
+        let face = ["--config", config, "--s3-listen", "127.0.0.1:0", "--objects", &place];
+        Fresh::start_in(dir, &[&face, arguments].concat())
+    }
+
     fn start(arguments: &[&str]) -> Fresh {
         Fresh::start_in(TempDir::new().expect("a temporary directory can be made"), arguments)
     }
