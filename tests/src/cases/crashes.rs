@@ -40,8 +40,8 @@ pub(super) const CASES: &[Case] = &[
         id: "R03",
         title: "a refusal survives a crash",
         rule: "Who was refused before a crash is refused after it, also if the write that fenced it off was still in flight.",
-        why: "A fence that is raised in memory before it is on disk refuses a client, is forgotten, and then lets the \
-              same client in: it was told that its lock is lost, and the other one was never told that it had it.",
+        why: "A client that was told that its lock is lost must not be let in after a crash, when the one that took it over \
+              was never told that it had it. A fence that is raised in memory before it is on disk is one way to get there.",
         level: Level::L3,
         needs: KILLABLE,
         // A write that fenced somebody off is rarely still in flight where both wait for the disk.
@@ -141,7 +141,7 @@ fn look(t: &Trial<'_>, res: &str) -> Result<(), Ended> {
 }
 
 fn restarted(t: &Trial<'_>) -> Result<(), Ended> {
-    for _ in 0..t.rounds(3) {
+    for _ in t.rounds(3) {
         let resources = write_in_every_way(t)?;
         t.restart()?;
         resources.iter().try_for_each(|res| look(t, res))?;
@@ -150,7 +150,7 @@ fn restarted(t: &Trial<'_>) -> Result<(), Ended> {
 }
 
 fn killed_after_ok(t: &Trial<'_>) -> Result<(), Ended> {
-    for _ in 0..t.rounds(8) {
+    for _ in t.rounds(8) {
         let resources = write_in_every_way(t)?;
         t.crash()?;
         resources.iter().try_for_each(|res| look(t, res))?;
@@ -205,7 +205,7 @@ fn kill_in_flight(
 }
 
 fn refusal_survives(t: &Trial<'_>) -> Result<(), Ended> {
-    for _ in 0..t.rounds(15) {
+    for _ in t.rounds(15) {
         let res = t.resource();
         let newer = |token| t.write_op(0, &res, token);
         let older = |token| t.write_op(1, &res, token - 1);
@@ -217,7 +217,7 @@ fn refusal_survives(t: &Trial<'_>) -> Result<(), Ended> {
 }
 
 fn report_survives(t: &Trial<'_>) -> Result<(), Ended> {
-    for round in 0..t.rounds(15) {
+    for round in t.rounds(15) {
         let (res, base) = (t.resource(), t.value());
         let value = |token: u64| format!("{base}-{token}");
         let change = |token| match round % 2 == 0 && t.has(Verb::Claim) {
@@ -238,7 +238,7 @@ fn report_survives(t: &Trial<'_>) -> Result<(), Ended> {
 fn never_torn(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 4;
     let mut random = t.random(0);
-    for _ in 0..t.rounds(20) {
+    for _ in t.rounds(20) {
         let base = t.resource();
         let made: Vec<AtomicU64> = (0..CLIENTS).map(|_| AtomicU64::new(0)).collect();
         // Each client has resources of its own, a new one every few writes.
@@ -262,7 +262,7 @@ fn never_torn(t: &Trial<'_>) -> Result<(), Ended> {
 fn killed_while_it_starts(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 4;
     let mut random = t.random(0);
-    for _ in 0..t.rounds(3) {
+    for _ in t.rounds(3) {
         let base = t.resource();
         let name = |client: u32, number: u64| format!("{base}-{client}-{number}");
         t.parallel(CLIENTS, |client| {
@@ -297,7 +297,7 @@ fn storm(t: &Trial<'_>) -> Result<(), Ended> {
     const EACH: u64 = 24;
     let mut random = t.random(0);
     let ledger = t.resource();
-    for round in 0..t.rounds(50) {
+    for round in t.rounds(50) {
         let base = t.resource();
         let made = AtomicU64::new(0);
         let name = |number: u64| format!("{base}-{}", number / EACH);
@@ -327,7 +327,7 @@ fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
     const ENOUGH: Duration = Duration::from_secs(10);
     const LONGEST: Duration = Duration::from_secs(180);
     const IDLE: Duration = Duration::from_secs(1);
-    let (fewest, most) = (t.rounds(10_000).max(1_000), t.rounds(100_000).max(1_000));
+    let (fewest, most) = (t.scaled(10_000).max(1_000), t.scaled(100_000).max(1_000));
     let kept: Vec<String> = (0..10).map(|_| t.resource()).collect();
     for res in &kept {
         t.accepted(0, t.write_op(0, res, 5))?;
