@@ -253,3 +253,38 @@ fn attempt(trial: &Trial<'_>, subject: &dyn Subject, case: &'static Case) -> Res
         ))))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::told_nothing;
+    use crate::cases;
+    use crate::evidence::Evidence;
+    use crate::verdict::{CaseResult, Status};
+
+    fn result(status: Status, operations: u64, unknown: u64, seconds: u64) -> CaseResult {
+        let case = cases::all().next().unwrap();
+        let evidence = Evidence { operations, unknown, ..Evidence::default() };
+        let took = Duration::from_secs(seconds);
+        CaseResult { status, evidence, took, ..CaseResult::not_tried(case, String::new()) }
+    }
+
+    #[test]
+    fn who_answers_nothing_for_long_is_not_asked_for_ever() {
+        let silent = || result(Status::Unknown, 5, 5, 25);
+        assert_eq!(told_nothing(&[silent(), silent()]), None);
+        assert!(told_nothing(&[silent(), silent(), silent()]).is_some());
+        let skipped = || result(Status::Skip, 0, 0, 0);
+        assert!(told_nothing(&[silent(), skipped(), silent(), silent(), skipped()]).is_some(), "nobody was asked");
+        let left_out = || CaseResult::not_tried(cases::all().next().unwrap(), String::new());
+        assert!(told_nothing(&[silent(), silent(), silent(), left_out()]).is_some(), "and so on");
+        assert_eq!(
+            told_nothing(&[silent(), result(Status::Unknown, 9, 8, 25), silent(), silent()]),
+            None,
+            "one answer"
+        );
+        let quick = || result(Status::Unknown, 5, 5, 0);
+        assert_eq!(told_nothing(&[quick(), quick(), quick()]), None, "a map that says nothing costs no time");
+    }
+}
