@@ -190,7 +190,7 @@ fn the_lines_of_a_crash_stay_lines() {
     let output = conform(dir.path(), &["exec", "--only", "A01"], &dies);
     let stdout = text(&output.stdout);
     assert!(stdout.lines().any(|line| line.trim() == "| no hope"), "{stdout}");
-    assert!(last_line(&output).ends_with("| no disk | no hope"), "{stdout}");
+    assert!(last_line(&output).contains("| no disk | no hope"), "{stdout}");
     for file in ["report.html", "junit.xml", "results.json"] {
         let written = std::fs::read_to_string(dir.path().join("conform-report").join(file)).unwrap();
         assert!(written.contains("no hope") && !written.contains('\u{240a}'), "{file}");

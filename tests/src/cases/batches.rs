@@ -258,9 +258,15 @@ fn opposite_order(t: &Trial<'_>) -> Result<(), Ended> {
             if let Some(lost) = answers.iter().position(Answer::is_unknown).filter(|_| lost > 1) {
                 let number = t.last(lost as u32);
                 let said = crate::words::answer(&answers[lost]);
+                let after = t.call(CLIENTS, batch(t, CLIENTS, alone.iter().map(|res| (res, 2))))?;
+                if after.is_unknown() {
+                    return Err(Ended::Unknown(format!(
+                        "batch #{number} was {said}, and one that was alone was not answered either"
+                    )));
+                }
                 let sentence = format!(
                     "batch #{number} was sent together with others that name the same resources in opposite order, and \
-                     was {said}; alone a batch is answered."
+                     was {said}; one that was sent alone after it was answered."
                 );
                 return Err(t.fail(&[number], sentence));
             }
