@@ -94,11 +94,11 @@ impl Outcomes {
 
     /// What it means; unknown if nothing was said about it, or if it is not as the map says.
     pub(super) fn answer(&self, reply: &Reply) -> Answer {
-        let holding = self.rules.iter().filter(|(when, _)| when.holds(reply));
-        let Some(rank) = holding.clone().map(|(when, _)| when.rank()).min() else {
+        let holding: Vec<_> = self.rules.iter().filter(|(when, _)| when.holds(reply)).collect();
+        let Some(rank) = holding.iter().map(|(when, _)| when.rank()).min() else {
             return Answer::unknown(format!("the map says nothing about status {}{}", reply.status, shown(reply)));
         };
-        let mut outcomes = holding.filter(|(when, _)| when.rank() == rank).map(|(_, outcome)| *outcome);
+        let mut outcomes = holding.into_iter().filter(|(when, _)| when.rank() == rank).map(|(_, outcome)| *outcome);
         let first = outcomes.next().unwrap_or(Outcome::Error);
         if outcomes.any(|other| other != first) {
             return Answer::unknown(format!("status {} has two meanings in the map{}", reply.status, shown(reply)));
