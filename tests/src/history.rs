@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Answer;
 use crate::manifest::Manifest;
 use crate::op::Op;
+use crate::verdict::Status;
 
 pub use file::Unreadable;
 
@@ -90,6 +91,31 @@ pub struct History {
     pub operations: Vec<Operation>,
     /// In the order of time.
     pub marks: Vec<Mark>,
+    /// What the run said about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
+}
+
+/// What was said about a history when it was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Judged {
+    /// How the case ended.
+    pub status: Status,
+    /// Why.
+    pub reason: String,
+    /// Who said so.
+    pub by: Judge,
+}
+
+/// Who judges: the checker can do it again, the case cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judge {
+    /// The case itself, by what it knew or missed.
+    Case,
+    /// The checker, by the history alone.
+    Checker,
 }
 
 impl History {

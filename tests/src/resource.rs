@@ -1,5 +1,6 @@
 //! A resource as a Rust type.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -61,17 +62,19 @@ pub trait FencedResource: Send + Sync {
     }
 }
 
-/// A [`FencedResource`] as a subject of the suite.
+/// A [`FencedResource`] as a subject of the suite. Between `Kill` and the next start nobody answers, as if its process
+/// were gone.
 pub struct InProcess<R> {
     resource: R,
     manifest: Manifest,
+    down: AtomicBool,
 }
 
 impl<R: FencedResource> InProcess<R> {
     /// Wraps it. Its tokens are numbers, so malformed ones cannot be tried.
     pub fn new(resource: R) -> InProcess<R> {
         let manifest = Manifest { text_tokens: false, ..resource.manifest() };
-        InProcess { resource, manifest }
+        InProcess { resource, manifest, down: AtomicBool::new(false) }
     }
 }
 
@@ -85,6 +88,9 @@ impl<R: FencedResource> Subject for InProcess<R> {
     }
 
     fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
+        if self.down.load(Ordering::Acquire) {
+            return Ok(Answer::unknown("the resource was killed"));
+        }
         let resource = &self.resource;
         let number = |token: &crate::token::Token| {
             token.number().ok_or_else(|| Broken(format!("{token} cannot be given to a Rust type, which takes numbers")))
@@ -110,7 +116,13 @@ impl<R: FencedResource> Subject for InProcess<R> {
     }
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
-        self.resource.hook(hook).map_err(|why| Broken(format!("the hook `{}` failed: {why}", hook.name())))
+        let done = self.resource.hook(hook);
+        match hook {
+            Hook::Kill | Hook::Powerloss => self.down.store(true, Ordering::Release),
+            Hook::Start | Hook::Restart | Hook::Reset | Hook::Restore => self.down.store(false, Ordering::Release),
+            Hook::Ready | Hook::Pause | Hook::Resume => {}
+        }
+        done.map_err(|why| Broken(format!("the hook `{}` failed: {why}", hook.name())))
     }
 }
 

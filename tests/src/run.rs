@@ -1,15 +1,34 @@
 //! Runs cases, one after the other, and judges each.
 
+mod stop;
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cases::{self, Case, Ended, Trial};
+use crate::cases::{self, Case, Ended, Progress, Trial};
 use crate::checker::{self, Verdict};
 use crate::evidence::Evidence;
+use crate::history::{Judge, Judged};
 use crate::subject::{Broken, Hook, Subject};
 use crate::verdict::{CaseResult, Failure, Level, Results, Status};
+
+pub use stop::Stop;
+
+/// How often whoever looks on hears how far a case is.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How long the checker may think about a case that was not finished because the run was ended.
+const LAST_THOUGHT: Duration = Duration::from_secs(2);
+
+/// After so many cases in a row that waited and were told nothing, the others are not tried.
+const SILENT: usize = 3;
+
+/// A case that is told nothing in less than this has not waited.
+const WAITED: Duration = Duration::from_secs(2);
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -26,6 +45,10 @@ pub struct Options {
     pub rounds: Option<u64>,
     /// How long the checker may think about one case.
     pub limit: Duration,
+    /// How long one case may take, without the checker.
+    pub case_limit: Duration,
+    /// Ends the run from outside.
+    pub stop: Stop,
 }
 
 impl Default for Options {
@@ -37,6 +60,8 @@ impl Default for Options {
             seed: 1,
             rounds: None,
             limit: Duration::from_secs(20),
+            case_limit: Duration::from_secs(600),
+            stop: Stop::default(),
         }
     }
 }
@@ -72,6 +97,9 @@ pub trait Watch {
     /// A case begins: its place among those that are run.
     fn begins(&mut self, case: &'static Case, place: usize, of: usize);
 
+    /// It goes on: rounds that were begun, of how many.
+    fn goes_on(&mut self, round: u64, of: u64);
+
     /// It ended.
     fn ended(&mut self, result: &CaseResult);
 }
@@ -79,6 +107,8 @@ pub trait Watch {
 /// Nobody looks on.
 impl Watch for () {
     fn begins(&mut self, _: &'static Case, _: usize, _: usize) {}
+
+    fn goes_on(&mut self, _: u64, _: u64) {}
 
     fn ended(&mut self, _: &CaseResult) {}
 }
@@ -97,43 +127,97 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
         excluded: options.exclude.clone(),
         left_out: wanted - selected.len(),
         broken: None,
+        warnings: Vec::new(),
     };
     // Names that a resource which keeps its data has not seen; what the cases draw comes from the seed.
     let run = format!("fp{:x}", RandomState::new().hash_one(std::process::id()) >> 24);
     for (index, case) in selected.iter().enumerate() {
         watch.begins(case, index, selected.len());
-        let result = run_case(subject, case, options, &run);
+        let result = match told_nothing(&results.cases) {
+            None => watched(subject, case, options, &run, watch),
+            Some(why) => CaseResult::not_tried(case, why),
+        };
         watch.ended(&result);
-        let broken = result.status == Status::Error;
-        if broken {
+        if result.status == Status::Error {
             results.broken = Some(result.reason.clone());
         }
         results.cases.push(result);
-        if broken {
+        if let Some(why) = options.stop.asked() {
+            results.broken = Some(format!("{why} in case {} of {}", index + 1, selected.len()));
+        }
+        if results.broken.is_some() {
             break;
         }
     }
+    results.warnings = subject.warnings();
     results
 }
 
+/// If nothing is answered any more, each further case would only wait.
+fn told_nothing(so_far: &[CaseResult]) -> Option<String> {
+    let waited_in_vain = |result: &&CaseResult| {
+        let Evidence { operations, unknown, .. } = result.evidence;
+        result.status == Status::Unknown && operations == unknown && (result.took > WAITED || operations == 0)
+    };
+    // One that was skipped has asked nobody.
+    let asked = so_far.iter().rev().filter(|result| !matches!(result.status, Status::Skip | Status::NotApplicable));
+    let silent = asked.take_while(waited_in_vain).count();
+    (silent >= SILENT).then(|| "not tried: nothing was answered in the cases before it".to_owned())
+}
+
+/// Runs one case, and tells how far it is.
+fn watched(
+    subject: &dyn Subject,
+    case: &'static Case,
+    options: &Options,
+    run: &str,
+    watch: &mut dyn Watch,
+) -> CaseResult {
+    let progress = Progress::default();
+    let (ends, ended) = sync_channel::<()>(0);
+    thread::scope(|scope| {
+        let told = progress.clone();
+        let running = scope.spawn(move || {
+            // Dropped at the end, however it comes.
+            let _ends = ends;
+            run_case(subject, case, options, run, &told)
+        });
+        while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            if let Some((round, of)) = progress.rounds() {
+                watch.goes_on(round, of);
+            }
+        }
+        running.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
 /// Runs one case, and judges it.
-pub fn run_case(subject: &dyn Subject, case: &'static Case, options: &Options, run: &str) -> CaseResult {
+pub fn run_case(
+    subject: &dyn Subject,
+    case: &'static Case,
+    options: &Options,
+    run: &str,
+    progress: &Progress,
+) -> CaseResult {
     let began = Instant::now();
-    let trial = Trial::new(subject, case, options.seed, options.rounds, run);
+    let trial = Trial::new(subject, case, options, run, progress);
     let excluded = options.exclude.iter().find(|(name, _)| is_named(name, case));
     let ended = match excluded {
         Some((_, reason)) => Err(Ended::Skipped(format!("excluded: {reason}"))),
         None => attempt(&trial, subject, case),
     };
-    let history = trial.history();
+    let mut history = trial.history();
     let evidence = Evidence::of(&history);
+    let limit = if options.stop.asked().is_some() { LAST_THOUGHT.min(options.limit) } else { options.limit };
     let verdict = match &ended {
         Err(Ended::Skipped(_) | Ended::Failed(_)) => Verdict::Explained,
         // What was seen before a case ended early can still convict.
-        _ => checker::check(&history, options.limit),
+        _ => checker::check(&history, limit),
     };
+    let mut by = Judge::Case;
     let (status, reason, failure) = match (verdict, ended) {
         (Verdict::Violated(found), _) => {
+            by = Judge::Checker;
             let failure = Failure { sentence: found.sentence.clone(), operations: found.operations };
             (Status::Fail, found.sentence, Some(failure))
         }
@@ -141,14 +225,19 @@ pub fn run_case(subject: &dyn Subject, case: &'static Case, options: &Options, r
         (_, Err(Ended::NotApplicable(why))) => (Status::NotApplicable, why, None),
         (_, Err(Ended::Skipped(why))) => (Status::Skip, why, None),
         (_, Err(Ended::Broken(why))) => (Status::Error, why.to_string(), None),
-        (Verdict::Undecided(why), _) | (_, Err(Ended::Unknown(why))) => (Status::Unknown, why, None),
+        (_, Err(Ended::Unknown(why))) => (Status::Unknown, why, None),
+        (Verdict::Undecided(why), _) => {
+            by = Judge::Checker;
+            (Status::Unknown, why, None)
+        }
         (Verdict::Explained, Err(Ended::Info(what))) => (Status::Info, what, None),
-        (Verdict::Explained, Ok(())) => match evidence.lacks(case.minima) {
+        (Verdict::Explained, Ok(())) => match trial.survived().or_else(|| evidence.lacks(case.minima)) {
             Some(lacking) => (Status::Unknown, lacking, None),
             None => (Status::Pass, String::new(), None),
         },
     };
     let keep = !matches!(status, Status::Pass | Status::NotApplicable | Status::Skip);
+    history.judged = Some(Judged { status, reason: reason.clone(), by });
     CaseResult { case, status, reason, failure, evidence, took: began.elapsed(), history: keep.then_some(history) }
 }
 
@@ -163,4 +252,39 @@ fn attempt(trial: &Trial<'_>, subject: &dyn Subject, case: &'static Case) -> Res
             case.id
         ))))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::told_nothing;
+    use crate::cases;
+    use crate::evidence::Evidence;
+    use crate::verdict::{CaseResult, Status};
+
+    fn result(status: Status, operations: u64, unknown: u64, seconds: u64) -> CaseResult {
+        let case = cases::all().next().unwrap();
+        let evidence = Evidence { operations, unknown, ..Evidence::default() };
+        let took = Duration::from_secs(seconds);
+        CaseResult { status, evidence, took, ..CaseResult::not_tried(case, String::new()) }
+    }
+
+    #[test]
+    fn who_answers_nothing_for_long_is_not_asked_for_ever() {
+        let silent = || result(Status::Unknown, 5, 5, 25);
+        assert_eq!(told_nothing(&[silent(), silent()]), None);
+        assert!(told_nothing(&[silent(), silent(), silent()]).is_some());
+        let skipped = || result(Status::Skip, 0, 0, 0);
+        assert!(told_nothing(&[silent(), skipped(), silent(), silent(), skipped()]).is_some(), "nobody was asked");
+        let left_out = || CaseResult::not_tried(cases::all().next().unwrap(), String::new());
+        assert!(told_nothing(&[silent(), silent(), silent(), left_out()]).is_some(), "and so on");
+        assert_eq!(
+            told_nothing(&[silent(), result(Status::Unknown, 9, 8, 25), silent(), silent()]),
+            None,
+            "one answer"
+        );
+        let quick = || result(Status::Unknown, 5, 5, 0);
+        assert_eq!(told_nothing(&[quick(), quick(), quick()]), None, "a map that says nothing costs no time");
+    }
 }

@@ -162,6 +162,11 @@ pub trait Subject: Send + Sync {
         Ok(Answer::Unsupported)
     }
 
+    /// What looks wrong in how it is described, after a run.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The proxy that `Route::Proxied` leads through.
     fn proxy(&self) -> Option<&Proxy> {
         None

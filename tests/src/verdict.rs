@@ -165,8 +165,18 @@ pub struct Results {
     pub excluded: BTreeMap<String, String>,
     /// How many cases were not selected by `--only`: with any, no level is shown.
     pub left_out: usize,
-    /// The harness failed, and this is how; the cases after it were not run.
+    /// The harness failed or the run was ended, and this is how; the cases after it were not run.
     pub broken: Option<String>,
+    /// What looks wrong in the description of the resource, and no case can tell.
+    pub warnings: Vec<String>,
+}
+
+impl CaseResult {
+    /// One that was left out because nothing could come of it.
+    pub fn not_tried(case: &'static crate::cases::Case, reason: String) -> CaseResult {
+        let (evidence, took) = (Evidence::default(), Duration::ZERO);
+        CaseResult { case, status: Status::Unknown, reason, failure: None, evidence, took, history: None }
+    }
 }
 
 /// What a run has shown, in a word. Each has its exit code.

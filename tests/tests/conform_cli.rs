@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -147,21 +148,121 @@ fn the_self_test_is_run_from_the_command_line() {
     let output = conform(dir.path(), &arguments, &[]);
     let stdout = text(&output.stdout);
     assert!(stdout.contains("accept-all"), "{stdout}{}", text(&output.stderr));
+    assert!(!stdout.contains("reference:") && !stdout.contains("lazy:"), "nothing else was asked for: {stdout}");
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
 }
 
 #[test]
-fn a_run_that_is_ended_leaves_no_process_behind() {
+fn what_the_case_itself_missed_stays_when_its_history_is_judged_again() {
     let dir = dir();
-    let mut command = command(dir.path(), &["exec", "--rounds", "100000"], &adapter(None));
-    let temporary = self::dir();
-    let mut child =
-        command.env("TMPDIR", temporary.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let children = || children_of(&child.id().to_string());
-    wait::until("the adapter to run", Duration::from_secs(20), || (!children().is_empty()).then_some(()));
-    let started = children();
+    let output = conform(dir.path(), &["exec", "--only", "C02", "--rounds", "1"], &adapter(None));
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+    let again = conform(dir.path(), &["recheck", "conform-report/history-C02.jsonl"], &[]);
+    let stdout = text(&again.stdout);
+    assert_eq!(again.status.code(), Some(2), "{stdout}");
+    assert!(stdout.starts_with("UNKNOWN: too little was seen: "), "{stdout}");
+    assert!(stdout.contains("EXPLAINED") && stdout.contains("the case itself ended with UNKNOWN"), "{stdout}");
+}
+
+#[test]
+fn a_case_has_a_limit_of_time() {
+    let dir = dir();
+    let output = conform(dir.path(), &["exec", "--only", "C01", "--case-limit", "10ms"], &adapter(None));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{stdout}");
+    assert!(stdout.contains("not finished after 10ms") && stdout.contains("--case-limit"), "{stdout}");
+}
+
+/// Prints its last words, of two lines, instead of its second answer.
+const DIES: &str =
+    r#"read -r line; echo '{"id":1,"result":"ok","caps":[]}'; read -r line; printf 'no disk\nno hope\n' >&2; exit 5"#;
+
+#[test]
+fn the_lines_of_a_crash_stay_lines() {
+    let dir = dir();
+    let dies = ["sh", "-c", DIES].map(str::to_owned);
+    for arguments in [&["exec", "--only", "A01"][..], &["exec", "--only", "A01", "--tap"]] {
+        let output = conform(dir.path(), arguments, &dies);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("no hope") && !said.contains('\u{240a}'), "{said}");
+    }
+    let output = conform(dir.path(), &["exec", "--only", "A01"], &dies);
+    let stdout = text(&output.stdout);
+    assert!(stdout.lines().any(|line| line.trim() == "| no hope"), "{stdout}");
+    assert!(last_line(&output).contains("| no disk | no hope"), "{stdout}");
+    for file in ["report.html", "junit.xml", "results.json"] {
+        let written = std::fs::read_to_string(dir.path().join("conform-report").join(file)).unwrap();
+        assert!(written.contains("no hope") && !written.contains('\u{240a}'), "{file}");
+    }
+}
+
+#[test]
+fn a_verdict_does_not_wait_for_the_resource_to_go() {
+    let dir = dir();
+    let script = r#"
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = {"id": request["id"], "result": "ok"}
+    if request["op"] == "init":
+        answer["caps"] = []
+    print(json.dumps(answer), flush=True)
+with open("note", "w") as note:
+    note.write(str(os.path.exists("conform-report/results.json")))
+"#;
+    let adapter = ["python3", "-c", script].map(str::to_owned);
+    let output = conform(dir.path(), &["exec", "--only", "A01"], &adapter);
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    let note = std::fs::read_to_string(dir.path().join("note")).unwrap();
+    assert_eq!(note, "True", "the report was there before the adapter was told to end");
+}
+
+#[test]
+fn a_run_that_is_ended_says_what_it_has_and_leaves_no_process_behind() {
+    for (signal, name) in [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM")] {
+        let (dir, temporary) = (dir(), dir());
+        let mut command = command(dir.path(), &["exec", "--only", "A01,C01", "--rounds", "100000"], &adapter(None));
+        command.env("TMPDIR", temporary.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let passed = lines.find(|line| line.as_ref().unwrap().contains("PASS    A01"));
+        assert!(passed.is_some(), "the first case passes, and the next one begins");
+        let started = children_of(&child.id().to_string());
+        assert_eq!(started.len(), 1, "the adapter runs");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let said: Vec<String> = lines.map(Result::unwrap).collect();
+        let status = wait::until("the run to end", Duration::from_secs(20), || child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(3), "{said:?}");
+        let last = said.last().unwrap();
+        assert!(last.starts_with("ERROR: ") && last.contains(&format!("ended by {name} in case 2 of 2")), "{last}");
+        let results = std::fs::read_to_string(dir.path().join("conform-report/results.json")).unwrap();
+        let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+        assert_eq!((&results["cases"][0]["status"], &results["exit_code"]), (&"pass".into(), &3.into()));
+        assert_eq!(results["cases"][1]["reason"], format!("not finished: ended by {name}"));
+        assert!(started.iter().all(|child| !child.exists()), "its adapter is gone");
+        assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "and its directories");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_run_at_once() {
+    let (dir, temporary) = (dir(), dir());
+    let hangs =
+        r#"read -r line; echo '{"id":1,"result":"ok","caps":[]}'; read -r line; echo asked >&2; exec sleep 600"#;
+    let hangs = ["sh", "-c", hangs].map(str::to_owned);
+    let mut command = command(dir.path(), &["exec", "--only", "A01", "--timeout", "10min", "--adapter-log"], &hangs);
+    command.env("TMPDIR", temporary.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("asked")), "a request waits");
+    let started = children_of(&child.id().to_string());
+    assert_eq!(started.len(), 1, "the adapter runs");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(lines.any(|line| line.unwrap().contains("once more ends at once")), "the first one is gentle");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let status = wait::until("the run to end", Duration::from_secs(10), || child.try_wait().unwrap());
-    assert_eq!(status.code(), Some(130));
+    assert_eq!(status.code(), Some(3));
     wait::until("its adapter to end", Duration::from_secs(5), || {
         started.iter().all(|child| !child.exists()).then_some(())
     });

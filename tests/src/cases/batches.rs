@@ -153,7 +153,7 @@ fn no_fence_raised(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn readers_see_whole_batches(t: &Trial<'_>) -> Result<(), Ended> {
     let mut random = t.random(0);
-    for _ in 0..t.rounds(40) {
+    for _ in t.rounds(40) {
         let pair = resources(t, 2);
         let write = |token| batch(t, 0, pair.iter().map(|res| (res, token)));
         t.call(0, write(1))?;
@@ -187,7 +187,7 @@ fn readers_see_whole_batches(t: &Trial<'_>) -> Result<(), Ended> {
 fn killed_in_the_middle(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 3;
     let mut random = t.random(0);
-    for _ in 0..t.rounds(12) {
+    for _ in t.rounds(12) {
         let base = t.resource();
         let made = AtomicU64::new(0);
         // A new set every few batches, so that no history gets long.
@@ -240,7 +240,7 @@ fn opposite_order(t: &Trial<'_>) -> Result<(), Ended> {
     let mut random = t.random(0);
     let alone = resources(t, 3);
     t.accepted(0, batch(t, 0, alone.iter().map(|res| (res, 1))))?;
-    for _ in 0..t.rounds(20) {
+    for _ in t.rounds(20) {
         let three = resources(t, 3);
         let mut token = 1;
         for _ in 0..6 {
@@ -258,9 +258,15 @@ fn opposite_order(t: &Trial<'_>) -> Result<(), Ended> {
             if let Some(lost) = answers.iter().position(Answer::is_unknown).filter(|_| lost > 1) {
                 let number = t.last(lost as u32);
                 let said = crate::words::answer(&answers[lost]);
+                let after = t.call(CLIENTS, batch(t, CLIENTS, alone.iter().map(|res| (res, 2))))?;
+                if after.is_unknown() {
+                    return Err(Ended::Unknown(format!(
+                        "batch #{number} was {said}, and one that was alone was not answered either"
+                    )));
+                }
                 let sentence = format!(
                     "batch #{number} was sent together with others that name the same resources in opposite order, and \
-                     was {said}; alone a batch is answered."
+                     was {said}; one that was sent alone after it was answered."
                 );
                 return Err(t.fail(&[number], sentence));
             }

@@ -16,7 +16,7 @@ use crate::op::Verb;
 use crate::subject::{Broken, Hook, Subject};
 use crate::verdict::{Failure, Level};
 
-pub use trial::Trial;
+pub use trial::{Progress, Trial};
 
 /// One thing the suite asks.
 #[derive(Debug)]

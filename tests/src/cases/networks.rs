@@ -128,11 +128,11 @@ fn tokens(t: &Trial<'_>, round: u64) -> Tokens {
 
 /// The old write was not yet sent, or not as a whole, when the newer one was answered: they cannot both be accepted. By
 /// its time of calling alone it could have come first, so the checker cannot tell.
-fn came_too_late(t: &Trial<'_>, late: &Answer, newer: &Answer) -> Result<(), Ended> {
-    if !late.is_ok() || !newer.is_ok() {
+fn came_too_late(t: &Trial<'_>, late: (u32, &Answer), newer: (u32, &Answer)) -> Result<(), Ended> {
+    if !late.1.is_ok() || !newer.1.is_ok() {
         return Ok(());
     }
-    let (late, newer) = (t.last(0), t.last(1));
+    let (late, newer) = (t.last(late.0), t.last(newer.0));
     let sentence = format!(
         "write #{late} was accepted, but it was complete only after write #{newer} with a newer token had been answered: it was \
          already fenced."
@@ -149,14 +149,14 @@ fn look(t: &Trial<'_>, res: &str, late: u64) -> Result<(), Ended> {
 }
 
 fn stopped_before_sending(t: &Trial<'_>) -> Result<(), Ended> {
-    for round in 0..t.rounds(25) {
+    for round in t.rounds(25) {
         let res = t.resource();
         let Tokens { old, between, new } = tokens(t, round);
         t.call(0, t.write_op(0, &res, 1))?;
         let slept = t.build(0, t.write_op(0, &res, old));
         let newer = t.call(1, t.write_op(1, &res, new))?;
         let late = slept.send()?;
-        came_too_late(t, &late, &newer)?;
+        came_too_late(t, (0, &late), (1, &newer))?;
         look(t, &res, between)?;
     }
     Ok(())
@@ -164,14 +164,14 @@ fn stopped_before_sending(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn half_sent(t: &Trial<'_>) -> Result<(), Ended> {
     for part in [Part::Head, Part::HalfBody] {
-        for round in 0..t.rounds(10) {
+        for round in t.rounds(10) {
             let res = t.resource();
             let Tokens { old, between, new } = tokens(t, round);
             t.call(0, t.write_op(0, &res, 1))?;
             let held = t.begin(0, &t.write_op(0, &res, old), part)?;
             let newer = t.call(1, t.write_op(1, &res, new))?;
             let late = held.finish()?;
-            came_too_late(t, &late, &newer)?;
+            came_too_late(t, (0, &late), (1, &newer))?;
             look(t, &res, between)?;
         }
     }
@@ -181,34 +181,35 @@ fn half_sent(t: &Trial<'_>) -> Result<(), Ended> {
 /// How long requests may take to get to the proxy.
 const ARRIVED: Duration = Duration::from_secs(5);
 
-/// Sends these requests, does something while they are on their way, and lets them arrive after that.
-fn arrive_late(
-    t: &Trial<'_>,
-    requests: Vec<(u32, Op)>,
-    meanwhile: impl FnOnce() -> Result<Answer, Ended>,
-) -> Result<(), Ended> {
+/// Sends these requests, makes a newer one while they are on their way, and lets them arrive after that.
+fn arrive_late(t: &Trial<'_>, requests: Vec<(u32, Op)>, (newest, newer): (u32, Op)) -> Result<(), Ended> {
     let Some(proxy) = t.subject().proxy() else {
-        let built: Vec<_> = requests.into_iter().map(|(client, op)| t.build(client, op)).collect();
-        meanwhile()?;
-        return built.into_iter().try_for_each(|built| built.send().map(drop));
+        let built: Vec<_> = requests.into_iter().map(|(client, op)| (client, t.build(client, op))).collect();
+        let newer = t.call(newest, newer)?;
+        return built.into_iter().try_for_each(|(client, built)| {
+            let late = built.send()?;
+            came_too_late(t, (client, &late), (newest, &newer))
+        });
     };
     proxy.set(Direction::Up, Rule::Hold);
     let arrived = proxy.count(Direction::Up).chunks + requests.len() as u64;
-    let (_, arrived) = t.meanwhile(requests, Route::Proxied, || {
+    let clients: Vec<u32> = requests.iter().map(|(client, _)| *client).collect();
+    let (late, (newer, arrived)) = t.meanwhile(requests, Route::Proxied, || {
         let arrived = t.until(ARRIVED, || proxy.count(Direction::Up).chunks >= arrived);
-        let done = meanwhile();
+        let newer = t.call(newest, newer);
         proxy.pass();
-        done.map(|_| arrived)
+        newer.map(|newer| (newer, arrived))
     })?;
+    clients.into_iter().zip(&late).try_for_each(|(client, late)| came_too_late(t, (client, late), (newest, &newer)))?;
     if arrived { Ok(()) } else { Err(Ended::Unknown("the requests did not come by the proxy".to_owned())) }
 }
 
 fn delayed(t: &Trial<'_>) -> Result<(), Ended> {
-    for round in 0..t.rounds(20) {
+    for round in t.rounds(20) {
         let res = t.resource();
         let Tokens { old, between, new } = tokens(t, round);
         t.call(0, t.write_op(0, &res, 1))?;
-        arrive_late(t, vec![(0, t.write_op(0, &res, old))], || t.call(1, t.write_op(1, &res, new)))?;
+        arrive_late(t, vec![(0, t.write_op(0, &res, old))], (1, t.write_op(1, &res, new)))?;
         look(t, &res, between)?;
     }
     Ok(())
@@ -216,7 +217,7 @@ fn delayed(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn replayed(t: &Trial<'_>) -> Result<(), Ended> {
     let mut random = t.random(0);
-    for _ in 0..t.rounds(15) {
+    for _ in t.rounds(15) {
         let res = t.resource();
         let mut sent = Vec::new();
         for client in 0..4 {
@@ -237,8 +238,8 @@ fn replayed(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn current_replayed(t: &Trial<'_>) -> Result<(), Ended> {
     let mut brought_back = 0;
-    let rounds = t.rounds(5);
-    for round in 0..rounds {
+    let rounds = t.scaled(5);
+    for round in t.rounds(5) {
         let res = t.resource();
         let token = 5 + round;
         let op = t.write_op(0, &res, token);
@@ -262,7 +263,7 @@ fn current_replayed(t: &Trial<'_>) -> Result<(), Ended> {
 fn reordered(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 5;
     let mut random = t.random(0);
-    for round in 0..t.rounds(20) {
+    for round in t.rounds(20) {
         let res = t.resource();
         t.call(0, t.write_op(0, &res, 1))?;
         let requests: Vec<_> =
@@ -275,7 +276,7 @@ fn reordered(t: &Trial<'_>) -> Result<(), Ended> {
             }
         } else {
             let newer = 5 + u64::from(CLIENTS);
-            arrive_late(t, requests, || t.call(CLIENTS, t.write_op(CLIENTS, &res, newer)))?;
+            arrive_late(t, requests, (CLIENTS, t.write_op(CLIENTS, &res, newer)))?;
         }
         look(t, &res, 3 + u64::from(CLIENTS))?;
     }
@@ -298,7 +299,7 @@ fn unanswered(t: &Trial<'_>, client: u32, op: Op) -> Result<(), Ended> {
 }
 
 fn retried(t: &Trial<'_>) -> Result<(), Ended> {
-    for round in 0..t.rounds(20) {
+    for round in t.rounds(20) {
         let res = t.resource();
         let Tokens { old, between, new } = tokens(t, round);
         t.call(0, t.write_op(0, &res, 1))?;
@@ -315,8 +316,8 @@ fn retried(t: &Trial<'_>) -> Result<(), Ended> {
 }
 
 fn stopped_resource(t: &Trial<'_>) -> Result<(), Ended> {
-    let (rounds, mut waited) = (t.rounds(10), 0);
-    for round in 0..rounds {
+    let (rounds, mut waited) = (t.scaled(10), 0);
+    for round in t.rounds(10) {
         let res = t.resource();
         let Tokens { old, between, new } = tokens(t, round);
         t.call(0, t.write_op(0, &res, 1))?;
@@ -346,7 +347,7 @@ fn stopped_resource(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn broken_off(t: &Trial<'_>) -> Result<(), Ended> {
     for part in [Part::Head, Part::HalfBody] {
-        for round in 0..t.rounds(10) {
+        for round in t.rounds(10) {
             let res = t.resource();
             let Tokens { old, between, new } = tokens(t, round);
             t.call(0, t.write_op(0, &res, 1))?;

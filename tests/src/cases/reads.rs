@@ -86,7 +86,7 @@ pub(super) const CASES: &[Case] = &[
         minima: &[Minimum::Accepted(50), Minimum::Read(100)],
         run: |t| {
             let res = t.resource();
-            for token in 1..=t.rounds(100).max(50) {
+            for token in 1..=t.scaled(100).max(50) {
                 t.accepted(0, t.write_op(0, &res, token))?;
                 t.accepted(1, Op::read(&res))?;
                 t.accepted(2, Op::read(&res))?;
@@ -107,7 +107,7 @@ pub(super) const CASES: &[Case] = &[
             for _ in 0..20 {
                 let res = t.resource();
                 t.accepted(0, t.write_op(0, &res, 1_000))?;
-                let (rounds, done, ready) = (t.rounds(100).max(50), AtomicBool::new(false), Barrier::new(3));
+                let (rounds, done, ready) = (t.scaled(100).max(50), AtomicBool::new(false), Barrier::new(3));
                 t.parallel(3, |client| {
                     ready.wait();
                     if client == 0 {

@@ -1,13 +1,17 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::GROUPS;
 use crate::answer::Answer;
+use crate::harness::proxy::Proxy;
 use crate::manifest::{Equal, Manifest, Policy};
-use crate::op::Write;
-use crate::reference::{Bug, Reference, SETUPS};
+use crate::op::{Op, Write};
+use crate::reference::{Bug, OverHttp, Reference, SETUPS, Service};
 use crate::resource::{FencedResource, InProcess};
 use crate::run::{Options, run};
-use crate::subject::{Broken, Hook, Request, Subject};
+use crate::subject::{Begun, Broken, Hook, Part, Request, Subject};
+use crate::token::Token;
 use crate::verdict::{CaseResult, Level, Status};
 
 #[test]
@@ -48,8 +52,6 @@ enum How {
     Busy,
     /// The hook that should stop it does nothing.
     NeverPauses,
-    /// So is the one that should kill it.
-    NeverDies,
 }
 
 impl Peculiar {
@@ -111,7 +113,6 @@ impl FencedResource for Peculiar {
     fn hook(&self, hook: Hook) -> Result<(), String> {
         match (self.how, hook) {
             (How::NeverPauses, Hook::Pause | Hook::Resume) => Ok(()),
-            (How::NeverDies, Hook::Start | Hook::Kill | Hook::Restart) => Ok(()),
             _ => self.reference.hook(hook),
         }
     }
@@ -137,35 +138,152 @@ fn limits_that_are_declared_and_errors_that_are_definite_are_no_offence() {
     }
 }
 
-#[test]
-fn what_was_not_done_to_a_resource_is_not_shown() {
-    for (how, cases) in [(How::NeverPauses, &["Z08"][..]), (How::NeverDies, &["M05", "R05", "R07"][..])] {
-        for result in run_on(&InProcess::new(Peculiar::new(how)), cases, Level::L3) {
-            assert_eq!(result.status, Status::Unknown, "{}: {}", result.case.id, result.reason);
-        }
-    }
-}
-
-/// Accepts everything, and then its adapter dies.
-struct Dies {
-    resource: InProcess<Reference>,
+/// A resource with something else in front of it.
+struct Behind<S> {
+    resource: S,
+    manifest: Manifest,
+    /// Answers instead of the resource, or not.
+    instead: fn(&Request<'_>, u64) -> Option<Result<Answer, Broken>>,
+    /// What is done to it by this hook is not done.
+    spared: Option<Hook>,
     calls: AtomicU64,
 }
 
-impl Subject for Dies {
+impl<S: Subject> Behind<S> {
+    fn new(resource: S) -> Behind<S> {
+        let manifest = resource.manifest().clone();
+        Behind { resource, manifest, instead: |_, _| None, spared: None, calls: AtomicU64::new(0) }
+    }
+
+    /// Nothing of it can be read.
+    fn blind(resource: S) -> Behind<S> {
+        let mut blind = Behind::new(resource);
+        blind.manifest.caps.clear();
+        blind
+    }
+}
+
+impl<S: Subject> Subject for Behind<S> {
     fn describe(&self) -> String {
         self.resource.describe()
     }
 
     fn manifest(&self) -> &Manifest {
-        self.resource.manifest()
+        &self.manifest
     }
 
     fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
-        match self.calls.fetch_add(1, Ordering::Relaxed) {
-            0..200 => self.resource.call(request),
-            _ => Err(Broken("the adapter is gone".to_owned())),
-        }
+        let instead = (self.instead)(request, self.calls.fetch_add(1, Ordering::Relaxed));
+        instead.unwrap_or_else(|| self.resource.call(request))
+    }
+
+    fn has(&self, hook: Hook) -> bool {
+        self.resource.has(hook)
+    }
+
+    fn hook(&self, hook: Hook) -> Result<(), Broken> {
+        if self.spared == Some(hook) { Ok(()) } else { self.resource.hook(hook) }
+    }
+
+    fn begin(&self, request: &Request<'_>, part: Part) -> Option<Result<Box<dyn Begun>, Broken>> {
+        self.resource.begin(request, part)
+    }
+
+    fn proxy(&self) -> Option<&Proxy> {
+        self.resource.proxy()
+    }
+}
+
+fn reference() -> Service {
+    Service::new(SETUPS[0].1, None, 1)
+}
+
+fn over_http(bug: Bug) -> OverHttp {
+    OverHttp::new(Bug::CheckAtHead.mutant().setup, Some(bug), 1).unwrap()
+}
+
+#[test]
+fn what_was_not_done_to_a_resource_is_not_shown() {
+    for result in run_on(&InProcess::new(Peculiar::new(How::NeverPauses)), &["Z08"], Level::L3) {
+        assert_eq!(result.status, Status::Unknown, "{}: {}", result.case.id, result.reason);
+    }
+    let immortal = Behind { spared: Some(Hook::Kill), ..Behind::new(reference()) };
+    for result in run_on(&immortal, &["M05", "R02", "R03", "R04", "R05", "R06", "R07"], Level::L3) {
+        assert_eq!(result.status, Status::Unknown, "{}: {}", result.case.id, result.reason);
+        assert!(
+            result.reason.contains("still answered after the `kill` hook"),
+            "{}: {}",
+            result.case.id,
+            result.reason
+        );
+    }
+}
+
+#[test]
+fn a_conviction_survives_the_adapter() {
+    let dies = |_: &Request<'_>, call| (call >= 200).then(|| Err(Broken("the adapter is gone".to_owned())));
+    let accepts_all = Service::new(SETUPS[0].1, Some(Bug::AcceptAll), 1);
+    let results = run_on(&Behind { instead: dies, ..Behind::new(accepts_all) }, &["C01"], Level::L2);
+    assert_eq!(results[0].status, Status::Fail, "{}", results[0].reason);
+}
+
+#[test]
+fn two_tokens_that_cannot_be_sent_are_not_asked_about() {
+    let one_place = |request: &Request<'_>, _| {
+        let both = request.op.tokens().iter().any(|token| matches!(token, Token::Both(..)));
+        both.then_some(Ok(Answer::Unsupported))
+    };
+    let results = run_on(&Behind { instead: one_place, ..Behind::new(reference()) }, &["B03"], Level::L1);
+    assert_eq!(results[0].status, Status::NotApplicable, "{}", results[0].reason);
+    let results = run_on(&Behind::new(reference()), &["B03"], Level::L1);
+    assert_eq!(results[0].status, Status::Pass, "{}", results[0].reason);
+}
+
+#[test]
+fn lost_answers_of_the_highest_are_not_held_against_the_resource() {
+    // In C10 the highest of eight tokens is 17.
+    let lost = |request: &Request<'_>, _| {
+        (request.op.tokens() == [&Token::Number(17)]).then(|| Ok(Answer::unknown("lost on its way")))
+    };
+    let results = run_on(&Behind { instead: lost, ..Behind::new(reference()) }, &["C10"], Level::L2);
+    assert_eq!(results[0].status, Status::Unknown, "{}", results[0].reason);
+    assert!(results[0].reason.contains("20 of its answers were lost"), "{}", results[0].reason);
+    let refused =
+        |request: &Request<'_>, _| (request.op.tokens() == [&Token::Number(17)]).then(|| Ok(Answer::error("busy")));
+    let results = run_on(&Behind { instead: refused, ..Behind::new(reference()) }, &["C10"], Level::L2);
+    assert_eq!(results[0].status, Status::Fail, "{}", results[0].reason);
+}
+
+/// Lets a stale write in if its client decided on it before the write at the fence was: by the time of the client.
+#[derive(Default)]
+struct ByAge {
+    manifest: Manifest,
+    fences: Mutex<BTreeMap<String, (u64, u64)>>,
+}
+
+impl Subject for ByAge {
+    fn describe(&self) -> String {
+        "by age".to_owned()
+    }
+
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
+        let Op::Write(Write { res, token: Token::Number(token), .. }) = request.op else {
+            return Ok(Answer::Unsupported);
+        };
+        let mut fences = self.fences.lock().unwrap();
+        let fence = fences.entry(res.clone()).or_insert((*token, request.id));
+        Ok(match fence.0 <= *token {
+            true => {
+                *fence = (*token, request.id);
+                Answer::ok()
+            }
+            false if request.id < fence.1 => Answer::ok(),
+            false => Answer::Stale { high: None },
+        })
     }
 
     fn has(&self, _: Hook) -> bool {
@@ -177,10 +295,16 @@ impl Subject for Dies {
     }
 }
 
+/// Nothing can be read, and every later write is refused: only who knows when a write was sent can tell.
 #[test]
-fn a_conviction_survives_the_adapter() {
-    let accepts_all = Reference::set_up(SETUPS[0].1, Some(Bug::AcceptAll), 1);
-    let subject = Dies { resource: InProcess::new(accepts_all), calls: AtomicU64::new(0) };
-    let results = run_on(&subject, &["C01"], Level::L2);
-    assert_eq!(results[0].status, Status::Fail, "{}", results[0].reason);
+fn a_write_that_was_sent_too_late_is_convicted_without_a_read() {
+    for result in run_on(&ByAge::default(), &["Z01", "Z03", "Z06"], Level::L2) {
+        assert_eq!(result.status, Status::Fail, "{}: {}", result.case.id, result.reason);
+        assert!(result.reason.contains("was complete only after"), "{}: {}", result.case.id, result.reason);
+    }
+    for (bug, case) in [(Bug::CheckAtHead, "Z02"), (Bug::AcceptAll, "Z03"), (Bug::AcceptAll, "Z06")] {
+        let results = run_on(&Behind::blind(over_http(bug)), &[case], Level::L2);
+        assert_eq!(results[0].status, Status::Fail, "{case}: {}", results[0].reason);
+        assert!(results[0].reason.contains("was complete only after"), "{case}: {}", results[0].reason);
+    }
 }

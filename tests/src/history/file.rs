@@ -12,7 +12,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{History, Mark, Operation};
+use super::{History, Judged, Mark, Operation};
 use crate::manifest::Manifest;
 
 /// What the first line calls the format.
@@ -29,6 +29,8 @@ struct Header {
     case: String,
     seed: u64,
     manifest: Manifest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    judged: Option<Judged>,
 }
 
 /// What a later version shares with this one.
@@ -78,6 +80,7 @@ impl History {
             case: self.case.clone(),
             seed: self.seed,
             manifest: self.manifest.clone(),
+            judged: self.judged.clone(),
         };
         line(&mut writer, &header)?;
         let mut marks = self.marks.iter().peekable();
@@ -102,7 +105,8 @@ impl History {
             let text = text.map_err(|error| wrong(format!("it cannot be read as text: {error}")))?;
             if !begun {
                 let header = header(&text).map_err(wrong)?;
-                history = History { case: header.case, seed: header.seed, manifest: header.manifest, ..history };
+                let Header { case, seed, manifest, judged, .. } = header;
+                history = History { case, seed, manifest, judged, ..history };
                 begun = true;
                 continue;
             }

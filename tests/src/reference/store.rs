@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) disk: BTreeMap<String, Record>,
     /// What does not, by instance.
     pub(super) memory: Vec<BTreeMap<String, Record>>,
+    /// How many wait for a change: to wake nobody costs a call of the system too.
+    waiting: u64,
     /// What a recovery moved away from the disk.
     recovering: Option<BTreeMap<String, Record>>,
     /// Names in the order of their use, the latest at the end.
@@ -117,8 +119,8 @@ impl Store {
     pub(super) fn reset(&self) {
         let mut state = self.state();
         let life = state.life + 1;
-        let instances = state.memory.len();
-        *state = State { life, memory: vec![BTreeMap::new(); instances], ..State::default() };
+        let (instances, waiting) = (state.memory.len(), state.waiting);
+        *state = State { life, waiting, memory: vec![BTreeMap::new(); instances], ..State::default() };
         self.changed.notify_all();
     }
 }
@@ -171,7 +173,9 @@ impl<'s> Visit<'s> {
             if left.is_zero() {
                 return Err(Gone(otherwise));
             }
+            state.waiting += 1;
             state = self.store.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
         }
     }
 
@@ -275,7 +279,9 @@ impl Drop for Rows<'_> {
         // After a kill its locks are gone, and these are those of others.
         if state.life == self.life {
             state.locked.retain(|name| !self.names.contains(name));
-            self.store.changed.notify_all();
+            if state.waiting > 0 {
+                self.store.changed.notify_all();
+            }
         }
     }
 }

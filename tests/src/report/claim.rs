@@ -1,5 +1,6 @@
 //! The last line of a run: what was shown and what was not.
 
+use super::text::one_line;
 use crate::verdict::{Level, Outcome, Results, Status};
 
 impl Results {
@@ -37,7 +38,7 @@ impl Results {
             Outcome::NotSafe => format!("NOT SAFE: {failed} of {} failed ({failures})", cases(all)),
             Outcome::Broken => {
                 let why = self.broken.as_deref().unwrap_or("the harness failed");
-                format!("ERROR: nothing is shown, because the run was broken off: {why}")
+                format!("ERROR: nothing is shown, because the run was broken off: {}", one_line(why))
             }
             Outcome::Unknown => {
                 let mut reasons = Vec::new();

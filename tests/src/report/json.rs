@@ -37,6 +37,7 @@ struct Document<'a> {
     not_selected: usize,
     excluded: &'a BTreeMap<String, String>,
     broken: Option<&'a str>,
+    warnings: &'a [String],
     counts: BTreeMap<&'static str, usize>,
     cases: Vec<Entry<'a>>,
 }
@@ -86,6 +87,7 @@ pub fn json(results: &Results, setting: &Setting) -> String {
         not_selected: results.left_out,
         excluded: &results.excluded,
         broken: results.broken.as_deref(),
+        warnings: &results.warnings,
         counts: Status::ALL.into_iter().map(|status| (status.name(), results.ids(status).len())).collect(),
         cases: results.cases.iter().map(|result| entry(result, results.seed, setting)).collect(),
     };

@@ -77,7 +77,7 @@ fn case(text: &mut String, result: &CaseResult, seed: u64, setting: &Setting) {
     let word = result.status.word();
     let more = || {
         let again = setting.again(case.id, seed);
-        escaped_lines(&format!("{}\nRule: {}\nWhy: {}\nAgain: {again}", result.reason, case.rule, case.why))
+        escaped(&format!("{}\nRule: {}\nWhy: {}\nAgain: {again}", result.reason, case.rule, case.why))
     };
     match result.status {
         Status::Pass => text.push_str("/>\n"),
@@ -121,8 +121,4 @@ fn verdict(text: &mut String, all: &mut Counts, results: &Results) {
 
 fn element(text: &mut String, name: &str, kind: &str, message: &str, body: &str) {
     let _ = writeln!(text, ">\n      <{name} type=\"{kind}\" message=\"{message}\">{body}</{name}>\n    </testcase>");
-}
-
-fn escaped_lines(lines: &str) -> String {
-    lines.lines().map(escaped).collect::<Vec<_>>().join("\n")
 }

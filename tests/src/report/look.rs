@@ -1,6 +1,9 @@
 //! What a terminal can show.
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
+use rustix::termios::tcgetwinsize;
 
 use crate::verdict::Status;
 
@@ -27,11 +30,13 @@ impl Default for Look {
 }
 
 impl Look {
-    /// For this stream: colours and a bar only on a terminal; no colours if `NO_COLOR` is set; `COLUMNS` columns, or 80.
-    pub fn of(stream: &impl IsTerminal) -> Look {
+    /// For this stream: colours and a bar only on a terminal; no colours if `NO_COLOR` is set; as many columns as the terminal
+    /// has, else `COLUMNS`, else 80.
+    pub fn of(stream: &(impl IsTerminal + AsFd)) -> Look {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let said = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let columns = columns(stream).or_else(said);
         Look::chosen(stream.is_terminal() && !dumb, set("NO_COLOR"), columns)
     }
 
@@ -67,9 +72,27 @@ impl Look {
     }
 }
 
+/// As the terminal says; one that does not know says none.
+fn columns(stream: &impl AsFd) -> Option<usize> {
+    tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Look;
+    use rustix::pty::{OpenptFlags, openpt};
+    use rustix::termios::{Winsize, tcsetwinsize};
+
+    use super::{Look, columns};
+
+    #[test]
+    fn a_terminal_says_how_wide_it_is() {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        assert_eq!(columns(&terminal), None, "nobody has said it");
+        tcsetwinsize(&terminal, Winsize { ws_row: 40, ws_col: 101, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        assert_eq!(columns(&terminal), Some(101));
+        assert_eq!(Look::of(&std::fs::File::from(terminal)).width, 101, "whatever COLUMNS says");
+        assert_eq!(columns(&std::fs::File::open("/dev/null").unwrap()), None);
+    }
 
     #[test]
     fn colours_and_a_bar_are_for_terminals() {

@@ -6,21 +6,24 @@
 use std::io::{self, Write};
 
 use super::setting::Setting;
-use super::text::visible;
+use super::text::{one_line, visible_lines};
 use crate::verdict::{CaseResult, Results, Status};
 
 /// Writes the whole run.
 pub fn tap(out: &mut dyn Write, results: &Results, setting: &Setting) -> io::Result<()> {
     writeln!(out, "TAP version 14")?;
     writeln!(out, "1..{}", results.cases.len() + 1)?;
-    writeln!(out, "# {}", visible(&results.subject))?;
+    writeln!(out, "# {}", one_line(&results.subject))?;
     for (index, result) in results.cases.iter().enumerate() {
         case(out, index + 1, result, results.seed, setting)?;
+    }
+    for warning in &results.warnings {
+        writeln!(out, "# warning: {}", one_line(warning))?;
     }
     let ok = if results.exit_code() == 0 { "ok" } else { "not ok" };
     writeln!(out, "{ok} {} - verdict: {}", results.cases.len() + 1, description(&results.last_line()))?;
     if let Some(broken) = &results.broken {
-        writeln!(out, "Bail out! {}", visible(broken))?;
+        writeln!(out, "Bail out! {}", one_line(broken))?;
     }
     out.flush()
 }
@@ -56,7 +59,7 @@ fn case(out: &mut dyn Write, number: usize, result: &CaseResult, seed: u64, sett
 fn details(out: &mut dyn Write, fields: &[(&str, &str)]) -> io::Result<()> {
     writeln!(out, "  ---")?;
     for (name, value) in fields {
-        let value = serde_json::to_string(&visible(value)).map_err(io::Error::other)?;
+        let value = serde_json::to_string(&visible_lines(value)).map_err(io::Error::other)?;
         writeln!(out, "  {name}: {value}")?;
     }
     writeln!(out, "  ...")
@@ -64,5 +67,5 @@ fn details(out: &mut dyn Write, fields: &[(&str, &str)]) -> io::Result<()> {
 
 /// `#` would begin a directive, and `\` is what escapes it.
 fn description(text: &str) -> String {
-    visible(text).replace('\\', "\\\\").replace('#', "\\#")
+    one_line(text).replace('\\', "\\\\").replace('#', "\\#")
 }

@@ -19,12 +19,14 @@ pub struct Tree<W: Write> {
     group: Option<char>,
     began: Instant,
     failed: usize,
+    /// The case that runs, and its place.
+    running: Option<(&'static Case, usize, usize)>,
 }
 
 impl<W: Write> Tree<W> {
     /// On this stream.
     pub fn new(out: W, look: Look) -> Tree<W> {
-        Tree { out, look, group: None, began: Instant::now(), failed: 0 }
+        Tree { out, look, group: None, began: Instant::now(), failed: 0, running: None }
     }
 
     /// The stream again.
@@ -32,13 +34,15 @@ impl<W: Write> Tree<W> {
         self.out
     }
 
-    fn bar(&mut self, case: &Case, place: usize, of: usize) -> io::Result<()> {
+    fn bar(&mut self, rounds: Option<(u64, u64)>) -> io::Result<()> {
         const LONG: usize = 20;
+        let Some((case, place, of)) = self.running else { return Ok(()) };
         let full = (place * LONG).checked_div(of).unwrap_or(0).min(LONG);
         let bar = format!("{}{}", "█".repeat(full), "░".repeat(LONG - full));
         let failed = if self.failed > 0 { format!(" · {} failed", self.failed) } else { String::new() };
         let after = duration(self.began.elapsed());
-        let line = format!("{bar} {}/{of} · {after}{failed} · {} {}", place + 1, case.id, case.title);
+        let round = rounds.map_or_else(String::new, |(round, of)| format!(" {round}/{of}"));
+        let line = format!("{bar} {}/{of} · {after}{failed} · {}{round} {}", place + 1, case.id, case.title);
         write!(self.out, "\r\x1b[2K{}", cut(&line, self.look.width - 1))?;
         self.out.flush()
     }
@@ -74,8 +78,15 @@ impl<W: Write> Tree<W> {
 /// A stream that cannot be written to (a closed pipe) must not end the run: the exit code still counts.
 impl<W: Write> Watch for Tree<W> {
     fn begins(&mut self, case: &'static Case, place: usize, of: usize) {
+        self.running = Some((case, place, of));
         if self.look.bar {
-            let _ = self.bar(case, place, of);
+            let _ = self.bar(None);
+        }
+    }
+
+    fn goes_on(&mut self, round: u64, of: u64) {
+        if self.look.bar {
+            let _ = self.bar(Some((round, of)));
         }
     }
 
@@ -120,6 +131,9 @@ pub fn summary(out: &mut dyn Write, results: &Results, look: Look) -> io::Result
             let head = format!("{} {} ", result.status.word(), result.case.id);
             paragraph(out, look, &head, &format!("{}: {}", result.case.title, said(result)))?;
         }
+    }
+    for warning in &results.warnings {
+        paragraph(out, look, "warning: ", warning)?;
     }
     let status = match results.outcome() {
         Outcome::Safe | Outcome::Passed => Status::Pass,

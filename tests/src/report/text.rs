@@ -9,6 +9,17 @@ pub fn visible(text: &str) -> String {
     text.chars().map(shown_as).collect()
 }
 
+/// The same in one line, whatever lines it has.
+pub fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    visible(&lines.join(" "))
+}
+
+/// The same with the lines that it has.
+pub fn visible_lines(text: &str) -> String {
+    text.lines().map(visible).collect::<Vec<_>>().join("\n")
+}
+
 fn shown_as(character: char) -> char {
     match character {
         // Unicode has a picture for each of these.
@@ -20,11 +31,11 @@ fn shown_as(character: char) -> char {
     }
 }
 
-/// For XML and HTML, in text and in attributes.
+/// For XML and HTML, in text and in attributes. The ends of lines stay.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + text.len() / 8);
-    for character in text.chars() {
-        match shown_as(character) {
+    for character in visible_lines(text).chars() {
+        match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
@@ -46,9 +57,13 @@ pub fn cut(text: &str, most: usize) -> String {
     cut
 }
 
-/// In lines of at most `width` columns, broken at spaces, or inside a word that is longer than a line.
+/// In lines of at most `width` columns, broken where the text has lines, at spaces, or inside a word that is longer than a
+/// line.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(1);
+    text.lines().flat_map(|line| wrapped_line(line, width.max(1))).collect()
+}
+
+fn wrapped_line(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut used = 0;
@@ -149,7 +164,7 @@ pub fn quoted(word: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{cut, duration, escaped, grouped, quoted, visible, width, wrapped};
+    use super::{cut, duration, escaped, grouped, one_line, quoted, visible, width, wrapped};
 
     #[test]
     fn nothing_from_outside_can_command_a_terminal_or_break_markup() {
@@ -165,6 +180,14 @@ mod tests {
         for line in wrapped("漢字漢字漢字 and more 漢字", 7) {
             assert!(width(&line) <= 7, "{line}");
         }
+    }
+
+    #[test]
+    fn lines_stay_lines_or_become_one() {
+        let crash = "it ended.\nIts last words:\n  | no database\r\n\n  | here\u{1b}";
+        assert_eq!(wrapped(crash, 20), ["it ended.", "Its last words:", "| no database", "| here␛"]);
+        assert_eq!(one_line(crash), "it ended. Its last words: | no database | here␛");
+        assert_eq!(escaped("a\n<b>"), "a\n&lt;b&gt;");
     }
 
     #[test]

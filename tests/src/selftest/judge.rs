@@ -1,6 +1,6 @@
 //! What a self-test must have found.
 
-use super::{Budget, Report, Row, Tally, python, selected, tried};
+use super::{Budget, REFERENCE, Report, Row, Tally, selected, tried};
 use crate::reference::MUTANTS;
 use crate::verdict::{Level, Status};
 
@@ -11,7 +11,7 @@ pub(super) fn judge(budget: &Budget, report: &mut Report) {
         silent(&format!("the reference ({setup})"), row, &mut problems);
     }
     for (name, row) in &report.python {
-        if *name == python::REFERENCE {
+        if *name == REFERENCE {
             silent("the reference in Python", row, &mut problems);
         }
     }

@@ -16,6 +16,9 @@ use crate::subject::Subject;
 use crate::verdict::{Level, Status};
 use jobs::Job;
 
+/// What the resource without a bug is called.
+const REFERENCE: &str = "reference";
+
 /// `--rounds` for the case of very many other resources: 2,000 of them are many, for a mutant that keeps fewer.
 const MANY: u64 = 10;
 
@@ -37,7 +40,7 @@ pub struct Budget {
     pub whole: bool,
     /// How many cases run at the same time.
     pub workers: usize,
-    /// Only these mutants; empty means all.
+    /// Only these mutants, `reference` or `lazy`; empty means everything.
     pub only: Vec<String>,
     /// The first seed.
     pub seed: u64,
@@ -69,6 +72,11 @@ impl Budget {
     /// With how many seeds the reference is run in a setup: for every change, the plain one gets most.
     fn reference_seeds(&self, setup: Setup) -> u64 {
         if self.whole || setup == SETUPS[0].1 { self.reference_seeds } else { self.reference_seeds.min(1) }
+    }
+
+    /// Is this a part of what is run?
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
     }
 
     /// How many rounds a case does here.
@@ -140,12 +148,12 @@ pub fn tried() -> impl Iterator<Item = &'static cases::Case> {
 pub fn selftest(budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync)) -> Report {
     let mut report = Report::default();
     let mut jobs = Vec::new();
-    for (name, setup) in SETUPS {
+    for (name, setup) in SETUPS.into_iter().filter(|_| budget.wants(REFERENCE)) {
         for seed in budget.seed..budget.seed + budget.reference_seeds(setup) {
             jobs.extend(tried().map(|case| Job::reference(name, setup, case.id, seed)));
         }
     }
-    for name in LAZY {
+    for name in LAZY.into_iter().filter(|_| budget.wants("lazy")) {
         // Who does not pass the first level passes none; the others may take long to find that out.
         let shown = tried().filter(|case| budget.whole || case.level == Level::L1);
         jobs.extend(shown.map(|case| Job::lazy(name, case.id, budget.seed)));
@@ -173,7 +181,7 @@ pub fn selftest(budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync)) -> Repor
 }
 
 fn selected(budget: &Budget) -> impl Iterator<Item = &'static Mutant> {
-    MUTANTS.iter().filter(|mutant| budget.only.is_empty() || budget.only.iter().any(|name| name == mutant.name))
+    MUTANTS.iter().filter(|mutant| budget.wants(mutant.name))
 }
 
 /// Runs one case; the status and the reason.

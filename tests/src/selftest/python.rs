@@ -7,15 +7,12 @@ use std::sync::Arc;
 use tempfile::TempPath;
 
 use super::jobs::Job;
-use super::{Budget, selected, tried};
+use super::{Budget, REFERENCE, selected, tried};
 use crate::adapters::exec;
 use crate::cases::Case;
 use crate::manifest::{Equal, Policy};
 use crate::reference::{Bug, Front, SETUPS, Setup};
 use crate::subject::{Broken, Subject};
-
-/// The row of the reference itself.
-pub(super) const REFERENCE: &str = "reference";
 
 const SOURCE: &str = include_str!("../../reference/reference.py");
 
@@ -93,7 +90,8 @@ pub(super) fn jobs(budget: &Budget) -> Result<Vec<Job>, String> {
     let mut jobs = Vec::new();
     // One setup and one seed are enough for every change: each run starts an interpreter.
     let setups = SETUPS.iter().filter(|(_, setup)| setup.front == Front::Calls);
-    for (_, setup) in setups.take(if budget.whole { usize::MAX } else { 1 }) {
+    let most = if budget.whole { usize::MAX } else { 1 };
+    for (_, setup) in setups.take(most).filter(|_| budget.wants(REFERENCE)) {
         let short = |case: &&Case| budget.whole || !LONG.contains(&case.id);
         jobs.extend(
             tried().filter(short).map(|case| Job::python(program(None, *setup), REFERENCE, case.id, budget.seed)),

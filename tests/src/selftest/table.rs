@@ -11,7 +11,8 @@ impl Report {
     /// For the terminal: the matrix, and what is wrong.
     pub fn text(&self) -> String {
         let mut text = self.grid();
-        for (title, rows) in [("reference", &self.reference), ("lazy", &self.lazy)] {
+        let told = [("reference", &self.reference), ("lazy", &self.lazy)];
+        for (title, rows) in told.into_iter().filter(|(_, rows)| !rows.is_empty()) {
             let runs: u64 = rows.values().flat_map(Row::values).map(super::Tally::runs).sum();
             let _ = writeln!(text, "{title}: {runs} runs in {} ways", rows.len());
         }

@@ -9,8 +9,7 @@ use fencepost_conformance::verdict::{Level, Status};
 use fencepost_conformance::{Manifest, Op, Verb, Write};
 use serde_json::Value;
 
-use super::Marked;
-use super::examples::{judge, root};
+use super::marked::{Marked, judge, root};
 
 fn book() -> String {
     std::fs::read_to_string(root().join("docs/conformance/exec.md")).unwrap()

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use fencepost_conformance::adapters::exec::{self, Options};
 use fencepost_conformance::harness::wait;
+use fencepost_conformance::run;
 use fencepost_conformance::subject::{Hook, Subject};
+use fencepost_conformance::verdict::Outcome;
 use fencepost_conformance::{Answer, Op};
 
 use super::{Marked, call, quick, read};
@@ -205,6 +207,28 @@ fn a_request_without_an_answer_is_unknown_and_silence_is_not() {
             "lost in thought",
         ],
     );
+    drop(subject);
+    adapter.left_nothing();
+}
+
+/// It can answer, so what does not is the resource behind it: as over HTTP that is unknown.
+#[test]
+fn silence_after_an_answer_is_unknown() {
+    let script = format!(
+        r#"{INIT} for i in 1 2 3; do read -r line; id=${{line#*\"id\":}}; echo "{{\"id\":${{id%%,*}},\"result\":\"ok\"}}"; done; cat >/dev/null"#
+    );
+    let adapter = Marked::shell(&script);
+    let subject = adapter.open(Options { timeout: Duration::from_millis(50), ..Options::default() }).unwrap();
+    let only = run::Options { only: vec!["A13".to_owned()], ..run::Options::default() };
+    let results = run::run(&subject, &only, &mut ());
+    assert_eq!(results.outcome(), Outcome::Unknown, "{:?}", results.broken);
+    let reason = &results.cases[0].reason;
+    says(reason, &["not answered"]);
+    for _ in 0..4 {
+        assert!(read(&subject, 0, "r").unwrap().is_unknown());
+    }
+    let Answer::Unknown { why } = read(&subject, 0, "r").unwrap() else { panic!("it has answered") };
+    says(&why, &["answers nobody: 4 requests in a row waited 50ms", "request without an answer is 5, a write"]);
     drop(subject);
     adapter.left_nothing();
 }

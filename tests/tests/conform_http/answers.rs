@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::adapters::http::HttpSubject;
+use fencepost_conformance::adapters::http::{HttpSubject, Overrides, open};
 use fencepost_conformance::harness::wait;
+use fencepost_conformance::run::{Options, run};
+use fencepost_conformance::subject::Subject;
+use fencepost_conformance::verdict::{Outcome, Status};
 use fencepost_conformance::{Answer, Op, Token, Write};
 
 use crate::scripted::{Act, Scripted, answer};
@@ -252,4 +255,62 @@ fn connections_are_used_again_until_the_other_end_closes_them() {
     wait::until("the service to close", Duration::from_secs(10), || (service.ended() > before).then_some(()));
     assert_eq!(call(&subject, &write("r")), Answer::ok(), "the closed one was replaced before anything was sent");
     assert_eq!(service.connections(), 2);
+}
+
+fn only(case: &str) -> Options {
+    Options { only: vec![case.to_owned()], ..Options::default() }
+}
+
+#[test]
+fn two_tokens_have_no_place_in_a_path() {
+    let service = Scripted::start([]);
+    let map = MAP.replace("/w/{res}", "/w/{token}/{res}").replace("Token = \"{token}\", ", "");
+    let subject = MapFile::new(&map.replace("BASE", &service.base())).open().unwrap();
+    let results = run(&subject, &only("B03"), &mut ());
+    assert_eq!(results.cases[0].status, Status::NotApplicable, "{}", results.cases[0].reason);
+}
+
+/// As over exec: a resource that answers nothing is unknown.
+#[test]
+fn a_service_that_hangs_is_unknown() {
+    let service = Scripted::start([("silent", Act::Silent)]);
+    let map = MAP.replace("BASE", &service.base()).replace("/w/{res}", "/w/silent");
+    let map = MapFile::new(&map.replace("body    = \"{value}\"", "body    = \"{res} {value}\""));
+    let timeout = Some(Duration::from_millis(50));
+    let subject = open(&map.path(), &Overrides { base: Vec::new(), timeout }).unwrap();
+    let results = run(&subject, &only("A04"), &mut ());
+    assert_eq!(results.outcome(), Outcome::Unknown);
+    assert!(results.cases[0].reason.contains("no answer in time"), "{}", results.cases[0].reason);
+}
+
+#[test]
+fn places_that_never_have_anything_are_told_at_the_end() {
+    let json = |body| answer(200, "", body);
+    let service = Scripted::start([
+        ("read", json(r#"{"item": {"value": "v-1"}}"#)),
+        ("wrote", answer(200, "", "")),
+        ("bad", answer(400, "", "{}")),
+    ]);
+    let subject = subject(&service);
+    assert_eq!(subject.warnings(), Vec::<String>::new(), "nothing was asked yet");
+    call(&subject, &Op::read("read"));
+    call(&subject, &Op::read("read"));
+    call(&subject, &write("wrote"));
+    call(&subject, &write("bad"));
+    let warnings = subject.warnings();
+    for (table, place, answers) in [
+        ("`high` of [read]", r#""json:/fence/token", "header:Fence""#, "any of 2 answers"),
+        ("`high` of [write]", "header:Fence", "the only answer"),
+        ("`code` of [write]", "json:/type", "the only answer"),
+        ("`at` of [write]", "json:/type", "the only answer"),
+    ] {
+        let found = |warning: &&String| warning.contains(table) && warning.contains(place) && warning.contains(answers);
+        assert!(warnings.iter().any(|warning| found(&warning)), "{table}: {warnings:#?}");
+    }
+    assert_eq!(warnings.len(), 4, "the value of a read was there: {warnings:#?}");
+    let service = Scripted::start([("fenced", answer(200, "Fence: 42\r\n", ""))]);
+    let subject = self::subject(&service);
+    call(&subject, &write("fenced"));
+    call(&subject, &write("silent-about-it"));
+    assert_eq!(subject.warnings(), Vec::<String>::new(), "once is enough");
 }

@@ -88,7 +88,10 @@ fn speaks(subject: &HttpSubject, verbs: &[Verb]) {
 #[test]
 fn our_gateway_speaks_all_verbs() {
     let map = gateway();
-    speaks(&map.open().unwrap(), &Verb::ALL);
+    let subject = map.open().unwrap();
+    speaks(&subject, &Verb::ALL);
+    let said = subject.describe();
+    assert!(said.starts_with("HTTP at http://127.0.0.1:") && !said.contains("{port}"), "{said}");
 }
 
 #[test]
@@ -104,6 +107,7 @@ fn our_gateway_is_safe_at_l3() {
     let results = run(&map.open().unwrap(), &at(Level::L3, 6), &mut ());
     assert_eq!(results.cases.len(), cases::all().filter(|case| case.level <= Level::L3).count());
     assert_eq!(results.outcome(), Outcome::Safe, "{}", told(&results));
+    assert_eq!(results.warnings, Vec::<String>::new());
 }
 
 #[test]

@@ -92,6 +92,8 @@ fn unknown_keys_are_named_with_those_there_are() {
         "unknown field `as`, expected one of `status`, `at`, `is`",
     );
     assert_wrong(26, "mismatch = [412]\n[cas.when_none]\nok = [1]", 28, "unknown field `ok`");
+    assert_wrong(5, "polizy = \"ge\"", 5, "did you mean `policy`?");
+    assert_wrong(37, "ok = [204]\n[hooks]\nstrat = \"x\"", 39, "did you mean `start`?");
 }
 
 #[test]
@@ -103,7 +105,8 @@ fn missing_keys_are_named() {
     assert_wrong(19, "", 15, "[read] needs `value`");
     assert_wrong(26, "", 20, "[cas] needs `mismatch`");
     assert!(MapFile::new("map = 1").error().contains("missing field `resource`"));
-    assert!(MapFile::new("").error().contains("missing field `map`"));
+    let error = MapFile::new("").error();
+    assert!(error.contains("missing field `map`: a map begins with the version of its format, `map = 1`"), "{error}");
 }
 
 #[test]

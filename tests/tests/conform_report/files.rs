@@ -168,7 +168,7 @@ fn tap_follows_its_rules() {
     assert!(lines(&safe()).last().unwrap().starts_with("ok 3 - verdict: SAFE at L1"));
     let mut broken = safe();
     broken.broken = Some("the adapter\nended".into());
-    assert_eq!(lines(&broken).last().unwrap(), "Bail out! the adapter␊ended");
+    assert_eq!(lines(&broken).last().unwrap(), "Bail out! the adapter ended");
 }
 
 #[test]

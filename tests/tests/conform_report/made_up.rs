@@ -64,6 +64,7 @@ pub(crate) fn results(level: Level, cases: &[(&'static str, Level, Status)]) -> 
         excluded: BTreeMap::new(),
         left_out: 0,
         broken: None,
+        warnings: Vec::new(),
     }
 }
 
@@ -113,6 +114,7 @@ pub(crate) fn short_history() -> History {
             operation(4, 0, Op::write("r1", 4, "h0", "v-4"), (2100, 2300), stale),
         ],
         marks: Vec::new(),
+        judged: None,
     }
 }
 
@@ -193,6 +195,7 @@ pub(crate) fn rich_history() -> History {
             mark(30_000, Event::Killed),
             mark(50_000, Event::Restarted),
         ],
+        judged: None,
     }
 }
 
@@ -213,5 +216,6 @@ pub(crate) fn long_history() -> History {
         manifest: Manifest::default(),
         operations: operations.collect(),
         marks: marks.collect(),
+        judged: None,
     }
 }

@@ -11,6 +11,7 @@ fn shown(results: &Results, look: Look) -> String {
     let mut tree = Tree::new(Vec::new(), look);
     for (place, result) in results.cases.iter().enumerate() {
         tree.begins(result.case, place, results.cases.len());
+        tree.goes_on(3, 20);
         tree.ended(result);
     }
     let mut out = tree.into_inner();
@@ -22,6 +23,7 @@ fn shown(results: &Results, look: Look) -> String {
 fn in_a_pipe_it_is_plain_lines() {
     let mut results = every_status();
     results.excluded.insert("z01".into(), "our proxy cannot do this".into());
+    results.warnings.push("`high` of [read] is odd".into());
     let text = shown(&results, Look::default());
     let expected = "\
 A  admission
@@ -40,6 +42,7 @@ E  equal tokens
         "{text}"
     );
     assert!(text.contains("\nexcluded Z01: our proxy cannot do this\n"), "{text}");
+    assert!(text.contains("\nwarning: `high` of [read] is odd\n"), "{text}");
     assert_eq!(text.lines().last(), Some("NOT SAFE: 1 of 7 cases failed (A02)"));
     assert!(!text.contains(['\x1b', '\r']), "{text}");
     for reason in [
@@ -87,6 +90,7 @@ fn a_terminal_gets_colours_and_a_bar_that_goes_away() {
     assert!(text.contains("\x1b[1;31mFAIL   \x1b[0m A02"), "{text:?}");
     assert!(text.contains("\r\x1b[2K░░░░░░░░░░░░░░░░░░░░ 1/7 · "), "{text:?}");
     assert!(text.contains("█████████████████░░░ 7/7 · ") && text.contains("· 1 failed · R01"), "{text:?}");
+    assert!(text.contains(" · A01 3/20 a title"), "the round of the case: {text:?}");
     // Every bar is wiped before a line is printed.
     for (at, _) in text.match_indices("/7 · ") {
         assert!(text[at..].contains("\r\x1b[2K"), "a bar stays: {text:?}");

@@ -1,7 +1,9 @@
 //! `fencepost conform`: is your resource really safe?
 
 mod list;
+mod recheck;
 mod selftest;
+mod signals;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -10,11 +12,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fencepost_conformance::adapters::hooks::Commands;
-use fencepost_conformance::adapters::{exec, http, process};
-use fencepost_conformance::checker::{self, Verdict};
-use fencepost_conformance::history::History;
+use fencepost_conformance::adapters::{exec, http};
 use fencepost_conformance::report::{self, Look, Setting, Tree};
-use fencepost_conformance::run::{self, Options};
+use fencepost_conformance::run::{self, Options, Stop};
 use fencepost_conformance::subject::{Hook, Subject};
 use fencepost_conformance::verdict::Level;
 
@@ -42,7 +42,7 @@ Exit codes of this command:
   0  the level that was asked for is shown; with --only, every selected case passed
   1  a rule is broken: the resource is not safe
   2  unknown: too little was seen, or less was shown than was asked for
-  3  the suite could not do its work: wrong options, a broken map file, an adapter that fails
+  3  the suite could not do its work: wrong options, a broken map file, an adapter that fails, a run that was ended by a signal
 
 docs/conformance/ has the guide: how to describe an HTTP API, how to write an adapter, how to read a verdict.";
 
@@ -53,7 +53,7 @@ enum How {
     /// Test anything through an adapter: a program that reads requests and prints answers as JSON lines
     Exec(Exec),
     /// Judge a recorded history again
-    Recheck(Recheck),
+    Recheck(recheck::Recheck),
     /// Run the suite against resources that are known to be wrong: does it still bite?
     Selftest(selftest::Selftest),
 }
@@ -98,13 +98,6 @@ struct Exec {
 }
 
 #[derive(Args)]
-struct Recheck {
-    /// The history, as a run has left it
-    #[arg(value_name = "FILE")]
-    history: PathBuf,
-}
-
-#[derive(Args)]
 struct Selection {
     /// How hard to try: L1 ordering, L2 concurrency and network, L3 process crash, L4 power loss and disk faults
     #[arg(long, value_name = "LEVEL", default_value = "L3")]
@@ -121,6 +114,9 @@ struct Selection {
     /// How many rounds the cases do that have rounds
     #[arg(long, value_name = "N")]
     rounds: Option<u64>,
+    /// How long one case may take before it ends as unknown
+    #[arg(long, value_name = "TIME", default_value = "10min")]
+    case_limit: Span,
     /// List the cases that would be run, with their rules, and run nothing
     #[arg(long)]
     list: bool,
@@ -223,6 +219,8 @@ impl Selection {
             seed: self.seed,
             rounds: self.rounds,
             limit: THINKING,
+            case_limit: self.case_limit.0,
+            stop: Stop::default(),
         };
         options.check().map_err(broken)?;
         Ok(options)
@@ -233,8 +231,9 @@ impl Selection {
         if self.list {
             return super::exit::write(list::list(&options).as_bytes());
         }
-        end_on_signals()?;
+        let signals = signals::Signals::listen()?;
         let subject = open().map_err(broken)?;
+        signals.end_gently(&options.stop);
         let (results, look) = if self.tap {
             let look = Look::of(&io::stderr());
             let mut tree = Tree::new(io::stderr(), look);
@@ -244,8 +243,7 @@ impl Selection {
             let mut tree = Tree::new(io::stdout(), look);
             (run::run(subject.as_ref(), &options, &mut tree), look)
         };
-        // Its processes end before anything is said about it.
-        drop(subject);
+        // What was found is said first: its processes and directories may take long to go.
         let written = report::write_all(&self.out, &results, &setting).map_err(broken)?;
         let mut said = Vec::new();
         let saying = match self.tap {
@@ -258,56 +256,10 @@ impl Selection {
         };
         saying.map_err(broken)?;
         super::exit::write(&said)?;
+        drop(subject);
         match results.exit_code() {
             0 => Ok(()),
             code => Err(Failed::silent(code)),
         }
     }
-}
-
-impl Recheck {
-    fn run(self) -> Result<(), Failed> {
-        let shown = self.history.display();
-        let file = std::fs::File::open(&self.history).map_err(|error| broken(format!("{shown}: {error}")))?;
-        let history =
-            History::read_from(io::BufReader::new(file)).map_err(|error| broken(format!("{shown}: {error}")))?;
-        let (case, operations) = (&history.case, history.operations.len());
-        match checker::check(&history, THINKING) {
-            Verdict::Explained => {
-                let line =
-                    format!("EXPLAINED: an order of the {operations} operations of {case} explains every answer\n");
-                super::exit::write(line.as_bytes())
-            }
-            Verdict::Violated(found) => {
-                super::exit::write(format!("VIOLATED: {}\n", found.sentence).as_bytes())?;
-                Err(Failed::silent(1))
-            }
-            Verdict::Undecided(why) => {
-                super::exit::write(format!("UNKNOWN: {why}\n").as_bytes())?;
-                Err(Failed::silent(2))
-            }
-        }
-    }
-}
-
-/// A run that is ended by a signal leaves no process behind.
-fn end_on_signals() -> Result<(), Failed> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
-    let entered = runtime.enter();
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(broken)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(broken)?;
-    drop(entered);
-    std::thread::spawn(move || {
-        let code = runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => 130,
-                _ = terminate.recv() => 143,
-            }
-        });
-        process::end_all();
-        eprintln!("fencepost: ended by a signal; nothing is said about the resource");
-        std::process::exit(code);
-    });
-    Ok(())
 }

@@ -6,7 +6,8 @@ use clap::Args;
 use fencepost_conformance::reference::MUTANTS;
 use fencepost_conformance::selftest::{Budget, selftest};
 
-use super::{Failed, broken, end_on_signals};
+use super::signals::Signals;
+use super::{Failed, broken};
 use crate::cli::exit;
 
 #[derive(Args)]
@@ -20,7 +21,7 @@ pub(super) struct Selftest {
     /// Also run every mutant once against every case: the whole matrix
     #[arg(long)]
     matrix: bool,
-    /// Only these mutants
+    /// Only these mutants; `reference` and `lazy` are the runs that must pass, and must not
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Leave the mutants in Python out
@@ -36,11 +37,12 @@ pub(super) struct Selftest {
 
 impl Selftest {
     pub(super) fn run(self) -> Result<(), Failed> {
-        if let Some(unknown) = self.only.iter().find(|name| !MUTANTS.iter().any(|mutant| mutant.name == **name)) {
-            let known: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+        let known: Vec<&str> =
+            ["reference", "lazy"].into_iter().chain(MUTANTS.iter().map(|mutant| mutant.name)).collect();
+        if let Some(unknown) = self.only.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(broken(format!("there is no mutant `{unknown}`: {}", known.join(", "))));
         }
-        end_on_signals()?;
+        Signals::listen()?;
         let mut budget = if self.full {
             Budget::full()
         } else {

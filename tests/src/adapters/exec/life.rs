@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::{ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -36,12 +37,20 @@ pub(super) struct Life {
     requests: Mutex<Option<SyncSender<Vec<u8>>>>,
     /// The answer to `init`, until it was looked at.
     init: Mutex<Option<Receiver<Reply>>>,
+    /// Whether any adapter of this resource has ever answered a request: then silence is the resource's.
+    answered: Arc<AtomicBool>,
     listener: Arc<Listener>,
 }
 
 impl Life {
     /// Starts it and asks it to begin; does not wait for the answer.
-    pub(super) fn start(command: &[String], hooks: &Hooks, instance: usize, echo: bool) -> Result<Life, Broken> {
+    pub(super) fn start(
+        command: &[String],
+        hooks: &Hooks,
+        instance: usize,
+        echo: bool,
+        answered: &Arc<AtomicBool>,
+    ) -> Result<Life, Broken> {
         let [name, arguments @ ..] = command else {
             return Err(Broken("there is no adapter: write its command after `--`".to_owned()));
         };
@@ -74,6 +83,7 @@ impl Life {
             program: Mutex::new(program),
             requests: Mutex::new(Some(requests)),
             init: Mutex::new(None),
+            answered: answered.clone(),
             listener,
         };
         let init = life.ask(Asked::Init, |id| protocol::init(id, hooks.dir(), instance))?;
@@ -106,7 +116,10 @@ impl Life {
             Err(NotSent) => Err(RecvTimeoutError::Timeout),
         };
         match reply {
-            Ok(Reply::Answer(answer)) => Ok(answer),
+            Ok(Reply::Answer(answer)) => {
+                self.answered.store(true, Ordering::Relaxed);
+                Ok(answer)
+            }
             Err(RecvTimeoutError::Timeout) => self.give_up(called, patience),
             Ok(Reply::Manifest(_)) | Err(RecvTimeoutError::Disconnected) => {
                 if self.is_doomed() {
@@ -174,16 +187,20 @@ impl Life {
         }
         let oldest = state.pending.iter().next().map(|(id, pending)| (*id, pending.asked));
         let waits = oldest.map_or_else(String::new, |(id, asked)| {
-            format!(
-                " The oldest request without an answer is {id}, a {}: expected {}.",
-                asked.name(),
-                asked.example(id)
-            )
+            let (name, example) = (asked.name(), asked.example(id));
+            format!(" The oldest request without an answer is {id}, a {name}: expected {example}.")
         });
+        let silent = format!(
+            "{} answers nobody: {SILENT} requests in a row waited {patience:?} each, and nothing came.{waits}",
+            self.name()
+        );
+        // It can answer, so it is what lies behind it that does not.
+        if self.answered.load(Ordering::Relaxed) {
+            return Ok(Answer::unknown(silent));
+        }
         Err(Broken(format!(
-            "{} answers nobody: {SILENT} requests in a row waited {patience:?} each, and nothing came.{waits} Answer each \
-             request in a thread of its own, or raise the limit with --timeout. {BOOK}{}",
-            self.name(),
+            "{silent} It has never answered any. Answer each request in a thread of its own, or raise the limit with \
+             --timeout. {BOOK}{}",
             state.tail.words()
         )))
     }

@@ -9,6 +9,7 @@ mod listener;
 mod protocol;
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub struct ExecSubject {
     command: Vec<String>,
     options: Options,
     manifest: Manifest,
+    /// Whether any of them has ever answered a request.
+    answered: Arc<AtomicBool>,
     // Adapters end before what lies behind them, and before their directory goes.
     adapters: Adapters,
     hooks: Hooks,
@@ -72,6 +75,7 @@ pub fn open(command: &[String], options: Options) -> Result<ExecSubject, Broken>
         command: command.to_vec(),
         options,
         manifest: Manifest::default(),
+        answered: Arc::default(),
         adapters: Adapters::default(),
         hooks,
     };
@@ -97,7 +101,7 @@ impl ExecSubject {
             if runs {
                 continue;
             }
-            let life = Life::start(&self.command, &self.hooks, instance, self.options.echo)?;
+            let life = Life::start(&self.command, &self.hooks, instance, self.options.echo, &self.answered)?;
             let life = Arc::new(life);
             match adapters.get_mut(instance) {
                 Some(place) => *place = life,

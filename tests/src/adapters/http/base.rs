@@ -1,5 +1,6 @@
 //! Where a service is: `http://127.0.0.1:{port}/prefix`.
 
+use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::subject::Broken;
@@ -71,6 +72,12 @@ impl Base {
     }
 }
 
+impl fmt::Display for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.host, self.prefix)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Base;
@@ -79,6 +86,7 @@ mod tests {
     fn bases_are_hosts_with_ports_and_prefixes() {
         let base = Base::with_port("http://127.0.0.1:{port}/api/", 81).unwrap();
         assert_eq!((base.host.as_str(), base.prefix.as_str(), base.port), ("127.0.0.1:81", "/api", 81));
+        assert_eq!(base.to_string(), "http://127.0.0.1:81/api");
         assert_eq!(base.address().unwrap().to_string(), "127.0.0.1:81");
         let base = Base::with_port("http://[::1]", 1).unwrap();
         assert_eq!(base.address().unwrap().to_string(), "[::1]:80");

@@ -7,7 +7,11 @@ use super::outcome::Outcomes;
 use super::reply::Lost;
 use super::shape::Message;
 use crate::answer::Answer;
+use crate::harness::wait;
 use crate::subject::{Begun, Broken, Part};
+
+/// How long after a connection that could not be made the next one is tried.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The rest of a request, and the connection it waits on.
 pub(super) struct HalfSent {
@@ -37,13 +41,21 @@ impl HalfSent {
         };
         let rest = bytes.split_off(sent);
         let deadline = Instant::now() + timeout;
-        let connection = endpoint.connect(deadline).and_then(|connection| {
+        let connection = twice(|| endpoint.connect(deadline)).and_then(|connection| {
             connection.send(&bytes, deadline)?;
             Ok(connection)
         });
         let connection = connection.map_err(|Lost(why)| Broken(format!("a request cannot be sent in parts: {why}")))?;
         Ok(HalfSent { connection, rest, head: message.is_head(), outcomes, timeout })
     }
+}
+
+/// Once more if it fails: nothing was sent yet, and a listener may have been busy for a moment.
+fn twice<T>(mut attempt: impl FnMut() -> Result<T, Lost>) -> Result<T, Lost> {
+    attempt().or_else(|_| {
+        wait::pause(AGAIN);
+        attempt()
+    })
 }
 
 impl Begun for HalfSent {
@@ -60,5 +72,23 @@ impl Begun for HalfSent {
 
     fn abandon(self: Box<Self>) {
         self.connection.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lost, twice};
+
+    #[test]
+    fn a_connection_is_tried_once_more() {
+        for (failures, good) in [(0, true), (1, true), (2, false)] {
+            let mut left = failures;
+            let made = twice(|| {
+                let fails = left > 0;
+                left -= u32::from(fails);
+                if fails { Err(Lost("refused".to_owned())) } else { Ok(()) }
+            });
+            assert_eq!(made.is_ok(), good, "after {failures} failures");
+        }
     }
 }

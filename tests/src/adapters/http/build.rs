@@ -7,7 +7,8 @@ use toml::Spanned;
 use super::file;
 use super::json::Node;
 use super::map::Wrong;
-use super::outcome::{Outcome, Outcomes, Place, When, is_token};
+use super::outcome::{Outcome, Outcomes, When, is_token};
+use super::place::Place;
 use super::shape::{Body, Shape};
 use super::template::{Field, Template};
 

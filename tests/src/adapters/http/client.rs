@@ -138,3 +138,46 @@ impl Connection {
         look().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::Endpoint;
+
+    /// Answers as soon as the head of a request is there, and then swallows whatever comes.
+    fn answer_early(mut stream: TcpStream) {
+        let mut seen = Vec::new();
+        let mut bytes = [0; 4096];
+        while !seen.windows(4).any(|four| four == b"\r\n\r\n") {
+            match stream.read(&mut bytes) {
+                Ok(read @ 1..) => seen.extend_from_slice(&bytes[..read]),
+                _ => return,
+            }
+        }
+        let _ = stream.write_all(b"HTTP/1.1 413 X\r\nContent-Length: 0\r\n\r\n");
+        while let Ok(1..) = stream.read(&mut bytes) {}
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+
+    #[test]
+    fn a_connection_with_half_a_request_on_it_is_not_used_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = Endpoint::new(listener.local_addr().unwrap());
+        thread::spawn(move || {
+            listener.incoming().flatten().for_each(|stream| drop(thread::spawn(|| answer_early(stream))))
+        });
+        let mut large = b"PUT / HTTP/1.1\r\nContent-Length: 67108864\r\n\r\n".to_vec();
+        large.resize(large.len() + (64 << 20), b'x');
+        let send = |bytes: &[u8]| endpoint.exchange(bytes, false, Instant::now() + Duration::from_secs(20));
+        for round in 0..3 {
+            assert_eq!(send(&large).map(|reply| (reply.status, reply.keeps)), Ok((413, true)), "round {round}");
+            assert_eq!(endpoint.idle().len(), 0, "the service still waits for the rest of that one");
+        }
+        assert_eq!(send(b"GET / HTTP/1.1\r\n\r\n").map(|reply| reply.status), Ok(413));
+        assert_eq!(endpoint.idle().len(), 1, "one that was sent as a whole is kept");
+    }
+}

@@ -82,10 +82,7 @@ impl Node {
                 Ok(vec!["null".to_owned()])
             }
             Node::Text(template) => {
-                let quoted = |text: String| match serde_json::from_str::<serde_json::Number>(&text) {
-                    Ok(_) if template.is_number() && text.trim() == text => text,
-                    _ => quote(&text),
-                };
+                let quoted = |text: String| if template.is_number() && is_integer(&text) { text } else { quote(&text) };
                 Ok(template.texts(fields, Filter::Raw)?.into_iter().map(quoted).collect())
             }
         }
@@ -136,6 +133,14 @@ fn object(members: &[Member], fields: &Fields<'_>, made: &mut Vec<String>) -> Re
         }
     }
     Ok(())
+}
+
+/// How JSON writes an integer. To JSON `12.0` and `1e3` are numbers too, and the same as 12 and 1000: as a number a service
+/// could not tell what was wrong with them.
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let leads = digits.len() > 1 && digits.starts_with('0');
+    !digits.is_empty() && !leads && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn quote(text: &str) -> String {
@@ -216,7 +221,7 @@ impl<'de> Visitor<'de> for Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::Node;
+    use super::{Node, quote};
     use crate::adapters::http::template::Fields;
     use crate::op::{Op, Write};
     use crate::subject::{Request, Route};
@@ -241,7 +246,12 @@ mod tests {
         assert_eq!(text(template, &write(Token::Absent)), r#"{"fence":{},"v":"v"}"#);
         let both = Token::Both("5".into(), "9".into());
         assert_eq!(text(template, &write(both)), r#"{"fence":{"token":"5","token":"9"},"v":"v"}"#);
-        for (token, sent) in [("-5", "-5"), ("1e3", "1e3"), ("0x5", r#""0x5""#), ("", r#""""#), ("5 6", r#""5 6""#)] {
+        for token in ["0", "12", "-5", "18446744073709551616"] {
+            let sent = format!(r#"{{"t":{token}}}"#);
+            assert_eq!(text(r#"{"t": "{token:number}"}"#, &write(Token::text(token))), sent, "an integer is one");
+        }
+        for token in ["", "-", " 12", "12 ", "5 6", "12\n", "012", "+5", "12.0", "1e3", "0x5", "NaN", "true", "١٢"] {
+            let sent = quote(token);
             let sent = format!(r#"{{"t":{sent}}}"#);
             assert_eq!(text(r#"{"t": "{token:number}"}"#, &write(Token::text(token))), sent);
         }

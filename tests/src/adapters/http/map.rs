@@ -79,7 +79,7 @@ impl Map {
     fn parse(text: &str) -> Result<Map, Wrong> {
         let file: file::File = toml::from_str(text).map_err(|error| Wrong {
             at: error.span().map_or(0, |span| span.start),
-            what: error.message().trim().to_owned(),
+            what: super::hint::hinted(error.message()),
         })?;
         if *file.map.get_ref() != VERSION {
             let what = format!("this is a map of version {}; this suite reads version {VERSION}", file.map.get_ref());

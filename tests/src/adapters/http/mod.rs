@@ -6,9 +6,11 @@ mod begun;
 mod build;
 mod client;
 mod file;
+mod hint;
 mod json;
 mod map;
 mod outcome;
+mod place;
 mod reply;
 mod shape;
 mod template;
@@ -192,7 +194,7 @@ impl HttpSubject {
 
 impl Subject for HttpSubject {
     fn describe(&self) -> String {
-        let bases: Vec<_> = self.map.bases.iter().map(String::as_str).collect();
+        let bases: Vec<_> = self.instances.iter().map(|instance| instance.base.to_string()).collect();
         format!("HTTP at {}, as {} says", bases.join(", "), self.name)
     }
 
@@ -273,6 +275,13 @@ impl Subject for HttpSubject {
             Ok(reply) => mapped.outcomes.answer(&reply),
             Err(lost) => self.lost(lost),
         })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let verbs = self.map.verbs.iter().map(|(verb, mapped)| (format!("[{}]", verb.name()), &mapped.outcomes));
+        let mutations =
+            self.map.mutations.iter().map(|mutation| (format!("the mutation {}", mutation.name), &mutation.outcomes));
+        verbs.chain(mutations).flat_map(|(table, outcomes)| outcomes.never_there(&table)).collect()
     }
 
     fn proxy(&self) -> Option<&Proxy> {

@@ -1,67 +1,12 @@
 //! What an answer of the service means.
 
-use serde_json::Value;
-
+use super::place::{Found, Place};
 use super::reply::Reply;
 use crate::answer::Answer;
 use crate::token;
 
 /// How much of an answer that nothing was said about is shown.
 const SHOWN: usize = 120;
-
-/// A place in an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Header(String),
-    /// A JSON pointer into the body.
-    Json(String),
-    Body,
-}
-
-impl Place {
-    /// Reads `header:Name`, `json:/pointer` or `body`.
-    pub(super) fn parse(text: &str) -> Result<Place, String> {
-        match text.split_once(':') {
-            None if text == "body" => Ok(Place::Body),
-            Some(("header", name)) if is_token(name) => Ok(Place::Header(name.to_ascii_lowercase())),
-            Some(("json", pointer)) if pointer.is_empty() || pointer.starts_with('/') => {
-                Ok(Place::Json(pointer.to_owned()))
-            }
-            _ => Err(format!(
-                "`{text}` is no place in an answer: write \"header:Name\", \"json:/pointer/to/it\" or \"body\""
-            )),
-        }
-    }
-
-    /// What is there: `None` if nothing, an error if the answer cannot be looked into.
-    fn find(&self, reply: &Reply) -> Result<Option<Found>, String> {
-        match self {
-            Place::Header(name) => Ok(reply.header(name).map(|text| Found::Text(text.to_owned()))),
-            Place::Body => reply.text().map(|text| Some(Found::Text(text.to_owned()))),
-            Place::Json(pointer) => {
-                let json: Value = serde_json::from_str(reply.text()?)
-                    .map_err(|error| format!("its body is not JSON ({error}), but the map looks for {pointer}"))?;
-                match json.pointer(pointer) {
-                    Some(Value::Null) => Ok(Some(Found::Null)),
-                    Some(Value::String(text)) => Ok(Some(Found::Text(text.clone()))),
-                    Some(other) => Ok(Some(Found::Text(other.to_string()))),
-                    None => {
-                        let parent = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
-                        match json.pointer(parent) {
-                            Some(Value::Object(_)) => Ok(None),
-                            _ => Err(format!("its JSON has no {parent} that could hold {pointer}")),
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-enum Found {
-    Text(String),
-    Null,
-}
 
 /// Is it a name of a header or a method?
 pub(super) fn is_token(text: &str) -> bool {
@@ -126,13 +71,34 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
+    /// Places of this table that were looked at and never had anything, in words.
+    pub(super) fn never_there(&self, table: &str) -> Vec<String> {
+        let places = [("value", &self.value), ("current", &self.current), ("code", &self.code)];
+        let single = places.into_iter().filter_map(|(key, place)| Some((key, std::slice::from_ref(place.as_ref()?))));
+        let rules = self.rules.iter().filter_map(|(when, _)| match when {
+            When::Also(_, place, _) => Some(("at", std::slice::from_ref(place))),
+            When::Status(_) | When::Class(_) => None,
+        });
+        let all = single.chain([("high", &self.high[..])]).chain(rules);
+        let told = all.filter_map(|(key, places)| {
+            let answers = Place::never_there(places)?;
+            let named: Vec<String> = places.iter().map(|place| format!("{place:?}")).collect();
+            let was = if answers == 1 { "the only answer".to_owned() } else { format!("any of {answers} answers") };
+            Some(format!(
+                "`{key}` of {table} is {}, and nothing was there in {was} that should have it: is the place right?",
+                named.join(", ")
+            ))
+        });
+        told.collect()
+    }
+
     /// What it means; unknown if nothing was said about it, or if it is not as the map says.
     pub(super) fn answer(&self, reply: &Reply) -> Answer {
-        let holding = self.rules.iter().filter(|(when, _)| when.holds(reply));
-        let Some(rank) = holding.clone().map(|(when, _)| when.rank()).min() else {
+        let holding: Vec<_> = self.rules.iter().filter(|(when, _)| when.holds(reply)).collect();
+        let Some(rank) = holding.iter().map(|(when, _)| when.rank()).min() else {
             return Answer::unknown(format!("the map says nothing about status {}{}", reply.status, shown(reply)));
         };
-        let mut outcomes = holding.filter(|(when, _)| when.rank() == rank).map(|(_, outcome)| *outcome);
+        let mut outcomes = holding.into_iter().filter(|(when, _)| when.rank() == rank).map(|(_, outcome)| *outcome);
         let first = outcomes.next().unwrap_or(Outcome::Error);
         if outcomes.any(|other| other != first) {
             return Answer::unknown(format!("status {} has two meanings in the map{}", reply.status, shown(reply)));

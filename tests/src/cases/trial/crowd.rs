@@ -21,6 +21,7 @@ const LOOKS: usize = 100;
 impl Trial<'_> {
     /// Makes one request of each of these clients, all released in the same moment. Answers come in the same order.
     pub fn race(&self, requests: Vec<(u32, Op)>) -> Result<Vec<Answer>, Ended> {
+        self.go_on()?;
         let inside = self.gate.enter_all(requests.len())?;
         let numbers: Vec<u64> = requests.iter().map(|(client, op)| self.called(*client, op, None)).collect();
         let (ready, released) = (Barrier::new(requests.len()), AtomicUsize::new(0));
@@ -104,7 +105,7 @@ impl Trial<'_> {
             if condition() {
                 return true;
             }
-            if Instant::now() > deadline {
+            if Instant::now() > deadline || self.go_on().is_err() {
                 return false;
             }
             wait::pause(LOOK);

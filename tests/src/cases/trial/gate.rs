@@ -24,6 +24,8 @@ struct State {
     kills: u64,
     inside: u64,
     entered: u64,
+    /// How many wait for a change. To wake nobody costs as much as to wake somebody, and calls come and go often.
+    waiting: u64,
 }
 
 /// Some calls that are in flight.
@@ -45,9 +47,18 @@ impl Gate {
         let mut state = self.lock();
         while !ready(&state) {
             let left = deadline.checked_duration_since(Instant::now())?;
+            state.waiting += 1;
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
         }
         Some(state)
+    }
+
+    /// Tells those who wait that something is different.
+    fn tell(&self, state: &State) {
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 
     fn wait_long(&self, what: &str, ready: impl Fn(&State) -> bool) -> Result<MutexGuard<'_, State>, Ended> {
@@ -74,7 +85,7 @@ impl Gate {
     fn admit(&self, state: &mut State) -> Inside<'_> {
         state.inside += 1;
         state.entered += 1;
-        self.changed.notify_all();
+        self.tell(state);
         Inside { gate: self, kills: state.kills }
     }
 
@@ -110,8 +121,9 @@ impl Gate {
 
     /// The process is back, or nobody will bring it back.
     pub(super) fn settled(&self) {
-        self.lock().down = false;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.down = false;
+        self.tell(&state);
     }
 }
 
@@ -125,14 +137,16 @@ impl Inside<'_> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.gate.lock().inside -= 1;
-        self.gate.changed.notify_all();
+        let mut state = self.gate.lock();
+        state.inside -= 1;
+        self.gate.tell(&state);
     }
 }
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        self.0.lock().closed = false;
-        self.0.changed.notify_all();
+        let mut state = self.0.lock();
+        state.closed = false;
+        self.0.tell(&state);
     }
 }

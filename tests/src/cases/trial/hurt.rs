@@ -4,11 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Ended, Trial};
+use crate::answer::Answer;
 use crate::harness::seed::Random;
 use crate::harness::wait;
 use crate::history::{Event, Mark, Operation, Time};
 use crate::manifest::Kill;
-use crate::subject::Hook;
+use crate::op::{Op, Verb};
+use crate::subject::{Hook, Route};
 
 /// A start that is killed has been given up to as long as one takes: at least this, in milliseconds, …
 const SOON: u64 = 40;
@@ -25,9 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked meanwhile whether the load has ended by itself.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// After so many kills of a case it is asked whether somebody answers all the same: it may take a whole timeout.
+const ASKED: u64 = 3;
+
 impl Trial<'_> {
     /// Stops the process in order and starts it again. Nothing is in flight meanwhile.
     pub fn restart(&self) -> Result<(), Ended> {
+        self.go_on()?;
         let _closed = self.gate.close()?;
         self.mark(self.now(), Event::Stopped);
         self.subject.hook(Hook::Restart)?;
@@ -106,6 +112,7 @@ impl Trial<'_> {
     }
 
     fn crash_with(&self, while_down: impl FnOnce() -> Result<(), Ended>) -> Result<(), Ended> {
+        self.go_on()?;
         self.gate.ending();
         let crashed = self.kill_and_start(while_down);
         self.gate.settled();
@@ -124,10 +131,37 @@ impl Trial<'_> {
         if self.manifest().kill == Kill::Everything {
             self.bury(self.now());
         }
+        self.ask_the_dead()?;
         while_down()?;
         self.subject.hook(Hook::Restart)?;
         self.mark(self.now(), Event::Restarted);
         Ok(())
+    }
+
+    /// Nobody should answer now.
+    fn ask_the_dead(&self) -> Result<(), Ended> {
+        if self.asked_dead.load(Ordering::Relaxed) == ASKED {
+            return Ok(());
+        }
+        self.asked_dead.fetch_add(1, Ordering::Relaxed);
+        let res = self.resource();
+        let op = if self.has(Verb::Read) { Op::read(&res) } else { self.write_op(0, &res, 1) };
+        let answer = self.subject.call(&self.request(0, 0, Route::Direct, &op))?;
+        let answered = !answer.is_unknown() && answer != Answer::Unsupported;
+        self.dead_answered.fetch_add(u64::from(answered), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Says so if the resource answered after every kill: then nobody was killed, and nothing is shown.
+    pub fn survived(&self) -> Option<String> {
+        let asked = self.asked_dead.load(Ordering::Relaxed);
+        let answered = self.dead_answered.load(Ordering::Relaxed);
+        (asked > 0 && answered == asked).then(|| {
+            format!(
+                "the resource still answered after the `kill` hook, each of the {asked} times that it was asked, before \
+                 anything was started again: does the hook end the process that answers?"
+            )
+        })
     }
 
     /// What nobody knows about has happened by now, or never will.
@@ -142,6 +176,7 @@ impl Trial<'_> {
 
     /// Stops the process, as a long pause does.
     pub fn pause(&self) -> Result<(), Ended> {
+        self.go_on()?;
         self.mark(self.now(), Event::Paused);
         Ok(self.subject.hook(Hook::Pause)?)
     }

@@ -1,8 +1,10 @@
 //! One run of one case: it makes requests, writes down what happens, and hurts the resource.
 
+mod bounds;
 mod crowd;
 mod gate;
 mod hurt;
+mod later;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,12 +16,13 @@ use crate::harness::seed::Random;
 use crate::history::{History, Mark, Operation, Time};
 use crate::manifest::Manifest;
 use crate::op::{Op, Verb};
-use crate::subject::{Begun, Part, Request, Route, Subject};
+use crate::run::Options;
+use crate::subject::{Request, Route, Subject};
 use crate::verdict::{Failure, Level};
+use bounds::Bounds;
 use gate::{Gate, Inside};
 
-/// The rounds of the case that has most; `--rounds` is given for it, and the others do as many in proportion.
-const ROUNDS: u64 = 500;
+pub use bounds::Progress;
 
 /// So many operations without an answer, one after the other, end a case: each may have taken seconds.
 const SILENT: u64 = 5;
@@ -29,7 +32,7 @@ pub struct Trial<'a> {
     subject: &'a dyn Subject,
     case: &'static Case,
     seed: u64,
-    rounds: Option<u64>,
+    bounds: Bounds,
     /// Names of this run, so that a resource that keeps its data never sees one twice.
     run: String,
     started: Instant,
@@ -40,6 +43,9 @@ pub struct Trial<'a> {
     silent: AtomicU64,
     /// One of the clients that run at once has ended it; the others make no more requests.
     over: AtomicBool,
+    /// How often somebody was asked just after a kill, and how often somebody answered.
+    asked_dead: AtomicU64,
+    dead_answered: AtomicU64,
 }
 
 #[derive(Default)]
@@ -49,29 +55,20 @@ struct Recorded {
     marks: Vec<Mark>,
 }
 
-/// An operation that its client has decided on and not sent yet.
-pub struct Built<'t, 'a> {
-    trial: &'t Trial<'a>,
-    id: u64,
-    client: u32,
-    op: Op,
-}
-
-/// An operation that is on its way in part.
-pub struct Held<'t, 'a> {
-    trial: &'t Trial<'a>,
-    id: u64,
-    begun: Box<dyn Begun>,
-}
-
 impl<'a> Trial<'a> {
-    /// For one run of a case. `run` makes names unique.
-    pub fn new(subject: &'a dyn Subject, case: &'static Case, seed: u64, rounds: Option<u64>, run: &str) -> Trial<'a> {
+    /// For one run of a case. `run` makes names unique; `progress` hears of its rounds.
+    pub fn new(
+        subject: &'a dyn Subject,
+        case: &'static Case,
+        options: &Options,
+        run: &str,
+        progress: &Progress,
+    ) -> Trial<'a> {
         Trial {
             subject,
             case,
-            seed,
-            rounds,
+            seed: options.seed,
+            bounds: Bounds::of(options, progress),
             run: run.to_owned(),
             started: Instant::now(),
             names: AtomicU64::new(0),
@@ -79,6 +76,8 @@ impl<'a> Trial<'a> {
             gate: Gate::default(),
             silent: AtomicU64::new(0),
             over: AtomicBool::new(false),
+            asked_dead: AtomicU64::new(0),
+            dead_answered: AtomicU64::new(0),
         }
     }
 
@@ -100,12 +99,6 @@ impl<'a> Trial<'a> {
     /// A stream of random numbers of its own for every number.
     pub fn random(&self, number: u64) -> Random {
         Random::from_seed(self.seed).fork(number)
-    }
-
-    /// How often: this, or in proportion if `--rounds` says something else.
-    pub fn rounds(&self, default: u64) -> u64 {
-        let scaled = self.rounds.map_or(default, |rounds| default.saturating_mul(rounds) / ROUNDS);
-        scaled.max(1)
     }
 
     /// A name that was never used.
@@ -146,7 +139,7 @@ impl<'a> Trial<'a> {
 
     /// The same, and the answer never reaches the client.
     pub fn call_deaf(&self, client: u32, op: Op) -> Result<(), Ended> {
-        let _inside = self.gate.enter()?;
+        let _inside = self.enter()?;
         let id = self.called(client, &op, None);
         self.subject.call(&self.request(id, client, Route::Direct, &op))?;
         self.returned(id, Answer::unknown("the answer was lost on its way")).map(drop)
@@ -154,14 +147,14 @@ impl<'a> Trial<'a> {
 
     /// Makes a request that nothing is written down about: one of very many that only take up room.
     pub fn fill(&self, client: u32, op: &Op) -> Result<Answer, Ended> {
-        let _inside = self.gate.enter()?;
+        let _inside = self.enter()?;
         let answer = self.subject.call(&self.request(0, client, Route::Direct, op))?;
         self.heard(&answer)?;
         Ok(answer)
     }
 
     fn call_by(&self, client: u32, op: Op, route: Route, copy_of: Option<u64>) -> Result<(u64, Answer), Ended> {
-        let inside = self.gate.enter()?;
+        let inside = self.enter()?;
         if self.over.load(Ordering::Acquire) {
             return Err(Ended::Unknown("no more requests: another client has ended this".to_owned()));
         }
@@ -197,26 +190,17 @@ impl<'a> Trial<'a> {
         Err(Ended::Unknown(format!("{silent} operations in a row were not answered, the last one: {said}")))
     }
 
-    /// Decides on an operation: for its client it has begun, and nothing is sent yet.
-    pub fn build<'t>(&'t self, client: u32, op: Op) -> Built<'t, 'a> {
-        let id = self.called(client, &op, None);
-        Built { trial: self, id, client, op }
-    }
-
     /// Makes a request by another way, and does not write it down: it may be for another resource.
     pub fn bypass(&self, way: usize, client: u32, op: &Op) -> Result<Answer, Ended> {
-        let _inside = self.gate.enter()?;
+        let _inside = self.enter()?;
         let id = self.recorded().operations.len() as u64;
         Ok(self.subject.bypass(way, &self.request(id, client, Route::Direct, op))?)
     }
 
-    /// Sends a part of a request. The case needs a wire.
-    pub fn begin<'t>(&'t self, client: u32, op: &Op, part: Part) -> Result<Held<'t, 'a>, Ended> {
-        let _inside = self.gate.enter()?;
-        let id = self.called(client, op, None);
-        let begun = self.subject.begin(&self.request(id, client, Route::Direct, op), part);
-        let begun = begun.ok_or_else(|| Ended::NotApplicable("a request cannot be sent in parts".to_owned()))??;
-        Ok(Held { trial: self, id, begun })
+    /// One call more, as soon as the process is there.
+    fn enter(&self) -> Result<Inside<'_>, Ended> {
+        self.go_on()?;
+        self.gate.enter()
     }
 
     fn request<'r>(&'r self, id: u64, client: u32, route: Route, op: &'r Op) -> Request<'r> {
@@ -321,6 +305,7 @@ impl<'a> Trial<'a> {
             manifest: self.manifest().clone(),
             operations: recorded.operations.clone(),
             marks: recorded.marks.clone(),
+            judged: None,
         }
     }
 }
@@ -328,42 +313,6 @@ impl<'a> Trial<'a> {
 impl Recorded {
     fn operation(&mut self, id: u64) -> Option<&mut Operation> {
         self.operations.get_mut(usize::try_from(id.checked_sub(1)?).ok()?)
-    }
-}
-
-impl Built<'_, '_> {
-    /// Its number.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Sends it and waits for the answer.
-    pub fn send(self) -> Result<Answer, Ended> {
-        let inside = self.trial.gate.enter()?;
-        if let Some(operation) = self.trial.recorded().operation(self.id) {
-            // A kill before it was sent says nothing about it.
-            operation.dead_by = None;
-        }
-        self.trial.send(inside, self.id, self.client, Route::Direct, &self.op)
-    }
-}
-
-impl Held<'_, '_> {
-    /// Its number.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// Sends the rest and waits for the answer.
-    pub fn finish(self) -> Result<Answer, Ended> {
-        let answer = self.begun.finish()?;
-        self.trial.returned(self.id, answer)
-    }
-
-    /// Breaks the connection.
-    pub fn abandon(self) -> Result<(), Ended> {
-        self.begun.abandon();
-        self.trial.returned(self.id, Answer::unknown("the client broke the connection")).map(drop)
     }
 }
 

@@ -1,13 +1,15 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::{Case, Ended};
-use super::Trial;
+use super::{Progress, Trial};
 use crate::answer::Answer;
 use crate::evidence::Evidence;
 use crate::harness::seed::Random;
 use crate::harness::wait;
 use crate::manifest::{Kill, Manifest};
+use crate::run::Options;
 use crate::subject::{Broken, Hook, Request, Subject};
 use crate::verdict::Level;
 
@@ -33,6 +35,13 @@ struct Stubborn {
     silent: AtomicBool,
     calls: AtomicU64,
     calls_while_down: AtomicU64,
+    /// A kill does not end it.
+    immortal: bool,
+    /// How long it takes to start in order.
+    start: Duration,
+    /// When a start began that nobody waits for, and how long each was given before it was killed.
+    begun: Mutex<Option<Instant>>,
+    given: Mutex<Vec<Duration>>,
 }
 
 impl Stubborn {
@@ -73,8 +82,14 @@ impl Subject for Stubborn {
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
         match hook {
-            Hook::Kill => self.down.store(true, Ordering::Release),
+            Hook::Kill => {
+                self.down.store(!self.immortal, Ordering::Release);
+                let begun = self.begun.lock().unwrap().take();
+                self.given.lock().unwrap().extend(begun.map(|begun| begun.elapsed()));
+            }
+            Hook::Start => *self.begun.lock().unwrap() = Some(Instant::now()),
             Hook::Restart => {
+                wait::pause(self.start);
                 self.keeps.store(false, Ordering::Release);
                 self.down.store(false, Ordering::Release);
             }
@@ -84,8 +99,12 @@ impl Subject for Stubborn {
     }
 }
 
+fn bounded<'s>(subject: &'s Stubborn, options: &Options) -> Trial<'s> {
+    Trial::new(subject, &TRIED, options, "run", &Progress::default())
+}
+
 fn trial(subject: &Stubborn) -> Trial<'_> {
-    Trial::new(subject, &TRIED, 7, None, "run")
+    bounded(subject, &Options { seed: 7, ..Options::default() })
 }
 
 #[test]
@@ -134,9 +153,11 @@ fn load_meets_a_process_that_is_down_once_at_most() {
         assert_eq!(subject.calls.load(Ordering::Acquire), called + 1);
     }
     let while_down = subject.calls_while_down.load(Ordering::Acquire);
-    assert!(while_down <= 60, "{while_down} calls for 20 kills and 3 clients: somebody did not wait");
+    // After three kills it was asked whether somebody answers.
+    let asked = 3;
+    assert!(while_down <= 60 + asked, "{while_down} calls for 20 kills and 3 clients: somebody did not wait");
     let history = t.history();
-    assert_eq!(history.operations.len() as u64, subject.calls.load(Ordering::Acquire));
+    assert_eq!(history.operations.len() as u64 + asked, subject.calls.load(Ordering::Acquire));
     assert!((1..).zip(&history.operations).all(|(id, operation)| operation.id == id));
 }
 
@@ -182,10 +203,63 @@ fn the_first_that_ends_badly_ends_it_for_all() {
 }
 
 #[test]
-fn rounds_are_in_proportion() {
+fn rounds_are_in_proportion_and_told() {
     let subject = Stubborn::new(Kill::Everything);
     for (rounds, default, expected) in [(None, 50, 50), (Some(500), 50, 50), (Some(50), 50, 5), (Some(1), 50, 1)] {
-        let t = Trial::new(&subject, &TRIED, 7, rounds, "run");
-        assert_eq!(t.rounds(default), expected);
+        let progress = Progress::default();
+        assert_eq!(progress.rounds(), None);
+        let t = Trial::new(&subject, &TRIED, &Options { rounds, ..Options::default() }, "run", &progress);
+        assert_eq!(t.scaled(default), expected);
+        for round in t.rounds(default) {
+            assert_eq!(progress.rounds(), Some((round + 1, expected)));
+        }
+        assert_eq!(progress.rounds(), Some((expected, expected)));
     }
+}
+
+#[test]
+fn a_case_ends_when_its_time_is_over_or_the_run_was_ended() {
+    let subject = Stubborn::new(Kill::Everything);
+    let options = Options { case_limit: Duration::from_millis(50), ..Options::default() };
+    let t = bounded(&subject, &options);
+    let ended = t.parallel(3, |client| {
+        loop {
+            t.call(client, t.write_op(client, "r", 1))?;
+        }
+    });
+    let Err(Ended::Unknown(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.contains("50ms") && why.contains("--case-limit"), "{why}");
+    assert!(matches!(t.crash(), Err(Ended::Unknown(_))), "nobody is killed either");
+    assert!(!subject.is(&subject.down));
+
+    let options = Options::default();
+    let t = bounded(&subject, &options);
+    t.call(0, t.write_op(0, "r", 1)).unwrap();
+    assert!(options.stop.now("ended by SIGINT") && !options.stop.now("again"));
+    let ended = t.race(vec![(0, t.write_op(0, "r", 1))]);
+    assert_eq!(ended.map(drop), Err(Ended::Unknown("not finished: ended by SIGINT".to_owned())));
+}
+
+#[test]
+fn a_start_is_killed_at_any_moment_of_it() {
+    let subject = Stubborn { start: Duration::from_millis(300), ..Stubborn::new(Kill::Everything) };
+    let t = trial(&subject);
+    t.crash_again(8, &mut Random::from_seed(1)).unwrap();
+    let given = subject.given.lock().unwrap();
+    assert_eq!(given.len(), 8);
+    // Each of eight would be below a third of it once in six thousand; the seed says that they are not.
+    assert!(given.iter().any(|time| *time > Duration::from_millis(100)), "{given:?}");
+}
+
+#[test]
+fn a_kill_that_kills_nobody_is_noticed() {
+    let subject = Stubborn::new(Kill::Everything);
+    let t = trial(&subject);
+    t.crash().unwrap();
+    assert_eq!(t.survived(), None);
+    let subject = Stubborn { immortal: true, ..Stubborn::new(Kill::Everything) };
+    let t = trial(&subject);
+    (0..5).for_each(|_| t.crash().unwrap());
+    assert!(t.survived().is_some_and(|why| why.contains("`kill` hook") && why.contains("each of the 3 times")));
+    assert_eq!(t.history().operations, Vec::new(), "the question is not a part of the case");
 }

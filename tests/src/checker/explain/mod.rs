@@ -138,15 +138,15 @@ impl<'h> View<'h> {
         operation.answer.high().filter(|_| self.placed(operation) && operation.op.verb() != Verb::Batch)
     }
 
-    /// ` It was lost when the process was killed at 1.150 s.` if that was between the two.
+    /// ` The process was killed at 1.150 s, between the two.` if it was. Whether that is the cause nobody has seen.
     fn crash_between(&self, from: Time, to: Time) -> String {
         let between = |event: Event| {
             self.history.marks.iter().find(|mark| mark.event == event && from <= mark.at && mark.at <= to)
         };
         if let Some(mark) = between(Event::Killed) {
-            format!(" It was lost when the process was killed at {}.", words::seconds(mark.at))
+            format!(" The process was killed at {}, between the two.", words::seconds(mark.at))
         } else if let Some(mark) = between(Event::Stopped) {
-            format!(" It was lost when the process was restarted at {}.", words::seconds(mark.at))
+            format!(" The process was restarted at {}, between the two.", words::seconds(mark.at))
         } else {
             String::new()
         }

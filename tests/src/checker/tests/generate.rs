@@ -107,7 +107,7 @@ pub(crate) fn right(random: &mut Random, shape: Shape, manifest: Manifest) -> Hi
     let marks = kills
         .into_iter()
         .flat_map(|at| [Mark { at, event: Event::Killed }, Mark { at: at + 5, event: Event::Restarted }]);
-    History { case: "X01".to_owned(), seed: 0, manifest, operations, marks: marks.collect() }
+    History { case: "X01".to_owned(), seed: 0, manifest, operations, marks: marks.collect(), judged: None }
 }
 
 fn operation(random: &mut Random, shape: Shape, index: u64, client: u64) -> Op {

@@ -66,7 +66,7 @@ fn accepted_after_a_crash_that_lost_the_fence() {
         &history,
         &[1, 2],
         "write #2 (token 5) was accepted at 0.250 s, but write #1 (token 9) had been accepted at 0.150 s: token 5 was \
-         already fenced. It was lost when the process was killed at 0.170 s.",
+         already fenced. The process was killed at 0.170 s, between the two.",
     );
 }
 

@@ -62,6 +62,9 @@ fn facts(page: &mut String, results: &Results, setting: &Setting) {
         let (id, reason) = (escaped(&id.to_uppercase()), escaped(reason));
         let _ = writeln!(page, "<div><dt>Excluded</dt><dd><strong>{id}</strong>: {reason}</dd></div>");
     }
+    for warning in &results.warnings {
+        let _ = writeln!(page, "<div><dt>Warning</dt><dd>{}</dd></div>", escaped(warning));
+    }
     page.push_str("</dl>\n");
 }
 

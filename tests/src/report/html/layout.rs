@@ -9,7 +9,7 @@ use super::excerpt::Excerpt;
 use crate::answer::Answer;
 use crate::history::{Operation, Time};
 use crate::op::{Op, Write};
-use crate::report::text::{cut, visible};
+use crate::report::text::{cut, one_line};
 
 /// Room for times at the left, and for marks beside them if there are any.
 const TIMES: usize = 104;
@@ -236,7 +236,7 @@ fn label(operation: &Operation, fits: usize, several: bool, excerpt: &Excerpt<'_
     for part in answered {
         join(&mut lines, &part, fits);
     }
-    lines.iter().map(|line| cut(&visible(line), fits)).collect()
+    lines.iter().map(|line| cut(&one_line(line), fits)).collect()
 }
 
 /// In the same line if it fits, else in the next.
