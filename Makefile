@@ -56,10 +56,11 @@ check: ## format, lints, docs, licences and dependency direction; changes no fil
 fmt: ## format the code
 	cargo fmt --all
 
-bench: ## measure beside Redis, PostgreSQL, etcd and bare hyper, then count instructions; writes docs/benchmarks.md (ARGS='ROUNDS SECONDS')
+bench: ## measure beside Redis, PostgreSQL, etcd, bare hyper, plain files and SeaweedFS, then count instructions; writes docs/benchmarks.md and docs/s3-benchmarks.md (ARGS='ROUNDS SECONDS')
 	@scripts/setup bench
 	cargo build --locked --release --workspace --bins
 	$(CARGO_TARGET_DIR)/release/side-by-side $(ARGS)
+	$(CARGO_TARGET_DIR)/release/side-by-side objects $(ARGS)
 	$(CARGO_TARGET_DIR)/release/hot-path check
 	@echo 'Growth to 10 million fences, 1 MiB and 4,096 connections is measured by `make bench-growth`, a quarter of an hour.'
 

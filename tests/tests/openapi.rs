@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::{budget, wait};
+use fencepost_conformance::harness::{budget, venv, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -55,16 +55,6 @@ fn document(client: &mut Client) -> Value {
     answer.json()
 }
 
-fn schemathesis() -> PathBuf {
-    let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()) {
-        Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(std::env::var_os("HOME").expect("there is a home directory")).join(".cache"),
-    };
-    let program = cache.join("fencepost/venv/bin/schemathesis");
-    assert!(program.exists(), "{} is missing: run `make test`, or `scripts/setup test` first", program.display());
-    program
-}
-
 /// Runs Schemathesis: did it find nothing, and what did it say?
 fn run(location: &str, arguments: &[&str]) -> (bool, String) {
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi");
@@ -72,7 +62,7 @@ fn run(location: &str, arguments: &[&str]) -> (bool, String) {
     let dir = TempDir::new().unwrap();
     let said = dir.path().join("said");
     let output = File::create(&said).unwrap();
-    let mut child = Command::new(schemathesis())
+    let mut child = Command::new(venv::program("schemathesis"))
         .args(["run", location, "--no-color", "--warnings", "off", "--workers", "1", "--request-timeout", "20"])
         .args(["--suppress-health-check", "all"])
         .args(["--seed", "7", "--generation-deterministic", "--mode", "all", "--checks", CHECKS])

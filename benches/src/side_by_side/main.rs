@@ -12,6 +12,7 @@ mod gateway;
 mod growth;
 mod grpc;
 mod machine;
+mod objects;
 mod postgres;
 mod redis;
 mod report;
@@ -96,6 +97,7 @@ const ROWS: &[(Workload, usize)] = &[
 
 /// 256 connections of PostgreSQL alone take more than a second to open.
 const USAGE: &str = "usage: side-by-side [ROUNDS SECONDS], at least 1 round of at least 3 seconds
+       side-by-side objects [ROUNDS SECONDS]
        side-by-side growth [ROUNDS SECONDS [FENCES…]]";
 
 fn main() {
@@ -103,16 +105,23 @@ fn main() {
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["bare", address] => bare::serve(address),
         ["growth", rest @ ..] => growth::run(rest),
-        [] => compare(3, Duration::from_secs(3)),
-        [rounds, seconds] => match (rounds.parse(), seconds.parse()) {
-            (Ok(rounds @ 1..), Ok(seconds @ 3..)) => compare(rounds, Duration::from_secs(seconds)),
-            _ => Err(USAGE.to_owned()),
-        },
-        _ => Err(USAGE.to_owned()),
+        ["objects", rest @ ..] => rounds_and_seconds(rest).and_then(|(rounds, time)| objects::compare(rounds, time)),
+        rest => rounds_and_seconds(rest).and_then(|(rounds, time)| compare(rounds, time)),
     };
     if let Err(error) = result {
         eprintln!("side-by-side: {error}");
         std::process::exit(1);
+    }
+}
+
+fn rounds_and_seconds(arguments: &[&str]) -> Result<(usize, Duration), String> {
+    match arguments {
+        [] => Ok((3, Duration::from_secs(3))),
+        [rounds, seconds] => match (rounds.parse(), seconds.parse()) {
+            (Ok(rounds @ 1..), Ok(seconds @ 3..)) => Ok((rounds, Duration::from_secs(seconds))),
+            _ => Err(USAGE.to_owned()),
+        },
+        _ => Err(USAGE.to_owned()),
     }
 }
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::expect_used, reason = "a harness fails the test that uses it, loudly")]
 
+pub mod bucketed;
 pub mod budget;
 pub mod fresh;
 pub mod http;
@@ -16,4 +17,5 @@ pub mod servers;
 pub mod strace;
 pub mod terminal;
 pub mod transfers;
+pub mod venv;
 pub mod wait;

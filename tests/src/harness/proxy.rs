@@ -5,6 +5,8 @@
 //! stream. A chunk on which a rule is waiting is judged by the rule that comes next: what was held can be let go, or
 //! swallowed.
 
+mod request_lines;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
+use self::request_lines::RequestLines;
 use super::wait;
 
 /// How long to wait for the server behind it.
@@ -81,6 +84,8 @@ struct State {
     ended: bool,
     connections: Vec<Arc<Connection>>,
     next: u64,
+    /// Every request of HTTP that passed, if they are noted.
+    requests: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy)]
@@ -100,10 +105,20 @@ struct Connection {
 impl Proxy {
     /// In front of this server, which need not run yet. Everything passes.
     pub fn start(server: SocketAddr) -> Proxy {
+        Proxy::noting(server, None)
+    }
+
+    /// The same, and it notes the requests of HTTP/1.1 that arrive.
+    pub fn noting_requests(server: SocketAddr) -> Proxy {
+        Proxy::noting(server, Some(Vec::new()))
+    }
+
+    fn noting(server: SocketAddr, requests: Option<Vec<String>>) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
         let address = listener.local_addr().expect("a bound listener has an address");
         let way = Way { rule: Rule::Pass, count: Count::default() };
-        let state = State { up: way, down: way, refusing: false, ended: false, connections: Vec::new(), next: 0 };
+        let connections = Vec::new();
+        let state = State { up: way, down: way, refusing: false, ended: false, connections, next: 0, requests };
         let shared = Arc::new(Shared { server, state: Mutex::new(state), changed: Condvar::new() });
         let accepting = shared.clone();
         thread::spawn(move || accept(&listener, &accepting));
@@ -155,6 +170,12 @@ impl Proxy {
     /// What went one way so far.
     pub fn count(&self, direction: Direction) -> Count {
         self.shared.lock().way(direction).count
+    }
+
+    /// The requests that arrived since the last look, as `PUT /bucket/key?query`.
+    pub fn take_requests(&self) -> Vec<String> {
+        let mut state = self.shared.lock();
+        std::mem::take(state.requests.as_mut().expect("the proxy was started to note requests"))
     }
 
     /// How many connections there are.
@@ -295,6 +316,7 @@ fn pump(shared: &Shared, connection: &Connection, direction: Direction) {
     };
     let mut buffer = vec![0; 64 << 10];
     let mut waiting: Option<Vec<u8>> = None;
+    let mut lines = RequestLines::default();
     loop {
         let read = match from.read(&mut buffer) {
             Ok(read) => read,
@@ -311,6 +333,9 @@ fn pump(shared: &Shared, connection: &Connection, direction: Direction) {
             let count = &mut state.way(direction).count;
             count.bytes += read as u64;
             count.chunks += 1;
+            if let (Direction::Up, Some(requests)) = (direction, &mut state.requests) {
+                requests.extend(lines.read(chunk));
+            }
         }
         let verdict = shared.judge(connection, direction, read);
         let partner = waiting.take().unwrap_or_default();
