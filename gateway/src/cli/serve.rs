@@ -97,6 +97,8 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         std::fs::create_dir_all(directory)
             .map_err(|error| Failed::other(format!("cannot make {}: {error}", directory.display())))?;
     }
+    // Before any file is made: it narrows the mask of their modes for a moment.
+    let admin = AdminDoor::bind(&config.admin_socket).await.map_err(Failed::other)?;
     let (limits, audit) = (config.limits.clone(), AuditLog::new(&config.audit_log));
     let mut gateway = Gateway::new(store.clone(), limits.clone(), metrics.clone(), reload, audit);
     let mut s3_door = None;
@@ -110,7 +112,6 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         s3_door = Some(S3Door::new(listener, objects, credentials, metrics, limits, config.s3.create_buckets));
     }
     drop(store);
-    let admin = AdminDoor::bind(&config.admin_socket).await.map_err(Failed::other)?;
     let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
     let address = server.address();
     exit::write(welcome(&format!("http://{address}"), kind.name, &place, &s3_welcome).as_bytes())?;

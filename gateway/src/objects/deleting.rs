@@ -47,7 +47,7 @@ impl Objects {
                     }
                 }
             }
-            let settling = Settling { ids: settled, _lock: lock, _places: Vec::new(), _acting: acting };
+            let settling = Settling { ids: settled, _places: Vec::new(), _lock: lock, _acting: acting };
             let _ = objects.settling.send(settling).await;
             unshown.map_or(Ok(changed), Err)
         });

@@ -73,6 +73,7 @@ impl Objects {
             settler,
         });
         objects.recover().await?;
+        tokio::spawn(recovery::collect_now_and_then(Arc::downgrade(&objects)));
         Ok(objects)
     }
 

@@ -1,6 +1,8 @@
 //! After a crash: what was committed is shown, what belongs to nothing is removed.
 
 use std::collections::HashSet;
+use std::sync::Weak;
+use std::time::Duration;
 
 use fencepost_core::{Key, Timestamp};
 use fencepost_store::record::{Act, Intent, ObjectRecord};
@@ -11,6 +13,28 @@ use super::layout::{Found, LayoutError, Mark, Ref};
 
 /// Records that are looked at in one step.
 const PAGE: usize = 1000;
+
+/// How often leftovers are looked for.
+const COLLECT_EVERY: Duration = Duration::from_secs(3600);
+
+/// What belongs to nothing for so long is a leftover. An upload that takes longer has to begin again; nothing worse
+/// can happen to it.
+const GRACE: Duration = Duration::from_secs(24 * 3600);
+
+/// Collects leftovers as long as the objects are open.
+pub(super) async fn collect_now_and_then(objects: Weak<Objects>) {
+    loop {
+        tokio::time::sleep(COLLECT_EVERY).await;
+        let Some(objects) = objects.upgrade() else { return };
+        let grace = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
+        let before = Timestamp(Timestamp::now().0.saturating_sub(grace));
+        match objects.collect_leftovers(Some(before)).await {
+            Ok(0) => {}
+            Ok(collected) => tracing::info!(collected, "removed leftovers of uploads"),
+            Err(error) => tracing::warn!(%error, "leftovers of uploads stay for now"),
+        }
+    }
+}
 
 impl Objects {
     pub(super) async fn recover(&self) -> Result<(), ObjectError> {

@@ -39,8 +39,9 @@ pub struct Written {
 /// A change whose intent can be dropped, with what is to be let go then.
 pub(super) struct Settling {
     pub(super) ids: Vec<u64>,
-    pub(super) _lock: Writing,
+    /// Let go before the lock: whoever waits for that finds no place taken.
     pub(super) _places: Vec<Box<dyn Place>>,
+    pub(super) _lock: Writing,
     pub(super) _acting: OwnedSemaphorePermit,
 }
 
@@ -193,7 +194,7 @@ impl Objects {
             self.block(Ref(object.id), Intent { key: key.clone(), act }, why.clone());
             return Err(ObjectError::Unshown { key, why });
         }
-        let settling = Settling { ids: vec![object.id], _lock: lock, _places: vec![place], _acting: acting };
+        let settling = Settling { ids: vec![object.id], _places: vec![place], _lock: lock, _acting: acting };
         // The receiver outlives everything that acts.
         let _ = self.settling.send(settling).await;
         Ok(Written { object: ObjectRecord { token, ..object }, changed })
