@@ -100,20 +100,28 @@ impl Opened for InMemory {
     }
 }
 
-#[tokio::test]
-async fn a_dropped_write_is_not_sealed_over() {
-    let storage = Storage::new();
-    let mut staging = storage.layout.stage(Ref(79)).await.unwrap();
-    let source = storage.put("bucket/source", &pattern(1000)).await.map(|_| key("bucket/source")).unwrap();
-    let source = storage.layout.open(&source).await.unwrap();
-    {
-        let appending = staging.append(&*source, 0, 1000);
-        tokio::pin!(appending);
-        // Begun, and given up before its end is known.
-        assert!(futures_util::poll!(&mut appending).is_pending());
-    }
-    let error = staging.seal().await.unwrap_err();
-    assert!(error.to_string().contains("0 bytes were written, and the file has 1000"), "{error}");
+#[test]
+fn a_dropped_write_is_not_sealed_over() {
+    // With one thread for the disk, who keeps it busy decides when a write begins.
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let storage = Storage::new();
+        storage.put("bucket/source", &pattern(1000)).await.unwrap();
+        let source = storage.layout.open(&key("bucket/source")).await.unwrap();
+        let mut staging = storage.layout.stage(Ref(79)).await.unwrap();
+        let (free, busy) = std::sync::mpsc::sync_channel::<()>(1);
+        let keeping = tokio::task::spawn_blocking(move || busy.recv());
+        {
+            let appending = staging.append(&*source, 0, 1000);
+            tokio::pin!(appending);
+            // Begun, and given up before its end is known.
+            assert!(futures_util::poll!(&mut appending).is_pending());
+        }
+        free.send(()).unwrap();
+        keeping.await.unwrap().unwrap();
+        let error = staging.seal().await.unwrap_err();
+        assert!(error.to_string().contains("0 bytes were written, and the file has 1000"), "{error}");
+    });
 }
 
 #[tokio::test]

@@ -24,7 +24,10 @@ fn walk_all(storage: &Storage, after: Option<&Key>, limit: usize, page: usize) -
         found.extend(names(&walked));
         foreign.extend(walked.foreign.into_iter().map(|foreign| foreign.path));
         match walked.next {
-            Some(next) => after = Some(next),
+            Some(next) => {
+                assert!(Some(&next) > after.as_ref(), "the next run begins further on");
+                after = Some(next);
+            }
             None => return (found, foreign),
         }
     }
