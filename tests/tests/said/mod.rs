@@ -54,6 +54,7 @@ pub(crate) fn run(gateway: &GatewayProcess, line: &str) -> Said {
 }
 
 /// The same, with something on standard input.
+#[allow(dead_code, reason = "not every suite with this module has something to say")]
 pub(crate) fn run_with_input(gateway: &GatewayProcess, line: &str, input: &[u8]) -> Said {
     let arguments: Vec<_> = line.split_whitespace().collect();
     let mut command = command(gateway, &arguments);
