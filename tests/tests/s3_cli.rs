@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+#[allow(dead_code, reason = "nothing here reads standard input")]
 mod said;
 
 use std::process::Command;
