@@ -103,6 +103,12 @@ impl Objects {
     }
 }
 
+/// Can a text be told in XML? Two characters cannot that names may have, and one such object would make every list of
+/// its bucket unreadable.
+pub fn tellable(text: &str) -> bool {
+    !text.chars().any(|c| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'))
+}
+
 /// The bucket of an object's name.
 fn bucket_of(key: &Key) -> &str {
     key.as_str().split('/').next().unwrap_or_default()

@@ -7,9 +7,9 @@ use std::time::Duration;
 use fencepost_core::{Key, Timestamp};
 use fencepost_store::record::{Act, Intent, ObjectRecord};
 
-use super::Objects;
 use super::error::ObjectError;
 use super::layout::{Found, LayoutError, Mark, Ref};
+use super::{Objects, tellable};
 
 /// Records that are looked at in one step.
 const PAGE: usize = 1000;
@@ -158,7 +158,9 @@ impl Objects {
             }
             let mut fresh = Vec::with_capacity(walked.found.len());
             for found in walked.found {
-                if self.store.object(&found.key).await?.is_none() {
+                if !tellable(found.key.as_str()) {
+                    tracing::warn!(name = ?found.key.as_str(), "not taken in: its name cannot be told in XML");
+                } else if self.store.object(&found.key).await?.is_none() {
                     fresh.push(found);
                 }
             }

@@ -14,7 +14,7 @@ use super::digest::{Algorithm, Measure, Measured, Promised, etag_of_parts};
 use super::error::{ObjectError, done};
 use super::layout::{Opened, Ref};
 use super::reading::Reading;
-use super::writing::{Put, Staged, Written, keep_checksums, record};
+use super::writing::{Put, Staged, Staying, Written, keep_checksums, record};
 
 /// Every part but the last has at least so many bytes, as S3 wants it.
 pub const MIN_PART_BYTES: u64 = 5 << 20;
@@ -119,22 +119,30 @@ impl Objects {
         let mut attributes = Vec::new();
         keep_checksums(&mut attributes, &staged.measured);
         let record = PartRecord {
-            id: staged.id.0,
+            id: staged.bytes.id().0,
             size: staged.mark.size,
             etag: staged.measured.etag(),
             modified: Timestamp::now(),
             attributes,
         };
-        let added = self.store.put_part(&key, presented.as_ref(), upload, number, record.clone()).await;
-        match added.map(done) {
-            Ok(Ok(_)) => Ok(record),
-            Ok(Err(error)) => {
-                // Surely nothing points to it.
-                self.give_up(staged.id).await;
-                Err(error)
+        // Once it is sent, it comes to its end, whether its caller waits or not.
+        let (store, part) = (self.store.clone(), record.clone());
+        let adding = tokio::spawn(async move {
+            let added = store.put_part(&key, presented.as_ref(), upload, number, part).await;
+            match added.map(done) {
+                Ok(Err(error)) => Err(error),
+                Ok(Ok(_)) => {
+                    staged.bytes.keep();
+                    Ok(())
+                }
+                Err(failure) => {
+                    staged.bytes.keep();
+                    Err(failure.into())
+                }
             }
-            Err(failure) => Err(failure.into()),
-        }
+        });
+        adding.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))?;
+        Ok(record)
     }
 
     /// Copies an object, as a write of the destination.
@@ -142,7 +150,7 @@ impl Objects {
         self.foresee(&put.key, put.presented.as_ref()).await?;
         let staged = self.put_together(&[(source.reading.opened(), source.range)], []).await?;
         let object = record(&staged, staged.measured.etag(), put.attributes.clone());
-        self.commit(put, object, None).await
+        self.commit(put, object, staged.bytes, None).await
     }
 
     /// An upload that is under way.
@@ -200,10 +208,7 @@ impl Objects {
             opened.iter().map(|(opened, size)| (opened.as_ref(), 0..*size)).collect();
         let wanted: Vec<Algorithm> = promised.checksums.iter().map(|(algorithm, _)| *algorithm).collect();
         let staged = self.put_together(&pieces, wanted).await?;
-        if let Err(error) = staged.measured.keeps(&promised) {
-            self.give_up(staged.id).await;
-            return Err(error);
-        }
+        staged.measured.keeps(&promised)?;
         let mut attributes = begun.record.attributes;
         keep_checksums(&mut attributes, &staged.measured);
         attributes.push((COMPLETED_BY.to_owned(), upload.to_string()));
@@ -211,7 +216,7 @@ impl Objects {
         let object = record(&staged, etag_of_parts(&etags), attributes);
         let refs: Vec<Ref> = parts.iter().map(|(_, part)| Ref(part.id)).collect();
         let put = Put { key, presented, condition, attributes: Vec::new() };
-        let written = self.commit(put, object, Some(Complete { id: upload, parts })).await?;
+        let written = self.commit(put, object, staged.bytes, Some(Complete { id: upload, parts })).await?;
         self.release(&refs).await;
         Ok(written)
     }
@@ -254,23 +259,14 @@ impl Objects {
         pieces: &[(&dyn Opened, Range<u64>)],
         algorithms: impl IntoIterator<Item = Algorithm>,
     ) -> Result<Staged, ObjectError> {
-        let id = self.refs.next(&self.store).await?;
-        let sealed = async {
-            let mut staging = self.layout.stage(id).await?;
-            for (piece, range) in pieces {
-                staging.append(*piece, range.start, range.end - range.start).await?;
-            }
-            let mark = staging.seal().await?;
-            let measured = self.measure(id, mark.size, algorithms).await?;
-            Ok(Staged { id, mark, measured })
-        };
-        match sealed.await {
-            Ok(staged) => Ok(staged),
-            Err(error) => {
-                self.give_up(id).await;
-                Err(error)
-            }
+        let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
+        let mut staging = self.layout.stage(bytes.id()).await?;
+        for (piece, range) in pieces {
+            staging.append(*piece, range.start, range.end - range.start).await?;
         }
+        let mark = staging.seal().await?;
+        let measured = self.measure(bytes.id(), mark.size, algorithms).await?;
+        Ok(Staged { mark, measured, bytes })
     }
 
     /// Reads what was put together, once: what is published is what was measured.

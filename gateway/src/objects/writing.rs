@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use super::digest::{Algorithm, Measure, Measured, Promised};
 use super::error::{ObjectError, done};
 use super::key_locks::Writing;
-use super::layout::{Mark, Place, Ref};
+use super::layout::{Layout, Mark, Place, Ref};
 use super::{Objects, bucket_of};
 
 /// A write of an object.
@@ -61,11 +61,47 @@ pub(super) async fn settle(store: Arc<Store>, mut settled: mpsc::Receiver<Settli
     }
 }
 
-/// Bytes that are staged, and what they are.
+/// Bytes that are staged, and what they are. Dropped, they are removed: nothing points to them.
 pub(super) struct Staged {
-    pub(super) id: Ref,
     pub(super) mark: Mark,
     pub(super) measured: Measured,
+    pub(super) bytes: Staying,
+}
+
+/// Staged bytes that are removed when this is dropped, unless they are kept: whoever waits for an upload may go away at
+/// any moment.
+pub(super) struct Staying {
+    id: Ref,
+    layout: Option<Arc<dyn Layout>>,
+}
+
+impl Staying {
+    pub(super) fn new(id: Ref, layout: &Arc<dyn Layout>) -> Staying {
+        Staying { id, layout: Some(layout.clone()) }
+    }
+
+    pub(super) fn id(&self) -> Ref {
+        self.id
+    }
+
+    /// Something points to them, or may.
+    pub(super) fn keep(mut self) {
+        self.layout = None;
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        let (id, layout) = (self.id, self.layout.take());
+        if let (Some(layout), Ok(runtime)) = (layout, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move {
+                // What cannot be removed now, the collector takes later.
+                if let Err(error) = layout.discard(id).await {
+                    tracing::debug!(%error, %id, "staged bytes are collected later");
+                }
+            });
+        }
+    }
 }
 
 impl Objects {
@@ -82,7 +118,7 @@ impl Objects {
         let mut attributes = put.attributes;
         keep_checksums(&mut attributes, &staged.measured);
         let object = record(&staged, staged.measured.etag(), attributes);
-        self.commit(Put { attributes: Vec::new(), ..put }, object, None).await
+        self.commit(Put { attributes: Vec::new(), ..put }, object, staged.bytes, None).await
     }
 
     /// The early look, before any byte of the body is taken: cheap, and never the one that counts.
@@ -100,41 +136,23 @@ impl Objects {
         mut body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
         trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
     ) -> Result<Staged, ObjectError> {
-        let id = self.refs.next(&self.store).await?;
-        let mut staging = self.layout.stage(id).await?;
+        let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
+        let mut staging = self.layout.stage(bytes.id()).await?;
         let algorithms = promised.checksums.iter().map(|(algorithm, _)| *algorithm).chain(promised.announced.clone());
         let mut measure = Measure::new(algorithms);
         while let Some(chunk) = body.next().await {
-            let failed = match chunk {
-                Ok(chunk) => {
-                    measure.update(&chunk);
-                    match measure.length() > promised.limit {
-                        true => ObjectError::TooLarge { limit: promised.limit },
-                        false => match staging.write(chunk).await {
-                            Ok(()) => continue,
-                            Err(error) => error.into(),
-                        },
-                    }
-                }
-                Err(error) => ObjectError::Body(error.to_string()),
-            };
-            drop(staging);
-            self.give_up(id).await;
-            return Err(failed);
+            let chunk = chunk.map_err(|error| ObjectError::Body(error.to_string()))?;
+            measure.update(&chunk);
+            if measure.length() > promised.limit {
+                return Err(ObjectError::TooLarge { limit: promised.limit });
+            }
+            staging.write(chunk).await?;
         }
         let measured = measure.finish();
         promised.checksums.extend(trailer());
-        let sealed = match promised.complete().and_then(|()| measured.keeps(&promised)) {
-            Ok(()) => staging.seal().await.map_err(ObjectError::from),
-            Err(error) => Err(error),
-        };
-        match sealed {
-            Ok(mark) => Ok(Staged { id, mark, measured }),
-            Err(error) => {
-                self.give_up(id).await;
-                Err(error)
-            }
-        }
+        promised.complete()?;
+        measured.keeps(&promised)?;
+        Ok(Staged { mark: staging.seal().await?, measured, bytes })
     }
 
     /// Removes staged bytes that nothing will point to. What cannot be removed now, the collector takes later.
@@ -149,18 +167,19 @@ impl Objects {
         self: &Arc<Self>,
         put: Put,
         object: ObjectRecord,
+        bytes: Staying,
         completes: Option<Complete>,
     ) -> Result<Written, ObjectError> {
         let acting = self.act().await?;
         let objects = self.clone();
         let committing = tokio::spawn(async move {
-            let id = Ref(object.id);
             let committed = objects.commit_and_publish(put, object, completes, acting).await;
-            if let Err(error) = &committed
-                && !matches!(error, ObjectError::Unshown { .. } | ObjectError::Unknown(_) | ObjectError::Failure(_))
-            {
-                // Surely nothing points to it.
-                objects.give_up(id).await;
+            match &committed {
+                Ok(_) | Err(ObjectError::Unshown { .. } | ObjectError::Unknown(_) | ObjectError::Failure(_)) => {
+                    bytes.keep();
+                }
+                // Surely nothing points to them.
+                Err(_) => drop(bytes),
             }
             committed
         });
@@ -221,7 +240,7 @@ impl Objects {
 /// What the index will say.
 pub(super) fn record(staged: &Staged, etag: String, attributes: Attributes) -> ObjectRecord {
     ObjectRecord {
-        id: staged.id.0,
+        id: staged.bytes.id().0,
         size: staged.mark.size,
         inode: staged.mark.inode,
         etag,

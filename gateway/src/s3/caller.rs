@@ -156,6 +156,12 @@ pub(super) async fn presented(objects: &Objects, caller: &Caller, name: &Key) ->
 /// `bucket/key`, if that can be the name of an object here.
 pub(super) fn object_name(bucket: &str, key: &str) -> S3Result<Key> {
     let name = format!("{bucket}/{key}");
+    if key.contains(['\u{fffe}', '\u{ffff}']) {
+        return Err(s3_error!(
+            InvalidArgument,
+            "The name of an object cannot have a character that XML does not allow."
+        ));
+    }
     Key::new(&name).map_err(|error| errors::name(key, &error))
 }
 

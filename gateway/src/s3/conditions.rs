@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use fencepost_store::ObjectCondition;
 use fencepost_store::record::ObjectRecord;
+use hyper::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use s3s::dto::{ETagCondition, Range as Wanted, Timestamp};
 use s3s::{S3Result, s3_error};
 
@@ -22,6 +23,15 @@ pub(super) fn of_write(
         (None, Some(ETagCondition::ETag(etag))) => Ok(ObjectCondition::NotETag(etag.into_value())),
         (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "If-Match and If-None-Match cannot be given together.")),
     }
+}
+
+/// The same, of a call that has no place for them.
+pub(super) fn of_headers(headers: &HeaderMap) -> S3Result<ObjectCondition> {
+    let condition = |name: HeaderName| {
+        let found = headers.get(&name).map(|value| ETagCondition::parse_http_header(value.as_bytes())).transpose();
+        found.map_err(|error| s3_error!(InvalidArgument, "{name}: {error}"))
+    };
+    of_write(condition(IF_MATCH)?, condition(IF_NONE_MATCH)?)
 }
 
 /// Conditions of a read, or of the source of a copy.

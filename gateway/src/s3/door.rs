@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use super::caller::{Permit, Secrets};
 use super::credentials::S3Credentials;
 use super::face::Face;
+use super::words;
 use crate::config::Limits;
 use crate::http::Metrics;
 use crate::objects::Objects;
@@ -122,7 +123,7 @@ impl S3Door {
                 if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
                     answer.headers_mut().insert(REQUEST_ID, id);
                 }
-                Ok::<_, s3s::HttpError>(answer)
+                Ok::<_, s3s::HttpError>(words::explained(answer).await)
             }
         });
         let serving = graceful.watch(http.serve_connection(TokioIo::new(stream), service).into_owned());

@@ -11,6 +11,7 @@ use super::face::{Answer, Face};
 use super::object_calls::listed;
 use super::refuse;
 use super::upload_calls::limit;
+use crate::objects::tellable;
 
 /// What a list asks for, whichever version of it.
 struct Question<'q> {
@@ -34,6 +35,14 @@ impl Face {
     async fn list(&self, question: &Question<'_>) -> S3Result<Found> {
         let Question { bucket, prefix, delimiter, after, most, encoded } = *question;
         self.objects.need_bucket(bucket).await.map_err(|error| self.error(error))?;
+        for asked in [Some(prefix), delimiter, after].into_iter().flatten() {
+            if !tellable(asked) && !encoded {
+                return Err(s3_error!(
+                    InvalidArgument,
+                    "A question with characters that XML does not allow needs encoding-type=url."
+                ));
+            }
+        }
         let whole = |key: &str| format!("{bucket}/{key}");
         let Page { entries, next } = match most {
             0 => Page { entries: Vec::new(), next: None },

@@ -19,3 +19,4 @@ mod object_calls;
 mod refuse;
 pub mod secret_file;
 mod upload_calls;
+mod words;

@@ -152,6 +152,7 @@ impl Face {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
         refuse::unkept(&Unkept::from(&request.input))?;
+        let condition = conditions::of_headers(&request.headers)?;
         let input = request.input;
         let conditions = OfRead {
             if_match: input.copy_source_if_match,
@@ -185,7 +186,7 @@ impl Face {
         if source.object.size > body::MAX_PIECE_BYTES {
             return Err(s3_error!(InvalidRequest, "An object of more than 5 GiB is copied in parts."));
         }
-        let put = Put { key: name, presented, condition: ObjectCondition::Always, attributes };
+        let put = Put { key: name, presented, condition, attributes };
         let range = 0..source.object.size;
         let written = self.objects.copy(put, Source { reading: source, range }).await;
         let written = written.map_err(|error| self.error(error))?;

@@ -11,7 +11,7 @@ use super::caller::object_name;
 use super::conditions::{self, OfRead};
 use super::face::{Answer, Face};
 use super::refuse::{self, Unkept};
-use crate::objects::{Algorithm, Completed, GivenPart, Promised, PutPart, Source};
+use crate::objects::{Algorithm, Completed, GivenPart, Promised, PutPart, Source, tellable};
 
 /// Parts are counted from 1 to this.
 const MAX_PART_NUMBER: i32 = 10_000;
@@ -203,6 +203,11 @@ impl Face {
         self.objects.need_bucket(&input.bucket).await.map_err(|error| self.error(error))?;
         if input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()) {
             return Err(s3_error!(NotImplemented, "Uploads are listed without a delimiter."));
+        }
+        for asked in [&input.prefix, &input.key_marker, &input.upload_id_marker].into_iter().flatten() {
+            if !tellable(asked) {
+                return Err(s3_error!(InvalidArgument, "A question cannot have characters that XML does not allow."));
+            }
         }
         let prefix = format!("{}/{}", input.bucket, input.prefix.as_deref().unwrap_or_default());
         let marker = match input.key_marker.as_deref() {

@@ -1,0 +1,41 @@
+//! Words for errors that come without any: what the S3 library finds wrong by itself, before anybody else is asked.
+
+use http_body_util::BodyExt;
+use s3s::{Body, HttpResponse};
+
+/// Errors without words, and what they mean.
+const WORDS: &[(&str, &str)] = &[
+    (
+        "SignatureDoesNotMatch",
+        "The signature is not the one that the secret of this access key makes. Check the secret, and whether something \
+         on the way changed the request.",
+    ),
+    ("InvalidURI", "The path is not UTF-8 after it was percent-decoded once, or is not that of a bucket or an object."),
+    ("InvalidBucketName", "Names of buckets have 3 to 63 lower-case letters, digits, dots and hyphens."),
+    ("KeyTooLongError", "The name of an object has at most 1,024 bytes together with its bucket."),
+    ("MalformedXML", "The body is not the XML that this call takes."),
+    ("MissingContentLength", "The length of the body must be given."),
+    ("InvalidRequest", "The request cannot be understood."),
+    ("NotImplemented", "This is not offered by this gateway."),
+];
+
+/// An answer whose error says what is wrong.
+pub(super) async fn explained(answer: HttpResponse) -> HttpResponse {
+    if !answer.status().is_client_error() {
+        return answer;
+    }
+    let (mut head, body) = answer.into_parts();
+    // Errors are short, and already there.
+    let text = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => return HttpResponse::from_parts(head, Body::empty()),
+    };
+    let shown = String::from_utf8_lossy(&text);
+    let code = shown.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code);
+    let words = WORDS.iter().find(|(known, _)| Some(*known) == code).filter(|_| !shown.contains("<Message>"));
+    let Some((code, words)) = words else { return HttpResponse::from_parts(head, Body::from(text)) };
+    let code = format!("<Code>{code}</Code>");
+    let told = shown.replacen(&code, &format!("{code}<Message>{words}</Message>"), 1);
+    head.headers.remove(hyper::header::CONTENT_LENGTH);
+    HttpResponse::from_parts(head, Body::from(told))
+}
