@@ -27,7 +27,7 @@ impl Direct {
 }
 
 /// Writes a file so that it is there, whole, whatever happens to the machine after this returns.
-fn write<'a>(path: &Path, thread: usize, pieces: &mut dyn Iterator<Item = &'a [u8]>) -> io::Result<()> {
+fn write(path: &Path, thread: usize, pieces: &mut dyn Iterator<Item = &[u8]>) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     if !directory.exists() {
         fs::create_dir_all(directory)?;
