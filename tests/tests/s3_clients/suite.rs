@@ -248,7 +248,9 @@ pub(crate) fn is_refused_when_stale<C: S3Client>() {
         stale.put(&small, &format!("reports/{name}")).expect_ok("33 is the holder");
     }
     let successor: C = bench.holder("34");
-    successor.put(&small, "reports/of 34").expect_ok("34 is the holder");
+    // Not the same bytes: rclone copies nothing onto its like.
+    let theirs = bench.file("theirs", 120);
+    successor.put(&theirs, "reports/of 34").expect_ok("34 is the holder");
     let (files, listed) = (bench.gateway.files(), successor.list("reports").unwrap());
     let few = bench.dir.path().join("few");
     std::fs::create_dir(&few).unwrap();
@@ -281,7 +283,7 @@ pub(crate) fn is_refused_when_stale<C: S3Client>() {
     }
     let back = bench.dir.path().join("back");
     stale.get("reports/of 34", &back).expect_ok("reading goes on");
-    assert_eq!(std::fs::read(&back).unwrap(), bytes("small", 100));
+    assert_eq!(std::fs::read(&back).unwrap(), bytes("theirs", 120));
     assert_eq!(stale.list("reports").unwrap(), listed);
     assert_eq!(bench.gateway.client().fence("reports").as_deref(), Some("34"));
 }
