@@ -217,6 +217,8 @@ fn every_example_is_accepted() {
         ("POST", "/v1/admin/rotate-prefix", "", &[], 200),
         ("POST", "/v1/admin/rotate-all", "", &[], 200),
         ("POST", "/v1/admin/reload", "", &[], 200),
+        ("POST", "/v1/admin/objects/check", "", &[], 200),
+        ("POST", "/v1/admin/objects/collect", "", &[], 200),
     ] {
         let body = &document["paths"][template][method.to_ascii_lowercase()]["requestBody"]["content"];
         let (media_type, content) = body.as_object().unwrap().iter().next().unwrap();

@@ -149,7 +149,8 @@ fn ctrl_z_stops_both_and_fg_brings_both_back() {
     let scene = Scene::new();
     let terminal = scene.shell();
     let shell = terminal.leader();
-    let line = scene.line(&[], &format!("echo $$ > $D/ready; {IDLE}"));
+    // One process: a shell that is stopped between vfork and exec of another sleeps otherwise than stopped.
+    let line = scene.line(&[], "echo $$ > $D/ready; exec sleep 600");
     terminal.keys(&format!("{line}\n"));
     let program = pid(&appears(&scene.file("ready")));
     let (_, run) = look(program).unwrap();

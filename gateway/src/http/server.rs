@@ -149,8 +149,6 @@ impl Server {
         }
         admin.abort();
         s3.abort();
-        // What it held is let go when it is gone.
-        let _ = s3.await;
         connections.shutdown().await;
         Stopped::Forced(sole_owner(gateway).await)
     }

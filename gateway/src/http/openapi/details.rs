@@ -208,7 +208,7 @@ pub(super) fn details(endpoint: Endpoint) -> Details {
             .json::<ReloadAnswer>(200, "The rules are those of the file now.", Headers::new())
             .problems(&[ProblemKind::AdminOnly, ProblemKind::ReloadRefused, ProblemKind::Unavailable]),
         Endpoint::CheckObjects => Details::of("admin")
-            .body(parts::body::<ObjectsCheckRequest>(json!({"bucket": "reports"})))
+            .body(parts::body::<ObjectsCheckRequest>(json!({"adopt": false})))
             .json::<ObjectsCheckAnswer>(200, "One page of names was compared.", Headers::new())
             .problems(&[ProblemKind::AdminOnly, ProblemKind::NoS3Face])
             .problems(&WRITING),
