@@ -1,0 +1,20 @@
+//! The S3 face on the wire: races, crashes and bad input. What real client programs do with it is in `s3_clients`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
+
+mod conditions;
+mod crashes;
+mod disconnects;
+mod large;
+mod links;
+mod lists;
+mod names;
+mod permits;
+mod promises;
+mod races;
+mod signing;
+mod steps;
+mod stopped;
+mod takeovers;
+mod verbs;
+mod world;

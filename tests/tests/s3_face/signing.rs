@@ -1,0 +1,285 @@
+//! Signature version 4 by hand, so that a test decides which bytes go out, and when.
+
+use std::net::SocketAddr;
+
+use data_encoding::{BASE64, HEXLOWER};
+use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
+use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_core::{Timestamp, percent_decode_name};
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
+use sha2::{Digest, Sha256};
+
+/// Says in `x-amz-content-sha256` that the body is not signed.
+const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
+
+/// Somebody with keys.
+#[derive(Clone)]
+pub(crate) struct Signer {
+    pub(crate) address: SocketAddr,
+    pub(crate) credentials: Credentials,
+}
+
+/// An object as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) etag: String,
+    pub(crate) size: usize,
+}
+
+impl Signer {
+    /// A holder of this token. The credentials claim it.
+    pub(crate) fn holder(gateway: &Bucketed, resource: &str, token: &str) -> Signer {
+        Signer { address: gateway.s3(), credentials: gateway.credentials(resource, token) }
+    }
+
+    /// The key without a token.
+    pub(crate) fn reader(gateway: &Bucketed) -> Signer {
+        Signer { address: gateway.s3(), credentials: Credentials::reader() }
+    }
+
+    /// The head of a request. `target` is sent as it is; a query in it is percent-encoded already.
+    pub(crate) fn head(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> String {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let (date, host) = (amz_date(), self.address.to_string());
+        let mut signed: Vec<(String, &str)> =
+            headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), *value)).collect();
+        signed.extend([("host".to_owned(), host.as_str()), ("x-amz-date".to_owned(), date.as_str())]);
+        if !signed.iter().any(|(name, _)| name == "x-amz-content-sha256") {
+            signed.push(("x-amz-content-sha256".to_owned(), UNSIGNED));
+        }
+        signed.sort();
+        let payload = signed.iter().find(|(name, _)| name == "x-amz-content-sha256").map_or(UNSIGNED, |found| found.1);
+        let names: Vec<&str> = signed.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join(";");
+        let lines: String = signed.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
+        let canonical =
+            format!("{method}\n{}\n{}\n{lines}\n{names}\n{payload}", canonical_path(path), canonical_query(query));
+        let signature = self.signature(&date, &canonical);
+        let credential = format!("{}/{}", self.credentials.access_key_id, scope(&date));
+        let mut head = format!("{method} {target} HTTP/1.1\r\n");
+        for (name, value) in &signed {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!(
+            "authorization: AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={signature}\r\n\r\n"
+        ));
+        head
+    }
+
+    /// A target that anybody can use for so many seconds.
+    pub(crate) fn presigned(&self, method: &str, path: &str, seconds: u32) -> String {
+        let date = amz_date();
+        let credential = format!("{}/{}", self.credentials.access_key_id, scope(&date)).replace('/', "%2F");
+        let query = format!(
+            "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date={date}&X-Amz-Expires={seconds}&\
+             X-Amz-SignedHeaders=host"
+        );
+        let canonical = format!("{method}\n{path}\n{query}\nhost:{}\n\nhost\n{UNSIGNED}", self.address);
+        format!("{path}?{query}&X-Amz-Signature={}", self.signature(&date, &canonical))
+    }
+
+    fn signature(&self, date: &str, canonical: &str) -> String {
+        let hashed = HEXLOWER.encode(&Sha256::digest(canonical));
+        let text = format!("AWS4-HMAC-SHA256\n{date}\n{}\n{hashed}", scope(date));
+        let mut key = format!("AWS4{}", self.credentials.secret_access_key).into_bytes();
+        for part in scope(date).split('/') {
+            key = keyed(&key, part);
+        }
+        HEXLOWER.encode(&keyed(&key, &text))
+    }
+
+    /// Connects and sends the head of a request with a body of this length, and nothing of the body.
+    pub(crate) fn begin(&self, method: &str, target: &str, headers: &[(&str, &str)], length: usize) -> Client {
+        let length = length.to_string();
+        let mut client = Client::connect(&self.address.to_string());
+        let headers = [headers, &[("content-length", &length)]].concat();
+        client.send(self.head(method, target, &headers).as_bytes()).expect("an open connection takes a head");
+        client
+    }
+
+    /// Sends a request on a connection of its own. `Err`: the connection broke before the answer.
+    pub(crate) fn try_request(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<Answer> {
+        let length = body.len().to_string();
+        let mut client = Client::try_connect(&self.address.to_string())?;
+        let sized: &[(&str, &str)] = match method {
+            "PUT" | "POST" => &[("content-length", &length)],
+            _ => &[],
+        };
+        client.send(self.head(method, target, &[headers, sized].concat()).as_bytes())?;
+        // Who is refused early may find the connection closed, with the answer in it.
+        let sent = client.send(body);
+        let answer = client.receive_after(method);
+        if answer.is_err() {
+            sent?;
+        }
+        answer
+    }
+
+    pub(crate) fn request(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let answer = self.try_request(method, target, headers, body);
+        answer.unwrap_or_else(|error| panic!("{method} {target}: {error}"))
+    }
+
+    pub(crate) fn put(&self, name: &str, body: &[u8]) -> Answer {
+        self.request("PUT", &format!("/{name}"), &[], body)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Answer {
+        self.request("GET", &format!("/{name}"), &[], b"")
+    }
+
+    pub(crate) fn delete(&self, name: &str) -> Answer {
+        self.request("DELETE", &format!("/{name}"), &[], b"")
+    }
+
+    /// Removes several objects of a bucket.
+    pub(crate) fn delete_all(&self, bucket: &str, keys: &[&str]) -> Answer {
+        let objects: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
+        let body = format!("<Delete>{objects}</Delete>");
+        let md5 = BASE64.encode(&Md5::digest(&body));
+        self.request("POST", &format!("/{bucket}?delete="), &[("content-md5", &md5)], body.as_bytes())
+    }
+
+    /// Every object of a bucket, a page after the other.
+    pub(crate) fn list(&self, bucket: &str, page: usize) -> Vec<Entry> {
+        let (mut entries, mut token) = (Vec::new(), None::<String>);
+        loop {
+            let next = token.map(|token| format!("continuation-token={token}&")).unwrap_or_default();
+            let answer = self.request("GET", &format!("/{bucket}?{next}list-type=2&max-keys={page}"), &[], b"");
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let text = answer.text();
+            entries.extend(elements(&text, "Contents").into_iter().map(entry));
+            token = element(&text, "NextContinuationToken");
+            if token.is_none() {
+                return entries;
+            }
+        }
+    }
+
+    /// Begins an upload in parts.
+    pub(crate) fn begin_upload(&self, name: &str) -> String {
+        let answer = self.request("POST", &format!("/{name}?uploads="), &[], b"");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        element(&answer.text(), "UploadId").expect("a new upload has an id")
+    }
+
+    pub(crate) fn put_part(&self, name: &str, upload: &str, number: u16, body: &[u8]) -> Answer {
+        self.request("PUT", &format!("/{name}?partNumber={number}&uploadId={upload}"), &[], body)
+    }
+
+    /// Completes an upload of parts with these ETags. `Err`: the connection broke.
+    pub(crate) fn try_complete(&self, name: &str, upload: &str, etags: &[String]) -> std::io::Result<Answer> {
+        let part = |(at, etag): (usize, &String)| {
+            format!("<Part><PartNumber>{}</PartNumber><ETag>{etag}</ETag></Part>", at + 1)
+        };
+        let parts: String = etags.iter().enumerate().map(part).collect();
+        let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+        self.try_request("POST", &format!("/{name}?uploadId={upload}"), &[], body.as_bytes())
+    }
+
+    pub(crate) fn complete(&self, name: &str, upload: &str, etags: &[String]) -> Answer {
+        self.try_complete(name, upload, etags).unwrap_or_else(|error| panic!("completing {name}: {error}"))
+    }
+}
+
+fn entry(text: &str) -> Entry {
+    let member = |name: &str| element(text, name).unwrap_or_else(|| panic!("{name} in {text}"));
+    Entry {
+        key: plain(&member("Key")),
+        etag: plain(&member("ETag")).trim_matches('"').to_owned(),
+        size: member("Size").parse().expect("a size is a number"),
+    }
+}
+
+/// The text of the first such element.
+pub(crate) fn element(xml: &str, name: &str) -> Option<String> {
+    elements(xml, name).first().map(|text| (*text).to_owned())
+}
+
+/// The text of every such element.
+pub(crate) fn elements<'x>(xml: &'x str, name: &str) -> Vec<&'x str> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    xml.split(&open).skip(1).map(|rest| rest.split(&close).next().unwrap_or_default()).collect()
+}
+
+/// Text of XML without its escapes.
+pub(crate) fn plain(text: &str) -> String {
+    let named = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'");
+    named.replace("&#34;", "\"").replace("&#39;", "'").replace("&amp;", "&")
+}
+
+/// The code of an error.
+pub(crate) fn code(answer: &Answer) -> String {
+    element(&answer.text(), "Code").unwrap_or_else(|| panic!("no code in {answer:?} {}", answer.text()))
+}
+
+/// An ETag without its quotes.
+pub(crate) fn etag(answer: &Answer) -> String {
+    answer.header("etag").unwrap_or_else(|| panic!("no ETag in {answer:?}")).trim_matches('"').to_owned()
+}
+
+/// The ETag of bytes that came in one piece.
+pub(crate) fn md5_of(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Md5::digest(bytes))
+}
+
+/// CRC-32 as `x-amz-checksum-crc32` has it.
+pub(crate) fn crc32_of(bytes: &[u8]) -> String {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+    }
+    BASE64.encode(&(!crc).to_be_bytes())
+}
+
+fn keyed(key: &[u8], text: &str) -> Vec<u8> {
+    let mut mac: Hmac<Sha256> = Hmac::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// `20261116T152917Z`
+fn amz_date() -> String {
+    let now = Timestamp::now().to_string();
+    let seconds = now.split('.').next().unwrap_or_default().trim_end_matches('Z');
+    format!("{}Z", seconds.replace(['-', ':'], ""))
+}
+
+fn scope(date: &str) -> String {
+    format!("{}/us-east-1/s3/aws4_request", &date[..8])
+}
+
+/// Decoded once and encoded as S3 does it, so that every way to write a path has one signature.
+fn canonical_path(path: &str) -> String {
+    let Ok(decoded) = percent_decode_name(path) else { return path.to_owned() };
+    let mut encoded = String::new();
+    for byte in decoded.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                encoded.push(char::from(byte))
+            }
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
+}
+
+/// By name, then by value.
+fn canonical_query(query: &str) -> String {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let mut pairs: Vec<(&str, &str)> = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
+    pairs.sort_unstable();
+    let pairs: Vec<String> = pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join("&")
+}
