@@ -91,7 +91,7 @@ async fn t09_every_verb_of_objects_is_judged() {
     done(store.begin_upload(&key("a"), Some(&token("34")), id, upload.clone()).await.unwrap().unwrap());
     let part = |id| PartRecord { id, size: 3, etag: "p".into(), modified: Timestamp(2), attributes: Vec::new() };
     let own = part(fresh(&store).await);
-    done(store.put_part(&key("a"), Some(&token("34")), id, 1, own.clone()).await.unwrap().unwrap());
+    done(store.put_part(&key("a"), Some(&token("34")), id, 1, own.clone(), None).await.unwrap().unwrap());
     let before = (etag(&store, "a").await, store.pending_refs(None, 100).await.unwrap().entries.len());
 
     let late = Some(token("33"));
@@ -102,7 +102,7 @@ async fn t09_every_verb_of_objects_is_judged() {
     let begun = store.begin_upload(&key("a"), late.as_ref(), UploadId([2; 16]), upload).await;
     assert_eq!(refused(begun.unwrap().unwrap()), Reason::Stale);
     let other = part(fresh(&store).await);
-    let added = store.put_part(&key("a"), late.as_ref(), id, 1, other).await;
+    let added = store.put_part(&key("a"), late.as_ref(), id, 1, other, Some(own.clone())).await;
     assert_eq!(refused(added.unwrap().unwrap()), Reason::Stale);
     let complete = || Complete { id, parts: vec![(1, own.clone())] };
     let aborted = store.abort_upload(&key("a"), late.as_ref(), complete()).await;
@@ -254,14 +254,18 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
             modified: Timestamp(2),
             attributes: Vec::new(),
         };
-        done(store.put_part(&name, by.as_ref(), id, number, part.clone()).await.unwrap().unwrap());
+        done(store.put_part(&name, by.as_ref(), id, number, part.clone(), None).await.unwrap().unwrap());
         parts.push((number, part));
     }
     assert_eq!(store.parts(id, None, 10).await.unwrap().entries, parts);
     assert_eq!(store.parts(id, Some(1), 1).await.unwrap().entries, parts[1..2]);
     // A part that is replaced gives its bytes to the collector.
     let replaced = PartRecord { id: fresh(&store).await, etag: "again".into(), ..parts[1].1.clone() };
-    done(store.put_part(&name, by.as_ref(), id, 2, replaced.clone()).await.unwrap().unwrap());
+    let unseen = store.put_part(&name, by.as_ref(), id, 2, replaced.clone(), None).await.unwrap().unwrap();
+    assert_eq!(unseen, ObjectOutcome::PartChanged, "only what was seen is replaced");
+    let seen = store.part(id, 2).await.unwrap();
+    assert_eq!(seen.as_ref(), Some(&parts[1].1));
+    done(store.put_part(&name, by.as_ref(), id, 2, replaced.clone(), seen).await.unwrap().unwrap());
     let pending = store.pending_refs(None, 10).await.unwrap().entries;
     assert_eq!(pending.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [parts[1].1.id]);
     // Completed with what is not there any more: nothing happens.
@@ -288,7 +292,7 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
     let again = store.put_object(complete(&[], fresh(&store).await)).await.unwrap().unwrap();
     assert_eq!(again, ObjectOutcome::NoUpload);
     let late = PartRecord { id: fresh(&store).await, ..parts[0].1.clone() };
-    let late = store.put_part(&name, by.as_ref(), id, 1, late).await.unwrap().unwrap();
+    let late = store.put_part(&name, by.as_ref(), id, 1, late, None).await.unwrap().unwrap();
     assert_eq!(late, ObjectOutcome::NoUpload);
     let aborted = store.abort_upload(&name, by.as_ref(), Complete { id, parts: Vec::new() }).await.unwrap().unwrap();
     assert_eq!(aborted, ObjectOutcome::NoUpload);

@@ -72,6 +72,14 @@ pub struct Promised {
 }
 
 impl Promised {
+    /// Is it as long as was promised?
+    pub(super) fn fits(&self, found: u64) -> Result<(), ObjectError> {
+        match self.length {
+            Some(expected) if expected != found => Err(ObjectError::Incomplete { expected, found }),
+            _ => Ok(()),
+        }
+    }
+
     /// Did everything arrive that was to come after the body?
     pub(super) fn complete(&self) -> Result<(), ObjectError> {
         let arrived = |wanted: &Algorithm| self.checksums.iter().any(|(algorithm, _)| algorithm == wanted);
@@ -138,11 +146,7 @@ impl Measured {
 
     /// Is it what was promised?
     pub(super) fn keeps(&self, promised: &Promised) -> Result<(), ObjectError> {
-        if let Some(expected) = promised.length
-            && expected != self.length
-        {
-            return Err(ObjectError::Incomplete { expected, found: self.length });
-        }
+        promised.fits(self.length)?;
         if let Some(md5) = &promised.md5
             && *md5 != data_encoding::BASE64.encode(&self.md5)
         {

@@ -130,7 +130,7 @@ pub(super) fn done(outcome: Result<ObjectOutcome, WrongResource>) -> Result<Chan
         ObjectOutcome::Collected => Err(ObjectError::Collected),
         ObjectOutcome::NoUpload => Err(ObjectError::NoUpload),
         ObjectOutcome::PartChanged => {
-            Err(ObjectError::InvalidPart("a part was replaced while the upload was being completed".to_owned()))
+            Err(ObjectError::InvalidPart("a part was replaced by others at the same time".to_owned()))
         }
     }
 }

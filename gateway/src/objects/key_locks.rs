@@ -3,10 +3,9 @@
 //! So the index and the storage change in the same order, and a reader that looks at both sees what belongs together.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
-use fencepost_core::Key;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// Objects that share a lock by chance only wait for each other.
@@ -26,17 +25,17 @@ impl KeyLocks {
         KeyLocks { stripes: (0..STRIPES).map(|_| Arc::default()).collect(), hasher: RandomState::new() }
     }
 
-    fn stripe(&self, key: &Key) -> usize {
+    fn stripe(&self, key: &impl Hash) -> usize {
         (self.hasher.hash_one(key) % STRIPES as u64) as usize
     }
 
     /// For whoever reads index and storage.
-    pub(super) async fn read(&self, key: &Key) -> OwnedRwLockReadGuard<()> {
+    pub(super) async fn read(&self, key: &impl Hash) -> OwnedRwLockReadGuard<()> {
         self.stripes[self.stripe(key)].clone().read_owned().await
     }
 
     /// For whoever changes them. All are taken in one order, so nobody waits in a circle.
-    pub(super) async fn write(&self, keys: impl IntoIterator<Item = &Key>) -> Writing {
+    pub(super) async fn write<'a, K: Hash + 'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Writing {
         let wanted: BTreeSet<usize> = keys.into_iter().map(|key| self.stripe(key)).collect();
         let mut held = Vec::with_capacity(wanted.len());
         for stripe in wanted {

@@ -40,6 +40,9 @@ pub use writing::{Put, Written};
 /// Changes that may be between their commit and their dropped intent at once.
 const MAX_SETTLING: usize = 256;
 
+/// Uploads whose parts may be put together at once: each moves as many bytes as the storage can.
+const MAX_JOINING: usize = 16;
+
 /// Objects, of one layout.
 pub struct Objects {
     store: Arc<Store>,
@@ -50,6 +53,10 @@ pub struct Objects {
     buckets: RwLock<()>,
     /// Committed, but the storage does not show it yet.
     blocked: Mutex<HashMap<Key, (Ref, Intent, String)>>,
+    /// Whoever completes an upload holds it.
+    completing: KeyLocks,
+    /// Uploads that are put together at once.
+    joining: Arc<Semaphore>,
     /// Changes under way that must come to an end.
     acting: Arc<Semaphore>,
     settling: mpsc::Sender<Settling>,
@@ -68,6 +75,8 @@ impl Objects {
             locks: KeyLocks::new(),
             buckets: RwLock::new(()),
             blocked: Mutex::default(),
+            completing: KeyLocks::new(),
+            joining: Arc::new(Semaphore::new(MAX_JOINING)),
             acting: Arc::new(Semaphore::new(MAX_SETTLING)),
             settling,
             settler,
@@ -106,7 +115,12 @@ impl Objects {
 /// Can a text be told in XML? Two characters cannot that names may have, and one such object would make every list of
 /// its bucket unreadable.
 pub fn tellable(text: &str) -> bool {
-    !text.chars().any(|c| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'))
+    !text.chars().any(untellable)
+}
+
+/// Does XML have no way to tell this character?
+pub fn untellable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// The bucket of an object's name.

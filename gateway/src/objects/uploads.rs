@@ -6,13 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fencepost_core::{Key, Presented, Timestamp};
 use fencepost_store::record::{Attributes, PartRecord, UploadId, UploadRecord};
-use fencepost_store::{Changed, Complete, ObjectCondition, Page, Upload};
+use fencepost_store::{Changed, Complete, ObjectCondition, ObjectOutcome, Page, Upload};
 use futures_util::Stream;
 
 use super::Objects;
 use super::digest::{Algorithm, Measure, Measured, Promised, etag_of_parts};
 use super::error::{ObjectError, done};
-use super::layout::{Opened, Ref};
+use super::layout::{Mark, Opened, Ref};
 use super::reading::Reading;
 use super::writing::{Put, Staged, Staying, Written, keep_checksums, record};
 
@@ -24,6 +24,9 @@ const MAX_PARTS: usize = 10_000;
 
 /// Which upload completed an object, so that a retry of the completion is answered like the first.
 const COMPLETED_BY: &str = "fencepost-upload";
+
+/// How often a part is replaced by others while it is being added, before it is given up.
+const MAX_REPLACED: usize = 8;
 
 /// Bytes that are read at a time to measure what was put together.
 const CHUNK: u64 = 1 << 20;
@@ -93,11 +96,11 @@ impl Objects {
     }
 
     /// Takes a part from a stream.
-    pub async fn put_part<E: std::fmt::Display>(
-        &self,
+    pub async fn put_part(
+        self: &Arc<Self>,
         part: PutPart,
         promised: Promised,
-        body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        body: impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin,
         trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
     ) -> Result<PartRecord, ObjectError> {
         self.foresee(&part.key, part.presented.as_ref()).await?;
@@ -107,14 +110,14 @@ impl Objects {
     }
 
     /// Takes a part from an object.
-    pub async fn copy_part(&self, part: PutPart, source: Source) -> Result<PartRecord, ObjectError> {
+    pub async fn copy_part(self: &Arc<Self>, part: PutPart, source: Source) -> Result<PartRecord, ObjectError> {
         self.foresee(&part.key, part.presented.as_ref()).await?;
         self.need_upload(&part.key, part.upload).await?;
-        let staged = self.put_together(&[(source.reading.opened(), source.range)], []).await?;
+        let staged = self.copied(source).await?;
         self.add_part(part, staged).await
     }
 
-    async fn add_part(&self, part: PutPart, staged: Staged) -> Result<PartRecord, ObjectError> {
+    async fn add_part(self: &Arc<Self>, part: PutPart, staged: Staged) -> Result<PartRecord, ObjectError> {
         let PutPart { key, presented, upload, number } = part;
         let mut attributes = Vec::new();
         keep_checksums(&mut attributes, &staged.measured);
@@ -126,13 +129,25 @@ impl Objects {
             attributes,
         };
         // Once it is sent, it comes to its end, whether its caller waits or not.
-        let (store, part) = (self.store.clone(), record.clone());
+        let (objects, part) = (self.clone(), record.clone());
         let adding = tokio::spawn(async move {
-            let added = store.put_part(&key, presented.as_ref(), upload, number, part).await;
+            let mut tries = 0;
+            let (added, replaced) = loop {
+                tries += 1;
+                let replaced = objects.store.part(upload, number).await?;
+                let before = replaced.as_ref().map(|part| Ref(part.id));
+                let added =
+                    objects.store.put_part(&key, presented.as_ref(), upload, number, part.clone(), replaced).await;
+                // A client that lost patience sends the same part twice at once; the later one takes its place.
+                if !matches!(added, Ok(Ok(ObjectOutcome::PartChanged))) || tries == MAX_REPLACED {
+                    break (added, before);
+                }
+            };
             match added.map(done) {
                 Ok(Err(error)) => Err(error),
                 Ok(Ok(_)) => {
                     staged.bytes.keep();
+                    objects.release(replaced.as_slice()).await;
                     Ok(())
                 }
                 Err(failure) => {
@@ -148,8 +163,8 @@ impl Objects {
     /// Copies an object, as a write of the destination.
     pub async fn copy(self: &Arc<Self>, put: Put, source: Source) -> Result<Written, ObjectError> {
         self.foresee(&put.key, put.presented.as_ref()).await?;
-        let staged = self.put_together(&[(source.reading.opened(), source.range)], []).await?;
-        let object = record(&staged, staged.measured.etag(), put.attributes.clone());
+        let staged = self.copied(source).await?;
+        let object = staged.record(staged.measured.etag(), put.attributes.clone());
         self.commit(put, object, staged.bytes, None).await
     }
 
@@ -189,10 +204,24 @@ impl Objects {
         Ok(())
     }
 
-    /// Puts the parts of an upload together, as a write of the object.
+    /// Puts the parts of an upload together, as a write of the object. That may take longer than a client waits, so it
+    /// goes on without its caller, and whoever asks for the same again waits for it.
     pub async fn complete(self: &Arc<Self>, completed: Completed) -> Result<Written, ObjectError> {
+        self.foresee(&completed.key, completed.presented.as_ref()).await?;
+        let lock = self.completing.write([&completed.upload.0]).await;
+        let place = self.joining.clone().acquire_owned().await;
+        let place = place.map_err(|error| ObjectError::Unknown(error.to_string()))?;
+        let objects = self.clone();
+        let completing = tokio::spawn(async move {
+            let written = objects.join_and_commit(completed).await;
+            drop((lock, place));
+            written
+        });
+        completing.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))
+    }
+
+    async fn join_and_commit(self: &Arc<Self>, completed: Completed) -> Result<Written, ObjectError> {
         let Completed { key, presented, condition, upload, parts: given, promised } = completed;
-        self.foresee(&key, presented.as_ref()).await?;
         let begun = match self.need_upload(&key, upload).await {
             Ok(begun) => begun,
             Err(ObjectError::NoUpload) => return self.completed_before(&key, upload).await,
@@ -206,17 +235,22 @@ impl Objects {
         }
         let pieces: Vec<(&dyn Opened, Range<u64>)> =
             opened.iter().map(|(opened, size)| (opened.as_ref(), 0..*size)).collect();
-        let wanted: Vec<Algorithm> = promised.checksums.iter().map(|(algorithm, _)| *algorithm).collect();
-        let staged = self.put_together(&pieces, wanted).await?;
-        staged.measured.keeps(&promised)?;
+        let (bytes, mark) = self.put_together(&pieces).await?;
+        promised.fits(mark.size)?;
         let mut attributes = begun.record.attributes;
-        keep_checksums(&mut attributes, &staged.measured);
+        // The parts were measured when they came; the whole is read again only if something was promised of it.
+        if !promised.checksums.is_empty() {
+            let wanted = promised.checksums.iter().map(|(algorithm, _)| *algorithm);
+            let measured = self.measure(bytes.id(), mark.size, wanted).await?;
+            measured.keeps(&promised)?;
+            keep_checksums(&mut attributes, &measured);
+        }
         attributes.push((COMPLETED_BY.to_owned(), upload.to_string()));
         let etags: Vec<String> = chosen.iter().map(|part| part.etag.clone()).collect();
-        let object = record(&staged, etag_of_parts(&etags), attributes);
+        let object = record(bytes.id(), mark, etag_of_parts(&etags), attributes);
         let refs: Vec<Ref> = parts.iter().map(|(_, part)| Ref(part.id)).collect();
         let put = Put { key, presented, condition, attributes: Vec::new() };
-        let written = self.commit(put, object, staged.bytes, Some(Complete { id: upload, parts })).await?;
+        let written = self.commit(put, object, bytes, Some(Complete { id: upload, parts })).await?;
         self.release(&refs).await;
         Ok(written)
     }
@@ -253,20 +287,22 @@ impl Objects {
         }
     }
 
+    /// New bytes that are those of an object.
+    async fn copied(&self, source: Source) -> Result<Staged, ObjectError> {
+        let (bytes, mark) = self.put_together(&[(source.reading.opened(), source.range)]).await?;
+        let measured = self.measure(bytes.id(), mark.size, []).await?;
+        Ok(Staged { mark, measured, bytes })
+    }
+
     /// New bytes from bytes at rest.
-    async fn put_together(
-        &self,
-        pieces: &[(&dyn Opened, Range<u64>)],
-        algorithms: impl IntoIterator<Item = Algorithm>,
-    ) -> Result<Staged, ObjectError> {
+    async fn put_together(&self, pieces: &[(&dyn Opened, Range<u64>)]) -> Result<(Staying, Mark), ObjectError> {
         let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
         let mut staging = self.layout.stage(bytes.id()).await?;
         for (piece, range) in pieces {
             staging.append(*piece, range.start, range.end - range.start).await?;
         }
         let mark = staging.seal().await?;
-        let measured = self.measure(bytes.id(), mark.size, algorithms).await?;
-        Ok(Staged { mark, measured, bytes })
+        Ok((bytes, mark))
     }
 
     /// Reads what was put together, once: what is published is what was measured.

@@ -68,6 +68,13 @@ pub(super) struct Staged {
     pub(super) bytes: Staying,
 }
 
+impl Staged {
+    /// What the index will say.
+    pub(super) fn record(&self, etag: String, attributes: Attributes) -> ObjectRecord {
+        record(self.bytes.id(), self.mark, etag, attributes)
+    }
+}
+
 /// Staged bytes that are removed when this is dropped, unless they are kept: whoever waits for an upload may go away at
 /// any moment.
 pub(super) struct Staying {
@@ -106,18 +113,18 @@ impl Drop for Staying {
 
 impl Objects {
     /// Writes an object from a stream. `trailer` is asked for what was promised after the body.
-    pub async fn put<E: std::fmt::Display>(
+    pub async fn put(
         self: &Arc<Self>,
         put: Put,
         promised: Promised,
-        body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        body: impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin,
         trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
     ) -> Result<Written, ObjectError> {
         self.foresee(&put.key, put.presented.as_ref()).await?;
         let staged = self.stage(promised, body, trailer).await?;
         let mut attributes = put.attributes;
         keep_checksums(&mut attributes, &staged.measured);
-        let object = record(&staged, staged.measured.etag(), attributes);
+        let object = staged.record(staged.measured.etag(), attributes);
         self.commit(Put { attributes: Vec::new(), ..put }, object, staged.bytes, None).await
     }
 
@@ -130,10 +137,10 @@ impl Objects {
     }
 
     /// Takes a body into fresh staging, and sees to it that it is what was promised.
-    pub(super) async fn stage<E: std::fmt::Display>(
+    pub(super) async fn stage(
         &self,
         mut promised: Promised,
-        mut body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
+        mut body: impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin,
         trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
     ) -> Result<Staged, ObjectError> {
         let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
@@ -141,7 +148,7 @@ impl Objects {
         let algorithms = promised.checksums.iter().map(|(algorithm, _)| *algorithm).chain(promised.announced.clone());
         let mut measure = Measure::new(algorithms);
         while let Some(chunk) = body.next().await {
-            let chunk = chunk.map_err(|error| ObjectError::Body(error.to_string()))?;
+            let chunk = chunk?;
             measure.update(&chunk);
             if measure.length() > promised.limit {
                 return Err(ObjectError::TooLarge { limit: promised.limit });
@@ -238,11 +245,11 @@ impl Objects {
 }
 
 /// What the index will say.
-pub(super) fn record(staged: &Staged, etag: String, attributes: Attributes) -> ObjectRecord {
+pub(super) fn record(id: Ref, mark: Mark, etag: String, attributes: Attributes) -> ObjectRecord {
     ObjectRecord {
-        id: staged.bytes.id().0,
-        size: staged.mark.size,
-        inode: staged.mark.inode,
+        id: id.0,
+        size: mark.size,
+        inode: mark.inode,
         etag,
         modified: Timestamp::now(),
         token: None,

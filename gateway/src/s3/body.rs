@@ -9,7 +9,7 @@ use s3s::TrailingHeaders;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Result, s3_error};
 
-use crate::objects::{Algorithm, Promised};
+use crate::objects::{Algorithm, ObjectError, Promised};
 
 /// The largest object that comes in one piece, and the largest part, as S3 has it.
 pub(super) const MAX_PIECE_BYTES: u64 = 5 << 30;
@@ -49,15 +49,30 @@ pub(super) fn promised(
 pub(super) fn bytes(
     body: Option<StreamingBlob>,
     patience: Duration,
-) -> impl Stream<Item = Result<Bytes, String>> + Send + Unpin {
+) -> impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin {
     let body = futures_util::stream::iter(body).flatten();
     Box::pin(futures_util::stream::unfold(body, move |mut body| async move {
         let next = match tokio::time::timeout(patience, body.next()).await {
-            Ok(next) => next?.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("nothing of it arrived for {} s", patience.as_secs())),
+            Ok(next) => next?.map_err(|error| unread(&error.to_string())),
+            Err(_) => Err(ObjectError::Body(format!("nothing of it arrived for {} s", patience.as_secs()))),
         };
         Some((next, body))
     }))
+}
+
+/// What the S3 library found wrong with a body. Its errors are known by their names only.
+fn unread(error: &str) -> ObjectError {
+    let name = error.rsplit(": ").next().unwrap_or(error);
+    match name {
+        "Sha256Mismatch" => ObjectError::BadDigest("x-amz-content-sha256 is not the SHA-256 of the body".to_owned()),
+        "SignatureMismatch" => {
+            ObjectError::BadDigest("a chunk of the body does not have the signature it came with".to_owned())
+        }
+        "FormatError" => ObjectError::Body("its chunks are not framed as `aws-chunked` says".to_owned()),
+        "Incomplete" => ObjectError::Body("it ended early".to_owned()),
+        "LengthMismatch" => ObjectError::Body("it is longer than was announced".to_owned()),
+        _ => ObjectError::Body(error.to_owned()),
+    }
 }
 
 /// What comes after the body.

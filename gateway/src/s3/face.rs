@@ -16,6 +16,7 @@ use crate::http::Metrics;
 use crate::objects::{ObjectError, Objects};
 
 /// The S3 face of a gateway.
+#[derive(Clone)]
 pub(super) struct Face {
     pub(super) objects: Arc<Objects>,
     pub(super) metrics: Arc<Metrics>,

@@ -1,5 +1,7 @@
 //! Calls about uploads in parts.
 
+use std::time::Duration;
+
 use fencepost_core::Key;
 use fencepost_store::record::{PartRecord, UploadId};
 use s3s::dto::*;
@@ -18,6 +20,10 @@ const MAX_PART_NUMBER: i32 = 10_000;
 
 /// The largest object there is, as S3 has it.
 const MAX_OBJECT_BYTES: u64 = 5 << 40;
+
+/// How long a completion says nothing. Whatever ends sooner is answered with its own status; what takes longer can only
+/// be 200, with the error, if there is one, in its body: S3 does the same, and its clients know it.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Entries of a list, unless fewer are asked for.
 const MAX_LISTED: i32 = 1000;
@@ -148,15 +154,26 @@ impl Face {
             parts,
             promised: Promised { length, checksums: whole, limit: MAX_OBJECT_BYTES, ..Promised::default() },
         };
-        let written = self.objects.complete(completed).await.map_err(|error| self.error(error))?;
-        let output = CompleteMultipartUploadOutput {
-            location: Some(format!("/{}/{}", input.bucket, input.key)),
-            bucket: Some(input.bucket),
-            key: Some(input.key),
-            e_tag: Some(etag(&written.object.etag)),
-            ..CompleteMultipartUploadOutput::default()
-        };
-        Ok(self.applied(output, written.changed))
+        let face = self.clone();
+        let mut completing = Box::pin(async move {
+            let written = face.objects.complete(completed).await.map_err(|error| face.error(error))?;
+            let output = CompleteMultipartUploadOutput {
+                location: Some(format!("/{}/{}", input.bucket, input.key)),
+                bucket: Some(input.bucket),
+                key: Some(input.key),
+                e_tag: Some(etag(&written.object.etag)),
+                ..CompleteMultipartUploadOutput::default()
+            };
+            Ok(face.applied(output, written.changed))
+        });
+        match tokio::time::timeout(SILENCE, &mut completing).await {
+            Ok(answer) => answer,
+            // The status is sent, and then a space now and then, so that the client goes on waiting.
+            Err(_) => Ok(S3Response::new(CompleteMultipartUploadOutput {
+                future: Some(Box::pin(async move { completing.await.map(|answer| answer.output) })),
+                ..CompleteMultipartUploadOutput::default()
+            })),
+        }
     }
 
     pub(super) async fn abort_multipart_upload(

@@ -3,6 +3,8 @@
 use http_body_util::BodyExt;
 use s3s::{Body, HttpResponse};
 
+use crate::objects::untellable;
+
 /// Errors without words, and what they mean.
 const WORDS: &[(&str, &str)] = &[
     (
@@ -21,7 +23,7 @@ const WORDS: &[(&str, &str)] = &[
 
 /// An answer whose error says what is wrong.
 pub(super) async fn explained(answer: HttpResponse) -> HttpResponse {
-    if !answer.status().is_client_error() {
+    if !(answer.status().is_client_error() || answer.status().is_server_error()) {
         return answer;
     }
     let (mut head, body) = answer.into_parts();
@@ -30,12 +32,24 @@ pub(super) async fn explained(answer: HttpResponse) -> HttpResponse {
         Ok(body) => body.to_bytes(),
         Err(_) => return HttpResponse::from_parts(head, Body::empty()),
     };
-    let shown = String::from_utf8_lossy(&text);
+    // What repeats a client's own words may have characters in it that XML cannot tell.
+    let shown: String = String::from_utf8_lossy(&text).chars().flat_map(tellable).collect();
     let code = shown.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code);
     let words = WORDS.iter().find(|(known, _)| Some(*known) == code).filter(|_| !shown.contains("<Message>"));
-    let Some((code, words)) = words else { return HttpResponse::from_parts(head, Body::from(text)) };
-    let code = format!("<Code>{code}</Code>");
-    let told = shown.replacen(&code, &format!("{code}<Message>{words}</Message>"), 1);
+    let told = match words {
+        None => shown,
+        Some((code, words)) => {
+            let code = format!("<Code>{code}</Code>");
+            shown.replacen(&code, &format!("{code}<Message>{words}</Message>"), 1)
+        }
+    };
     head.headers.remove(hyper::header::CONTENT_LENGTH);
     HttpResponse::from_parts(head, Body::from(told))
+}
+
+/// A character, or how it is shown where it cannot be told.
+fn tellable(c: char) -> impl Iterator<Item = char> {
+    let hidden = untellable(c) && !matches!(c, '\n' | '\t');
+    let escaped = hidden.then(|| c.escape_unicode());
+    std::iter::once(c).filter(move |_| !hidden).chain(escaped.into_iter().flatten())
 }

@@ -2,7 +2,6 @@
 
 use fencepost_core::{Access, Key, Presented, Timestamp};
 
-use super::refs::unavailable;
 use super::{Draft, ObjectOutcome, Why};
 use crate::command::Requirement;
 use crate::outcome::Failure;
@@ -62,7 +61,8 @@ impl Store {
         self.change_of([key], presented, Access::Claim, draft).await
     }
 
-    /// Adds a part whose bytes are staged, if the fence admits it. A part of the same number is replaced.
+    /// Adds a part whose bytes are staged, if the fence admits it, in the place of the one that has its number now. The
+    /// bytes of that one go to the collector.
     pub async fn put_part(
         &self,
         key: &Key,
@@ -70,19 +70,25 @@ impl Store {
         upload: UploadId,
         number: u16,
         part: PartRecord,
+        replaced: Option<PartRecord>,
     ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
         let place = RecordKey::part(upload, number);
-        let found = self.record(&place).await.map_err(unavailable)?;
-        let before = found.as_ref().map(PartRecord::decode).transpose().map_err(|error| unavailable(error.into()))?;
         let mut draft = Draft::default();
         draft.require(RecordKey::upload(key, upload), Requirement::Present, Why::NoUpload);
         draft.use_ref(part.id);
-        draft.require(place.clone(), found.map_or(Requirement::Absent, Requirement::Exactly), Why::PartChanged);
-        if let Some(before) = before {
-            draft.drop_ref(before.id, Timestamp::now());
+        let expected = replaced.as_ref().map_or(Requirement::Absent, |part| Requirement::Exactly(part.encode()));
+        draft.require(place.clone(), expected, Why::PartChanged);
+        if let Some(replaced) = replaced {
+            draft.drop_ref(replaced.id, Timestamp::now());
         }
         draft.put(place, part.encode());
         self.change_of([key], presented, Access::Claim, draft).await
+    }
+
+    /// A part of an upload.
+    pub async fn part(&self, upload: UploadId, number: u16) -> Result<Option<PartRecord>, ReadError> {
+        let found = self.record(&RecordKey::part(upload, number)).await?;
+        Ok(found.as_ref().map(PartRecord::decode).transpose()?)
     }
 
     /// Ends an upload without an object, if the fence admits it.

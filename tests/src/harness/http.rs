@@ -89,6 +89,11 @@ impl Client {
         self.stream.set_read_timeout(Some(timeout)).expect("a socket has a timeout");
     }
 
+    /// Waits until some of an answer is there.
+    pub fn wait_for_answer(&mut self) -> std::io::Result<()> {
+        self.reader.fill_buf().map(drop)
+    }
+
     /// Reads one answer. `Err` with `UnexpectedEof`: the connection was closed instead.
     pub fn receive(&mut self) -> std::io::Result<Answer> {
         self.receive_after("GET")
@@ -109,12 +114,35 @@ impl Client {
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
         let mut answer = Answer { status, headers, body: Vec::new() };
-        let length = answer.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        if method != "HEAD" && !matches!(status, 100..=199 | 204 | 304) {
-            answer.body = vec![0; length];
-            self.reader.read_exact(&mut answer.body)?;
+        if method == "HEAD" || matches!(status, 100..=199 | 204 | 304) {
+            return Ok(answer);
         }
+        answer.body = match answer.header("transfer-encoding") {
+            Some(_) => self.chunks()?,
+            None => self.bytes(answer.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0))?,
+        };
         Ok(answer)
+    }
+
+    /// A body in chunks.
+    fn chunks(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.line()?;
+            let length = usize::from_str_radix(&line, 16);
+            let length = length.unwrap_or_else(|_| panic!("not the length of a chunk: {line:?}"));
+            body.extend(self.bytes(length)?);
+            self.line()?;
+            if length == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    fn bytes(&mut self, length: usize) -> std::io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.reader.read_exact(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn line(&mut self) -> std::io::Result<String> {

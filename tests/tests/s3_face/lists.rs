@@ -88,7 +88,6 @@ fn questions_with_anything_in_them_are_answered_well_formed() {
 
 /// An error that repeats what was asked is XML all the same.
 #[test]
-#[ignore = "the message repeats a control character as it is"]
 fn errors_that_repeat_the_question_are_well_formed() {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");

@@ -79,6 +79,10 @@ fn promises_that_are_broken_change_nothing() {
         for headers in headers {
             let answer = signer.request("PUT", target, headers, BODY);
             assert_eq!(answer.status, 400, "{target} {headers:?}: {answer:?} {}", answer.text());
+            if headers[0].0 == "x-amz-content-sha256" {
+                assert_eq!(code(&answer), "BadDigest");
+                assert!(answer.text().contains("x-amz-content-sha256 is not the SHA-256 of the body"));
+            }
         }
         let trailers = [
             ("x-amz-checksum-crc32", crc32_trailer.as_str(), BODY.len(), "another checksum"),

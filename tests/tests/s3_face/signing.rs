@@ -175,13 +175,18 @@ impl Signer {
         self.request("PUT", &format!("/{name}?partNumber={number}&uploadId={upload}"), &[], body)
     }
 
-    /// Completes an upload of parts with these ETags. `Err`: the connection broke.
-    pub(crate) fn try_complete(&self, name: &str, upload: &str, etags: &[String]) -> std::io::Result<Answer> {
+    /// What completes an upload of parts with these ETags.
+    pub(crate) fn completion(etags: &[String]) -> String {
         let part = |(at, etag): (usize, &String)| {
             format!("<Part><PartNumber>{}</PartNumber><ETag>{etag}</ETag></Part>", at + 1)
         };
         let parts: String = etags.iter().enumerate().map(part).collect();
-        let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+        format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>")
+    }
+
+    /// Completes an upload of parts with these ETags. `Err`: the connection broke.
+    pub(crate) fn try_complete(&self, name: &str, upload: &str, etags: &[String]) -> std::io::Result<Answer> {
+        let body = Signer::completion(etags);
         self.try_request("POST", &format!("/{name}?uploadId={upload}"), &[], body.as_bytes())
     }
 

@@ -40,7 +40,7 @@ const CALLS: [(&str, &str); 9] = [
 
 /// A process whose steps are held.
 pub(crate) struct Steps {
-    strace: Child,
+    _strace: Delay,
     pid: u32,
     root: PathBuf,
     /// Calls that are being held, or made: thread and call with its arguments.
@@ -52,21 +52,8 @@ pub(crate) struct Steps {
 impl Steps {
     /// Holds the steps of a process on files below `root`.
     pub(crate) fn hold(pid: u32, root: &Path) -> Steps {
-        let names = CALLS.map(|(name, _)| name).join(",");
-        let mut command = Command::new("strace");
-        command.args(["-f", "-p", &pid.to_string(), "-o", "/dev/null", "-e", &format!("trace={names}")]);
-        command.args(["-e", &format!("inject={names}:delay_enter={HELD_US}")]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut strace = command.spawn().expect("strace can be started: `scripts/setup test` installs it");
-        let mut stderr = BufReader::new(strace.stderr.take().expect("stderr is piped"));
-        let mut said = String::new();
-        while !said.contains(" attached") {
-            let read = stderr.read_line(&mut said).expect("strace says something");
-            assert!(read > 0, "strace cannot attach to process {pid}: {said}");
-        }
-        // strace never waits for a full pipe.
-        std::thread::spawn(move || stderr.lines().count());
-        Steps { strace, pid, root: root.to_owned(), held: BTreeSet::new(), seen: Vec::new() }
+        let strace = Delay::of(pid, &CALLS.map(|(name, _)| name).join(","), HELD_US);
+        Steps { _strace: strace, pid, root: root.to_owned(), held: BTreeSet::new(), seen: Vec::new() }
     }
 
     /// Looks for calls that were not there at the last look, and notes them.
@@ -99,18 +86,36 @@ impl Steps {
         // RocksDB's own notes are for people.
         (!path.ends_with("/LOG")).then_some(path)
     }
+}
 
-    fn stop(&mut self) {
-        if self.strace.try_wait().is_ok_and(|ended| ended.is_none()) {
-            // Told politely, it detaches first. It may end by itself in between.
-            let _ = kill_process(Pid::from_child(&self.strace), Signal::TERM);
+/// strace, which makes every one of some calls of a process begin later. It lets them go when it is dropped.
+pub(crate) struct Delay(Child);
+
+impl Delay {
+    pub(crate) fn of(pid: u32, calls: &str, microseconds: u32) -> Delay {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-p", &pid.to_string(), "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+        command.args(["-e", &format!("inject={calls}:delay_enter={microseconds}")]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut strace = command.spawn().expect("strace can be started: `scripts/setup test` installs it");
+        let mut stderr = BufReader::new(strace.stderr.take().expect("stderr is piped"));
+        let mut said = String::new();
+        while !said.contains(" attached") {
+            let read = stderr.read_line(&mut said).expect("strace says something");
+            assert!(read > 0, "strace cannot attach to process {pid}: {said}");
         }
-        let _ = self.strace.wait();
+        // strace never waits for a full pipe.
+        std::thread::spawn(move || stderr.lines().count());
+        Delay(strace)
     }
 }
 
-impl Drop for Steps {
+impl Drop for Delay {
     fn drop(&mut self) {
-        self.stop();
+        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+            // Told politely, it detaches first. It may end by itself in between.
+            let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        }
+        let _ = self.0.wait();
     }
 }

@@ -1,0 +1,153 @@
+//! Completions that take longer than clients like to wait, and parts that are sent more than once.
+
+use std::time::Duration;
+
+use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_conformance::harness::http::Client;
+use fencepost_conformance::harness::wait;
+
+use crate::signing::{Signer, element, etag, md5_of};
+use crate::steps::Delay;
+use crate::world::{Running, World, agreed, staged, until_nothing_is_staged};
+
+const PART: usize = 5 << 20;
+
+/// Much longer than any of these tests.
+const LONG_US: u32 = 300_000_000;
+
+/// An upload of two parts.
+struct Begun {
+    id: String,
+    etags: Vec<String>,
+    whole: Vec<u8>,
+}
+
+fn begin(signer: &Signer) -> Begun {
+    let id = signer.begin_upload("reports/large");
+    let parts = [vec![b'1'; PART], vec![b'2'; 10]];
+    let put = |(part, number): (&Vec<u8>, u16)| etag(&signer.put_part("reports/large", &id, number, part));
+    Begun { etags: parts.iter().zip(1..).map(put).collect(), whole: parts.concat(), id }
+}
+
+/// Sends a completion, and waits for nothing.
+fn send(signer: &Signer, begun: &Begun) -> Client {
+    let body = Signer::completion(&begun.etags);
+    let target = format!("/reports/large?uploadId={}", begun.id);
+    let mut client = signer.begin("POST", &target, &[], body.len());
+    client.send(body.as_bytes()).unwrap();
+    client
+}
+
+/// Waits until the parts are being put together: beside the two of them, there is the whole.
+fn until_it_is_put_together(world: &World) {
+    wait::until("the whole to be staged", Duration::from_secs(20), || (world.staged().len() == 3).then_some(()));
+}
+
+fn slow(running: &Running) -> Delay {
+    Delay::of(running.pid(), "copy_file_range", LONG_US)
+}
+
+#[test]
+fn a_completion_that_takes_long_keeps_its_client_waiting() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    let begun = begin(&signer);
+    let delay = slow(&running);
+    let mut client = send(&signer, &begun);
+    // It begins to answer although it cannot have finished.
+    client.wait_for_answer().unwrap();
+    assert_eq!(signer.get("reports/large").status, 404);
+    drop(delay);
+    let answer = client.receive().unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(answer.text().contains("?> "), "spaces after the declaration: {}", answer.text());
+    let told = element(&answer.text(), "ETag").unwrap_or_else(|| panic!("no ETag in {}", answer.text()));
+    assert!(told.contains("-2"), "{told}");
+    assert_eq!(world.seen(&signer)["large"], begun.whole);
+    until_nothing_is_staged(&world.objects());
+}
+
+/// 200 is sent by then, so the refusal is in the body, where clients of S3 look for it.
+#[test]
+fn a_completion_that_is_overtaken_while_it_takes_long_is_refused_in_its_body() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    assert_eq!(signer.put("reports/large", b"before").status, 200);
+    let begun = begin(&signer);
+    let delay = slow(&running);
+    let mut client = send(&signer, &begun);
+    client.wait_for_answer().unwrap();
+    let successor = running.holder("34");
+    drop(delay);
+    let answer = client.receive().unwrap();
+    assert_eq!(answer.status, 200);
+    assert_eq!(element(&answer.text(), "Code").as_deref(), Some("StaleFencingToken"), "{}", answer.text());
+    assert_eq!(world.seen(&successor)["large"], b"before");
+    world.no_leftovers(&successor);
+}
+
+/// The client lost patience. What it asked for is done all the same, once, and its retry is told so.
+#[test]
+fn a_completion_goes_on_without_its_client_and_a_retry_waits_for_it() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    let begun = begin(&signer);
+    let delay = slow(&running);
+    let impatient = send(&signer, &begun);
+    until_it_is_put_together(&world);
+    drop(impatient);
+    let mut retry = send(&signer, &begun);
+    retry.wait_for_answer().unwrap();
+    assert_eq!(world.staged().len(), 3, "nothing is put together twice");
+    drop(delay);
+    let answer = retry.receive().unwrap();
+    assert!(element(&answer.text(), "ETag").is_some(), "{}", answer.text());
+    assert_eq!(world.seen(&signer)["large"], begun.whole);
+    until_nothing_is_staged(&world.objects());
+}
+
+#[test]
+fn the_bytes_of_a_part_that_is_replaced_go_at_once() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    let upload = signer.begin_upload("reports/x");
+    for body in ["first", "second", "third"] {
+        assert_eq!(signer.put_part("reports/x", &upload, 1, body.as_bytes()).status, 200);
+        assert_eq!(staged(&gateway.objects()).len(), 1, "{body}");
+    }
+    assert_eq!(signer.complete("reports/x", &upload, &[md5_of(b"third")]).status, 200);
+    assert_eq!(agreed(&signer, "reports")["x"], b"third");
+    until_nothing_is_staged(&gateway.objects());
+}
+
+/// A client that lost patience sends a part again while the first is still being taken.
+#[test]
+fn a_part_that_is_sent_several_times_at_once_is_taken_each_time() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    let upload = signer.begin_upload("reports/x");
+    for _ in 0..5 {
+        let sending: Vec<_> = (0..6)
+            .map(|sender| {
+                let (signer, upload) = (signer.clone(), upload.clone());
+                let body = format!("by {sender}").repeat(1000);
+                std::thread::spawn(move || signer.put_part("reports/x", &upload, 1, body.as_bytes()))
+            })
+            .collect();
+        for sender in sending {
+            let answer = sender.join().unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        wait::until("only the last to stay", Duration::from_secs(10), || {
+            (staged(&gateway.objects()).len() == 1).then_some(())
+        });
+    }
+    let parts = signer.request("GET", &format!("/reports/x?uploadId={upload}"), &[], b"").text();
+    let left = crate::signing::plain(&element(&parts, "ETag").unwrap()).trim_matches('"').to_owned();
+    assert_eq!(signer.complete("reports/x", &upload, &[left.clone()]).status, 200);
+    assert_eq!(md5_of(&agreed(&signer, "reports")["x"]), left);
+    until_nothing_is_staged(&gateway.objects());
+}
