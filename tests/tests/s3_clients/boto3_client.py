@@ -106,8 +106,8 @@ def next_part(file, bucket, key, upload):
         s3.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=2, Body=body)
 
 
-def complete_upload(bucket, key, upload, etag):
-    parts = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+def complete_upload(bucket, key, upload, *etags):
+    parts = {"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]}
     s3.complete_multipart_upload(Bucket=bucket, Key=key, UploadId=upload, MultipartUpload=parts)
 
 

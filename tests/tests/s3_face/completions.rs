@@ -1,10 +1,12 @@
 //! Completions that take longer than clients like to wait, and parts that are sent more than once.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fencepost_conformance::harness::bucketed::Bucketed;
 use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::{venv, wait};
 
 use crate::signing::{Signer, element, etag, md5_of};
 use crate::steps::Delay;
@@ -86,6 +88,34 @@ fn a_completion_that_is_overtaken_while_it_takes_long_is_refused_in_its_body() {
     assert_eq!(element(&answer.text(), "Code").as_deref(), Some("StaleFencingToken"), "{}", answer.text());
     assert_eq!(world.seen(&successor)["large"], b"before");
     world.no_leftovers(&successor);
+}
+
+/// The same, through boto3: it raises what it finds in the body.
+#[test]
+fn boto3_reads_a_refusal_in_the_body() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    let begun = begin(&signer);
+    let delay = slow(&running);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/s3_clients/boto3_client.py");
+    let mut boto3 = Command::new(venv::program("python"));
+    boto3.arg(script).args(["complete_upload", "reports", "large", &begun.id]).args(&begun.etags);
+    boto3.env("AWS_ENDPOINT_URL", format!("http://{}", signer.address)).env("AWS_REGION", "us-east-1");
+    boto3.env("AWS_ACCESS_KEY_ID", &signer.credentials.access_key_id);
+    boto3.env("AWS_SECRET_ACCESS_KEY", &signer.credentials.secret_access_key);
+    let boto3 = boto3.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until_it_is_put_together(&world);
+    // Whoever asks later is answered later: boto3 has its 200 when this one has.
+    let mut later = send(&signer, &begun);
+    later.wait_for_answer().unwrap();
+    let successor = running.holder("34");
+    drop(delay);
+    let boto3 = boto3.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&boto3.stderr);
+    assert!(!boto3.status.success() && said.contains("StaleFencingToken"), "{said}");
+    assert_eq!(element(&later.receive().unwrap().text(), "Code").as_deref(), Some("StaleFencingToken"));
+    assert!(world.seen(&successor).is_empty());
 }
 
 /// The client lost patience. What it asked for is done all the same, once, and its retry is told so.
