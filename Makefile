@@ -19,7 +19,7 @@ ARGS ?=
 PREFIX ?= $(HOME)/.local
 SUITE ?=
 
-.PHONY: help run install test test-quick test-full check fmt bench bench-growth bench-locks bench-instructions bench-parts audit
+.PHONY: help run install test test-quick test-full check fmt bench bench-growth bench-locks bench-instructions bench-parts s3s-e2e audit
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,11 @@ bench-instructions: ## count the instructions of the hot path against docs/instr
 bench-parts: ## Criterion benches of the parts (ARGS='…' is passed to Criterion)
 	@scripts/setup
 	cargo bench --locked --profile release --workspace --bench '*' -- $(ARGS)
+
+s3s-e2e: ## run the compatibility tests of the S3 library against a gateway, and compare with docs/s3-compatibility.md
+	@scripts/setup
+	cargo build --locked --release --workspace --bins
+	@scripts/s3s-e2e
 
 audit: ## known vulnerabilities in dependencies; needs the network, so CI leaves it out
 	@scripts/setup check
