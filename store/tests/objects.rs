@@ -298,6 +298,41 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
     assert_eq!(aborted, ObjectOutcome::NoUpload);
 }
 
+/// A part that was added after the list of parts was read stays behind when its upload is over, until it is forgotten.
+#[tokio::test]
+async fn parts_without_an_upload_are_found_and_forgotten() {
+    let (store, _) = memory_store().await;
+    let (name, by) = (key("a"), Some(token("1")));
+    let upload = UploadRecord { started: Timestamp(1), token: None, attributes: Vec::new() };
+    let mut all = Vec::new();
+    for id in [UploadId([1; 16]), UploadId([2; 16])] {
+        done(store.begin_upload(&name, by.as_ref(), id, upload.clone()).await.unwrap().unwrap());
+        for number in [1, 2, 10_000] {
+            let part = PartRecord {
+                id: fresh(&store).await,
+                size: 3,
+                etag: "p".into(),
+                modified: Timestamp(2),
+                attributes: Vec::new(),
+            };
+            done(store.put_part(&name, by.as_ref(), id, number, part.clone(), None).await.unwrap().unwrap());
+            all.push((id, number, part));
+        }
+    }
+    assert_eq!(store.all_parts(None, 100).await.unwrap().entries, all);
+    assert_eq!(store.all_parts(Some((all[1].0, all[1].1)), 2).await.unwrap().entries, all[2..4]);
+    // It knew nothing of the last part.
+    let known = all[3..5].iter().map(|(_, number, part)| (*number, part.clone())).collect();
+    let over = Complete { id: UploadId([2; 16]), parts: known };
+    done(store.abort_upload(&name, by.as_ref(), over).await.unwrap().unwrap());
+    let (id, number, late) = all[5].clone();
+    assert_eq!(store.parts(id, None, 10).await.unwrap().entries, [(number, late.clone())]);
+    store.forget_parts(id, vec![(number, late.clone())]).await.unwrap();
+    assert_eq!(store.all_parts(None, 100).await.unwrap().entries, all[..3]);
+    let pending = store.pending_refs(None, 100).await.unwrap().entries;
+    assert!(pending.iter().any(|(id, _)| *id == late.id), "its bytes go to the collector");
+}
+
 #[tokio::test]
 async fn parts_spend_nothing_and_the_completion_does() {
     let once = Policy { equal: fencepost_core::Equal::Reject, ..Policy::default() };

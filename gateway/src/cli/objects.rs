@@ -78,14 +78,25 @@ impl Check {
         match admin.json {
             true => super::print(&serde_json::to_string(&all).map_err(Failed::other)?)?,
             false => super::print(&format!(
-                "{} names looked at, {} differ, {} mended",
+                "{} objects looked at, {} differences, {} mended",
                 all.looked_at,
                 all.differences.len(),
                 all.mended
             ))?,
         }
+        let count = |what: &str| all.differences.iter().filter(|difference| difference.what == what).count();
         match left {
             0 => Ok(()),
+            _ if adopt => Err(Failed::other(format!(
+                "{left} could not be mended: what is foreign never becomes an object; move it away. Of the others the line \
+                 says why"
+            ))),
+            _ if count("missing") > 0 => Err(Failed::other(format!(
+                "index and storage differ, and {} objects are missing: is the right disk mounted? Only if the files are right \
+                 as they are: `fencepost objects check --adopt` takes what is missing OUT of the index, for good, and the \
+                 rest in",
+                count("missing")
+            ))),
             _ => Err(Failed::other(
                 "index and storage differ. Only the gateway may write the directory; if the files are right as they are, \
                  `fencepost objects check --adopt` takes them in",

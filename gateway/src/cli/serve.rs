@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fencepost_store::Store;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use super::exit::{self, Failed};
 use crate::config::{Config, Face, Flags, Objects as Place, S3Settings};
-use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped};
+use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped, sole_owner};
 use crate::objects::Objects;
 use crate::objects::directory::Directory;
 use crate::reload::Reload;
@@ -43,6 +44,7 @@ impl Serve {
     pub(super) fn run(self) -> Result<(), Failed> {
         let config = Config::load(&self.flags).map_err(Failed::usage)?;
         self.start_log()?;
+        raise_the_limit_of_open_files();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
         let reload = Reload::new(*self.flags, config.clone());
         let result = runtime.block_on(serve(config, reload));
@@ -69,6 +71,14 @@ impl Serve {
     }
 }
 
+/// Connections, tables of the engine and files of objects share one limit, and the usual soft one is 1,024.
+fn raise_the_limit_of_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
+}
+
 async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
     // The address first: a second gateway on one port should not touch a store.
     let server = Server::bind(&config.listen, config.insecure_no_auth).await.map_err(|error| match error {
@@ -92,6 +102,54 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         .await
         .map_err(Failed::other)?;
     let store = Arc::new(store);
+    let Ready { gateway, admin, s3_door, s3_welcome } = match make_ready(&config, &store, metrics, reload, s3).await {
+        Ok(ready) => ready,
+        Err(failed) => {
+            // Its threads must be gone before the process ends.
+            if let Some(store) = sole_owner(store).await {
+                store.close().await;
+            }
+            return Err(failed);
+        }
+    };
+    drop(store);
+    let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
+    let address = server.address();
+    let welcome = welcome(&format!("http://{address}"), kind.name, &place, &s3_welcome);
+    if let Err(failed) = exit::write(welcome.as_bytes()) {
+        drop(s3_door);
+        close(Some(gateway), Duration::MAX).await;
+        return Err(failed);
+    }
+    tracing::info!(%address, engine = kind.name, admin = %config.admin_socket.display(), "serving");
+    match server.run(gateway, admin, s3_door).await {
+        Stopped::Drained(gateway) => {
+            close(gateway, Duration::MAX).await;
+            tracing::info!("stopped");
+            Ok(())
+        }
+        Stopped::Forced(gateway) => {
+            close(gateway, FORCED_CLOSE).await;
+            Err(Failed::other("stopped with requests under way; what was answered is durable"))
+        }
+    }
+}
+
+/// What serves, as soon as somebody listens.
+struct Ready {
+    gateway: Gateway,
+    admin: AdminDoor,
+    s3_door: Option<S3Door>,
+    s3_welcome: String,
+}
+
+async fn make_ready(
+    config: &Config,
+    store: &Arc<Store>,
+    metrics: Arc<Metrics>,
+    reload: Reload,
+    s3: Option<TcpListener>,
+) -> Result<Ready, Failed> {
     // After the engine has the data directory to itself. An engine without one may not have made it.
     for directory in [&config.admin_socket, &config.audit_log].into_iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(directory)
@@ -111,22 +169,7 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         s3_welcome = format!("S3 on http://{address} (objects in {})\n", face.objects);
         s3_door = Some(S3Door::new(listener, objects, credentials, metrics, limits, config.s3.create_buckets));
     }
-    drop(store);
-    let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
-    let address = server.address();
-    exit::write(welcome(&format!("http://{address}"), kind.name, &place, &s3_welcome).as_bytes())?;
-    tracing::info!(%address, engine = kind.name, admin = %config.admin_socket.display(), "serving");
-    match server.run(gateway, admin, s3_door).await {
-        Stopped::Drained(gateway) => {
-            close(gateway, Duration::MAX).await;
-            tracing::info!("stopped");
-            Ok(())
-        }
-        Stopped::Forced(gateway) => {
-            close(gateway, FORCED_CLOSE).await;
-            Err(Failed::other("stopped with requests under way; what was answered is durable"))
-        }
-    }
+    Ok(Ready { gateway, admin, s3_door, s3_welcome })
 }
 
 async fn listen_for_s3(face: &Face) -> Result<TcpListener, Failed> {
@@ -137,7 +180,8 @@ async fn listen_for_s3(face: &Face) -> Result<TcpListener, Failed> {
 async fn open_objects(face: &Face, store: Arc<Store>) -> Result<Arc<Objects>, Failed> {
     let Place::Directory(path) = &face.objects;
     let directory = Directory::open(path).map_err(Failed::other)?;
-    directory.belongs_to(&store.store_id()).map_err(Failed::other)?;
+    let known = store.objects("", None, 1).await.map_err(Failed::other)?;
+    directory.belongs_to(&store.store_id(), !known.entries.is_empty()).map_err(Failed::other)?;
     Objects::open(store, Arc::new(directory)).await.map_err(Failed::other)
 }
 
@@ -145,7 +189,15 @@ async fn open_objects(face: &Face, store: Arc<Store>) -> Result<Arc<Objects>, Fa
 fn credentials(settings: &S3Settings, data: &Path, listener: &TcpListener) -> Result<Arc<S3Credentials>, Failed> {
     let endpoint = match &settings.endpoint {
         Some(endpoint) => endpoint.clone(),
-        None => format!("http://{}", listener.local_addr().map_err(Failed::other)?),
+        None => {
+            let address = listener.local_addr().map_err(Failed::other)?;
+            if address.ip().is_unspecified() {
+                return Err(Failed::usage(format!(
+                    "the S3 face listens on every address ({address}), and clients need the URL of one: give --s3-endpoint"
+                )));
+            }
+            format!("http://{address}")
+        }
     };
     let keyring = settings.keyring(data).map_err(Failed::other)?;
     Ok(Arc::new(S3Credentials::new(keyring, endpoint, settings.credentials_max_ttl)))

@@ -47,6 +47,7 @@ pub use admin_door::{AdminDoor, AdminDoorError};
 pub use audit::AuditLog;
 pub use metrics::Metrics;
 pub use routes::{Door, Endpoint, ROUTES, Route};
+pub(crate) use server::sole_owner;
 pub use server::{ServeError, Server, Stopped};
 
 /// The body of every answer.

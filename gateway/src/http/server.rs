@@ -171,7 +171,7 @@ pub enum Stopped {
 }
 
 /// A connection that has just ended may hold on to it for a moment, until its task is gone.
-pub(super) async fn sole_owner<T>(mut shared: Arc<T>) -> Option<T> {
+pub(crate) async fn sole_owner<T>(mut shared: Arc<T>) -> Option<T> {
     for _ in 0..200 {
         match Arc::try_unwrap(shared) {
             Ok(owned) => return Some(owned),

@@ -1,6 +1,6 @@
 //! Does the index agree with the storage? And what is left over?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use fencepost_core::{Key, Timestamp};
 use fencepost_store::Listed;
@@ -9,7 +9,7 @@ use fencepost_store::record::ObjectRecord;
 use super::Objects;
 use super::bucket_of;
 use super::error::ObjectError;
-use super::layout::{Foreign, Found, LayoutError, Walked};
+use super::layout::{Foreign, Found, LayoutError, Ref, Walked};
 
 /// How index and storage differ about one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Checked {
 /// Bytes that belong to nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Leftovers {
-    /// How many refs are pending since before the time asked for.
+    /// How many there are since before the time asked for.
     pub refs: usize,
     /// How many of them were removed; none in a dry run.
     pub removed: usize,
@@ -152,11 +152,15 @@ impl Objects {
             return Ok(Some(Difference::Unshown { key: key.clone(), why }));
         }
         let object = self.store.object(key).await?;
-        let found = self.layout.open(key).await.ok().map(|opened| Found {
-            key: key.clone(),
-            mark: opened.mark(),
-            modified_ms: opened.modified_ms(),
-        });
+        let found = match self.layout.open(key).await {
+            Ok(opened) => Some(Found { key: key.clone(), mark: opened.mark(), modified_ms: opened.modified_ms() }),
+            Err(LayoutError::Missing(_) | LayoutError::NoBucket(_)) => None,
+            // It may be there. Whether it is, nobody can say now, so nothing is mended.
+            Err(error) => {
+                let how = format!("it cannot be looked at: {error}");
+                return Ok(Some(Difference::Changed { key: key.clone(), how }));
+            }
+        };
         let pair = (found, object);
         let Some(difference) = differs(key, &pair) else { return Ok(None) };
         if adopt {
@@ -174,11 +178,12 @@ impl Objects {
 
     /// Bytes that belong to nothing since before: counted, and removed unless it is a dry run.
     pub async fn leftovers(&self, before: Timestamp, dry_run: bool) -> Result<Leftovers, ObjectError> {
+        let staged: HashSet<Ref> = self.layout.staged().await?.into_iter().collect();
         let (mut after, mut refs) = (None, 0);
         loop {
             let page = self.store.pending_refs(after, RUN).await?;
             after = page.entries.last().map(|(id, _)| *id);
-            refs += page.entries.iter().filter(|(_, since)| *since < before).count();
+            refs += page.entries.iter().filter(|(id, since)| *since < before && staged.contains(&Ref(*id))).count();
             if page.next.is_none() {
                 break;
             }

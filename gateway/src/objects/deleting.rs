@@ -25,14 +25,19 @@ impl Objects {
         let deleting = tokio::spawn(async move {
             let _bucket = objects.buckets.read().await;
             let lock = objects.locks.write(keys.iter().map(|(key, _)| key)).await;
-            let ids = objects.refs.several(&objects.store, keys.len()).await?;
-            let mut wanted = Vec::with_capacity(keys.len());
-            for ((key, condition), id) in keys.into_iter().zip(ids) {
-                objects.unblock(&key).await?;
+            let mut there = Vec::with_capacity(keys.len());
+            for (key, _) in &keys {
+                objects.unblock(key).await?;
                 // Nothing changes it before the commit: its lock is held.
-                let known = objects.store.object(&key).await?.map(|_| id.0);
-                wanted.push((key, condition, known));
+                there.push(objects.store.object(key).await?.is_some());
             }
+            let needed = there.iter().filter(|there| **there).count();
+            let mut ids = objects.refs.several(&objects.store, needed).await?.into_iter();
+            let wanted: Vec<_> = keys
+                .into_iter()
+                .zip(there)
+                .map(|((key, condition), there)| (key, condition, there.then(|| ids.next()).flatten().map(|id| id.0)))
+                .collect();
             let delete = DeleteObjects { presented, keys: wanted.clone() };
             let changed = done(objects.store.delete_objects(delete).await?)?;
             let (mut settled, mut unshown) = (Vec::with_capacity(wanted.len()), None);
@@ -86,6 +91,7 @@ impl Objects {
             return Err(ObjectError::NotEmpty);
         }
         self.store.set_adopted(bucket.as_str(), false).await?;
+        self.adopted.write().await.remove(bucket.as_str());
         Ok(())
     }
 }

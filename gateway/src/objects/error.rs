@@ -121,6 +121,13 @@ impl From<WrongResource> for ObjectError {
     }
 }
 
+impl ObjectError {
+    /// Others replaced a part meanwhile.
+    pub(super) fn part_changed() -> ObjectError {
+        ObjectError::InvalidPart("a part was replaced by others at the same time".to_owned())
+    }
+}
+
 /// A change that was made, or why none was.
 pub(super) fn done(outcome: Result<ObjectOutcome, WrongResource>) -> Result<Changed, ObjectError> {
     match outcome? {
@@ -129,8 +136,6 @@ pub(super) fn done(outcome: Result<ObjectOutcome, WrongResource>) -> Result<Chan
         ObjectOutcome::ConditionFailed { fence } => Err(ObjectError::ConditionFailed { fence }),
         ObjectOutcome::Collected => Err(ObjectError::Collected),
         ObjectOutcome::NoUpload => Err(ObjectError::NoUpload),
-        ObjectOutcome::PartChanged => {
-            Err(ObjectError::InvalidPart("a part was replaced by others at the same time".to_owned()))
-        }
+        ObjectOutcome::PartChanged => Err(ObjectError::part_changed()),
     }
 }

@@ -162,7 +162,10 @@ pub trait Staging: Send {
 }
 
 /// A place where bytes can be published, kept free until it is dropped.
-pub trait Place: Send + Sync {}
+pub trait Place: Send + Sync {
+    /// Is something there that would be replaced?
+    fn is_taken(&self) -> bool;
+}
 
 /// Bytes at rest, opened (L5).
 #[async_trait]

@@ -16,13 +16,13 @@ mod refs;
 mod uploads;
 mod writing;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fencepost_core::Key;
 use fencepost_store::Store;
 use fencepost_store::record::Intent;
-use tokio::sync::{RwLock, Semaphore, mpsc};
+use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use key_locks::KeyLocks;
@@ -51,12 +51,16 @@ pub struct Objects {
     locks: KeyLocks,
     /// Whoever writes into a bucket holds it for reading, whoever removes one for writing.
     buckets: RwLock<()>,
+    /// Buckets whose files are in the index.
+    adopted: RwLock<HashSet<String>>,
     /// Committed, but the storage does not show it yet.
     blocked: Mutex<HashMap<Key, (Ref, Intent, String)>>,
     /// Whoever completes an upload holds it.
     completing: KeyLocks,
     /// Uploads that are put together at once.
     joining: Arc<Semaphore>,
+    /// Whoever puts one together stops when this becomes true.
+    closing: watch::Sender<bool>,
     /// Changes under way that must come to an end.
     acting: Arc<Semaphore>,
     settling: mpsc::Sender<Settling>,
@@ -74,9 +78,11 @@ impl Objects {
             refs: Refs::new(),
             locks: KeyLocks::new(),
             buckets: RwLock::new(()),
+            adopted: RwLock::default(),
             blocked: Mutex::default(),
             completing: KeyLocks::new(),
             joining: Arc::new(Semaphore::new(MAX_JOINING)),
+            closing: watch::Sender::new(false),
             acting: Arc::new(Semaphore::new(MAX_SETTLING)),
             settling,
             settler,
@@ -86,8 +92,10 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Waits until every change under way has come to its end. Nothing may be asked of it afterwards.
+    /// Waits until every change under way has come to its end; what is only being put together is given up. Nothing may be
+    /// asked of it afterwards.
     pub async fn close(&self) {
+        self.closing.send_replace(true);
         let all = u32::try_from(MAX_SETTLING).unwrap_or(u32::MAX);
         // Never closed, so it is always had in the end: each change gives its place back when its intent is dropped.
         let _ = self.acting.acquire_many(all).await;
@@ -99,12 +107,21 @@ impl Objects {
         &self.store
     }
 
-    /// Is there such a bucket?
+    /// Is there such a bucket? One that is seen for the first time is taken in, with its files.
     pub async fn need_bucket(&self, bucket: &str) -> Result<(), ObjectError> {
-        match self.layout.has_bucket(bucket).await? {
-            true => Ok(()),
-            false => Err(LayoutError::NoBucket(bucket.to_owned()).into()),
+        if !self.layout.has_bucket(bucket).await? {
+            return Err(LayoutError::NoBucket(bucket.to_owned()).into());
         }
+        let known = self.adopted.read().await.contains(bucket);
+        if !known {
+            // Nobody writes into it meanwhile: whoever wants to waits here.
+            let mut adopted = self.adopted.write().await;
+            if !adopted.contains(bucket) {
+                self.take_in_bucket(bucket).await?;
+                adopted.insert(bucket.to_owned());
+            }
+        }
+        Ok(())
     }
 
     fn blocked(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Ref, Intent, String)>> {

@@ -10,9 +10,9 @@ use fencepost_store::{Listed, Page};
 use futures_util::Stream;
 use sync_wrapper::SyncStream;
 
-use super::Objects;
 use super::error::ObjectError;
 use super::layout::{LayoutError, Opened};
+use super::{Objects, bucket_of};
 
 /// Bytes that are read at a time.
 const CHUNK: u64 = 256 << 10;
@@ -27,6 +27,11 @@ pub struct Reading {
 impl Objects {
     /// What the index says of an object.
     pub async fn head(&self, key: &Key) -> Result<ObjectRecord, ObjectError> {
+        if let Some(object) = self.store.object(key).await? {
+            return Ok(object);
+        }
+        // Its bucket may be a new one, with files in it.
+        self.need_bucket(bucket_of(key)).await?;
         self.store.object(key).await?.ok_or_else(|| ObjectError::NoObject(key.clone()))
     }
 
@@ -37,7 +42,11 @@ impl Objects {
         let object = self.head(key).await?;
         let unshown = self.blocked().get(key).map(|(id, intent, _)| (*id, intent.act));
         let opened = match unshown {
-            Some((id, Act::Publish { .. })) => self.layout.open_staged(id).await,
+            Some((id, Act::Publish { .. })) => match self.layout.open_staged(id).await {
+                // It is in its place, and only that this is durable is not known.
+                Err(LayoutError::Missing(_)) => self.layout.open(key).await,
+                staged => staged,
+            },
             _ => self.layout.open(key).await,
         };
         let changed = |why: String| ObjectError::Changed { key: key.clone(), why };

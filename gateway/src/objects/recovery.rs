@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use fencepost_core::{Key, Timestamp};
-use fencepost_store::record::{Act, Intent, ObjectRecord};
+use fencepost_store::record::{Act, Intent, ObjectRecord, UploadId};
 
 use super::error::ObjectError;
 use super::layout::{Found, LayoutError, Mark, Ref};
@@ -39,15 +39,23 @@ pub(super) async fn collect_now_and_then(objects: Weak<Objects>) {
 impl Objects {
     pub(super) async fn recover(&self) -> Result<(), ObjectError> {
         self.redo_all().await?;
+        self.forget_stray_parts().await?;
         self.collect_leftovers(None).await?;
         self.discard_strangers().await?;
         for bucket in self.layout.buckets().await? {
-            if !self.store.is_adopted(&bucket.name).await? {
-                let adopted = self.adopt(&bucket.name).await?;
-                self.store.set_adopted(&bucket.name, true).await?;
-                if adopted > 0 {
-                    tracing::info!(bucket = bucket.name, files = adopted, "took in files that were there before");
-                }
+            self.take_in_bucket(&bucket.name).await?;
+            self.adopted.write().await.insert(bucket.name);
+        }
+        Ok(())
+    }
+
+    /// Takes the files of a bucket into the index, if that has never been done.
+    pub(super) async fn take_in_bucket(&self, bucket: &str) -> Result<(), ObjectError> {
+        if !self.store.is_adopted(bucket).await? {
+            let files = self.adopt(bucket).await?;
+            self.store.set_adopted(bucket, true).await?;
+            if files > 0 {
+                tracing::info!(bucket, files, "took in files that were there before");
             }
         }
         Ok(())
@@ -97,21 +105,53 @@ impl Objects {
     }
 
     /// Removes bytes that belong to nothing, if they do so since before. All of them, if no time is given: when nothing
-    /// else runs. How many.
+    /// else runs. How many there were; refs without bytes go, too, and do not count.
     pub(super) async fn collect_leftovers(&self, before: Option<Timestamp>) -> Result<usize, ObjectError> {
         let (mut after, mut collected) = (None, 0);
+        let staged: HashSet<Ref> = self.layout.staged().await?.into_iter().collect();
+        // Nobody has these yet, and whoever gets one wants to use it.
+        let unused = self.refs.unused().await;
         loop {
             let page = self.store.pending_refs(after, PAGE).await?;
             after = page.entries.last().map(|(id, _)| *id);
-            let old: Vec<(u64, Timestamp)> =
-                page.entries.into_iter().filter(|(_, since)| before.is_none_or(|before| *since < before)).collect();
+            let is_old =
+                |(id, since): &(u64, Timestamp)| !unused.contains(id) && before.is_none_or(|before| *since < before);
+            let old: Vec<(u64, Timestamp)> = page.entries.into_iter().filter(is_old).collect();
             // The record first: from then on nobody can publish them.
             for id in self.store.collect_refs(&old).await? {
                 self.layout.discard(Ref(id)).await?;
-                collected += 1;
+                collected += usize::from(staged.contains(&Ref(id)));
             }
             if page.next.is_none() {
                 return Ok(collected);
+            }
+        }
+    }
+
+    /// Forgets parts whose upload is over: they were added while it was completed or aborted.
+    async fn forget_stray_parts(&self) -> Result<(), ObjectError> {
+        let uploads: HashSet<UploadId> = self.all_uploads().await?.into_iter().collect();
+        let mut after = None;
+        loop {
+            let page = self.store.all_parts(after, PAGE).await?;
+            after = page.entries.last().map(|(upload, number, _)| (*upload, *number));
+            for (upload, number, part) in page.entries.into_iter().filter(|(upload, ..)| !uploads.contains(upload)) {
+                self.store.forget_parts(upload, vec![(number, part)]).await?;
+            }
+            if page.next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn all_uploads(&self) -> Result<Vec<UploadId>, ObjectError> {
+        let (mut uploads, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.store.uploads("", after.as_ref().map(|(key, id)| (key, Some(*id))), PAGE).await?;
+            after = page.entries.last().map(|upload| (upload.key.clone(), upload.id));
+            uploads.extend(page.entries.into_iter().map(|upload| upload.id));
+            if page.next.is_none() {
+                return Ok(uploads);
             }
         }
     }
@@ -132,16 +172,7 @@ impl Objects {
     /// Every ref that a part or an intent points to.
     pub(super) async fn known_refs(&self) -> Result<HashSet<Ref>, ObjectError> {
         let mut known: HashSet<Ref> = self.blocked().values().map(|(id, ..)| *id).collect();
-        let (mut uploads, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.store.uploads("", after.as_ref().map(|(key, id)| (key, Some(*id))), PAGE).await?;
-            after = page.entries.last().map(|upload| (upload.key.clone(), upload.id));
-            uploads.extend(page.entries.into_iter().map(|upload| upload.id));
-            if page.next.is_none() {
-                break;
-            }
-        }
-        for upload in uploads {
+        for upload in self.all_uploads().await? {
             let parts = self.store.parts(upload, None, usize::from(u16::MAX)).await?;
             known.extend(parts.entries.into_iter().map(|(_, part)| Ref(part.id)));
         }

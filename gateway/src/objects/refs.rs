@@ -36,6 +36,11 @@ impl Refs {
         Ok(Ref(refs.next().unwrap_or_default()))
     }
 
+    /// Those that are reserved and that nobody has.
+    pub(super) async fn unused(&self) -> Range<u64> {
+        self.block.lock().await.0.clone()
+    }
+
     /// Several of them.
     pub(super) async fn several(&self, store: &Store, count: usize) -> Result<Vec<Ref>, Failure> {
         if count <= BLOCK as usize {

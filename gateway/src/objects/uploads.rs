@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fencepost_core::{Key, Presented, Timestamp};
+use fencepost_core::{Key, Presented, Reason, Timestamp};
 use fencepost_store::record::{Attributes, PartRecord, UploadId, UploadRecord};
 use fencepost_store::{Changed, Complete, ObjectCondition, ObjectOutcome, Page, Upload};
 use futures_util::Stream;
@@ -12,7 +12,7 @@ use futures_util::Stream;
 use super::Objects;
 use super::digest::{Algorithm, Measure, Measured, Promised, etag_of_parts};
 use super::error::{ObjectError, done};
-use super::layout::{Mark, Opened, Ref};
+use super::layout::{LayoutError, Mark, Ref};
 use super::reading::Reading;
 use super::writing::{Put, Staged, Staying, Written, keep_checksums, record};
 
@@ -201,19 +201,32 @@ impl Objects {
         let refs: Vec<Ref> = parts.iter().map(|(_, part)| Ref(part.id)).collect();
         done(self.store.abort_upload(key, presented, Complete { id, parts }).await?)?;
         self.release(&refs).await;
+        self.forget_parts_that_came_late(id).await;
         Ok(())
     }
 
     /// Puts the parts of an upload together, as a write of the object. That may take longer than a client waits, so it
     /// goes on without its caller, and whoever asks for the same again waits for it.
     pub async fn complete(self: &Arc<Self>, completed: Completed) -> Result<Written, ObjectError> {
-        self.foresee(&completed.key, completed.presented.as_ref()).await?;
+        match self.foresee(&completed.key, completed.presented.as_ref()).await {
+            // A retry of the completion that spent the token.
+            Err(refused) if is_spent(&refused) => {
+                let before = self.completed_before(&completed.key, completed.upload).await;
+                return before.map_err(|_| refused);
+            }
+            foreseen => foreseen?,
+        }
         let lock = self.completing.write([&completed.upload.0]).await;
         let place = self.joining.clone().acquire_owned().await;
         let place = place.map_err(|error| ObjectError::Unknown(error.to_string()))?;
         let objects = self.clone();
         let completing = tokio::spawn(async move {
-            let written = objects.join_and_commit(completed).await;
+            let mut closing = objects.closing.subscribe();
+            let written = tokio::select! {
+                written = objects.join_and_commit(completed) => written,
+                // What is committed by now comes to its end without us.
+                _ = closing.wait_for(|closing| *closing) => Err(ObjectError::Unknown("the gateway stops".to_owned())),
+            };
             drop((lock, place));
             written
         });
@@ -229,13 +242,7 @@ impl Objects {
         };
         let parts = self.all_parts(upload).await?;
         let chosen = choose(&parts, &given)?;
-        let mut opened = Vec::with_capacity(chosen.len());
-        for part in &chosen {
-            opened.push((self.layout.open_staged(Ref(part.id)).await?, part.size));
-        }
-        let pieces: Vec<(&dyn Opened, Range<u64>)> =
-            opened.iter().map(|(opened, size)| (opened.as_ref(), 0..*size)).collect();
-        let (bytes, mark) = self.put_together(&pieces).await?;
+        let (bytes, mark) = self.join(&chosen).await?;
         promised.fits(mark.size)?;
         let mut attributes = begun.record.attributes;
         // The parts were measured when they came; the whole is read again only if something was promised of it.
@@ -252,6 +259,7 @@ impl Objects {
         let put = Put { key, presented, condition, attributes: Vec::new() };
         let written = self.commit(put, object, bytes, Some(Complete { id: upload, parts })).await?;
         self.release(&refs).await;
+        self.forget_parts_that_came_late(upload).await;
         Ok(written)
     }
 
@@ -287,19 +295,42 @@ impl Objects {
         }
     }
 
+    /// Parts that were added after the list of them was read and before their upload was over. Now no more can come. What
+    /// fails here, the next start does.
+    async fn forget_parts_that_came_late(&self, upload: UploadId) {
+        let late = match self.all_parts(upload).await {
+            Ok(late) if late.is_empty() => return,
+            Ok(late) => late,
+            Err(error) => return tracing::debug!(%error, "parts that came late are forgotten later"),
+        };
+        let refs: Vec<Ref> = late.iter().map(|(_, part)| Ref(part.id)).collect();
+        match self.store.forget_parts(upload, late).await {
+            Ok(()) => self.release(&refs).await,
+            Err(error) => tracing::debug!(%error, "parts that came late are forgotten later"),
+        }
+    }
+
     /// New bytes that are those of an object.
     async fn copied(&self, source: Source) -> Result<Staged, ObjectError> {
-        let (bytes, mark) = self.put_together(&[(source.reading.opened(), source.range)]).await?;
+        let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
+        let mut staging = self.layout.stage(bytes.id()).await?;
+        let Range { start, end } = source.range;
+        staging.append(source.reading.opened(), start, end - start).await?;
+        let mark = staging.seal().await?;
         let measured = self.measure(bytes.id(), mark.size, []).await?;
         Ok(Staged { mark, measured, bytes })
     }
 
-    /// New bytes from bytes at rest.
-    async fn put_together(&self, pieces: &[(&dyn Opened, Range<u64>)]) -> Result<(Staying, Mark), ObjectError> {
+    /// New bytes that are those of parts, one after the other. One at a time is open: there may be thousands.
+    async fn join(&self, parts: &[PartRecord]) -> Result<(Staying, Mark), ObjectError> {
         let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
         let mut staging = self.layout.stage(bytes.id()).await?;
-        for (piece, range) in pieces {
-            staging.append(*piece, range.start, range.end - range.start).await?;
+        for part in parts {
+            let opened = match self.layout.open_staged(Ref(part.id)).await {
+                Err(LayoutError::Missing(_)) => return Err(ObjectError::part_changed()),
+                opened => opened?,
+            };
+            staging.append(opened.as_ref(), 0, part.size).await?;
         }
         let mark = staging.seal().await?;
         Ok((bytes, mark))
@@ -323,6 +354,10 @@ impl Objects {
         }
         Ok(measure.finish())
     }
+}
+
+fn is_spent(error: &ObjectError) -> bool {
+    matches!(error, ObjectError::Refused(refusals) if refusals.iter().all(|refusal| refusal.reason == Reason::Spent))
 }
 
 /// The parts that the client lists, if they fit what was uploaded.

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use super::digest::{Algorithm, Measure, Measured, Promised};
 use super::error::{ObjectError, done};
 use super::key_locks::Writing;
-use super::layout::{Layout, Mark, Place, Ref};
+use super::layout::{Layout, LayoutError, Mark, Place, Ref};
 use super::{Objects, bucket_of};
 
 /// A write of an object.
@@ -210,6 +210,13 @@ impl Objects {
         let lock = self.locks.write([&key]).await;
         self.unblock(&key).await?;
         let place = self.layout.prepare(&key).await?;
+        if place.is_taken() && self.store.object(&key).await?.is_none() {
+            return Err(LayoutError::Clash(format!(
+                "`{key}` would replace a file that the index does not know: somebody put it there without the gateway. \
+                 `fencepost objects check --adopt` takes it in"
+            ))
+            .into());
+        }
         let put = PutObject { key: key.clone(), presented, condition, object: object.clone(), completes };
         let token = put.presented.as_ref().map(|presented| presented.token);
         let changed = done(self.store.put_object(put).await?)?;

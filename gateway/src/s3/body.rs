@@ -1,13 +1,18 @@
 //! The body of an upload: what was promised of it, and its bytes, which must keep coming.
 
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::HeaderMap;
 use s3s::TrailingHeaders;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Result, s3_error};
+use tokio::time::Sleep;
 
 use crate::objects::{Algorithm, ObjectError, Promised};
 
@@ -45,19 +50,50 @@ pub(super) fn promised(
     Ok(Promised { length, md5, checksums, announced, limit: MAX_PIECE_BYTES })
 }
 
-/// The bytes; silence for too long is an error.
-pub(super) fn bytes(
-    body: Option<StreamingBlob>,
-    patience: Duration,
-) -> impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin {
+/// The bytes.
+pub(super) fn bytes(body: Option<StreamingBlob>) -> impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin {
     let body = futures_util::stream::iter(body).flatten();
-    Box::pin(futures_util::stream::unfold(body, move |mut body| async move {
-        let next = match tokio::time::timeout(patience, body.next()).await {
-            Ok(next) => next?.map_err(|error| unread(&error.to_string())),
-            Err(_) => Err(ObjectError::Body(format!("nothing of it arrived for {} s", patience.as_secs()))),
-        };
-        Some((next, body))
-    }))
+    body.map(|next| next.map_err(|error| unread(&error.to_string())))
+}
+
+/// A body that must keep coming: silence for too long is an error, whatever is done with it.
+pub(super) struct Coming {
+    body: Incoming,
+    patience: Duration,
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+impl Coming {
+    pub(super) fn new(body: Incoming, patience: Duration) -> Coming {
+        Coming { body, patience, silence: None }
+    }
+}
+
+impl Body for Coming {
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+            this.silence = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let silence = this.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.patience)));
+        ready!(silence.as_mut().poll(context));
+        Poll::Ready(Some(Err(format!("nothing of it arrived for {} s", this.patience.as_secs()).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// What the S3 library found wrong with a body. Its errors are known by their names only.

@@ -9,11 +9,13 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::path::S3Path;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+use tokio::sync::Semaphore;
 
 use super::access_key::LeaseKey;
 use super::credentials::S3Credentials;
 use super::errors;
 use super::keyring::Signer;
+use super::signed;
 use crate::objects::Objects;
 
 /// What only looks.
@@ -48,6 +50,9 @@ pub const WRITES: &[&str] = &[
     "UploadPartCopy",
 ];
 
+/// What is taken into memory whole before it is looked at: lists of keys and of parts.
+const WHOLE: &[&str] = &["CompleteMultipartUpload", "CreateBucket", "DeleteObjects"];
+
 /// Who asks.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
@@ -75,6 +80,8 @@ impl S3Auth for Secrets {
 pub(super) struct Permit {
     pub(super) credentials: Arc<S3Credentials>,
     pub(super) objects: Arc<Objects>,
+    /// Places for bodies that are taken whole.
+    pub(super) whole: Arc<Semaphore>,
 }
 
 #[async_trait]
@@ -100,6 +107,7 @@ impl S3Access for Permit {
             Signer::Lease(verified) => Caller::Lease(verified.lease),
             Signer::LongTerm(_) => Caller::LongTerm,
         };
+        signed::check(cx.headers(), cx.uri())?;
         let name = cx.s3_op().name();
         let writes = WRITES.contains(&name);
         if !writes && !READS.contains(&name) {
@@ -116,9 +124,20 @@ impl S3Access for Permit {
                 S3Path::Bucket { bucket } => Some(bucket_name(bucket)?),
                 S3Path::Root => None,
             };
-            if let Some(named) = named {
-                covers(&self.objects, &caller, &named)?;
+            if let Some(named) = named
+                && let Err(denied) = covers(&self.objects, &caller, &named)
+            {
+                // Whoever writes a bucket's name wrong should not look for the fault in its locks.
+                let bucket = named.as_str().split('/').next().unwrap_or_default();
+                self.objects.need_bucket(bucket).await.map_err(errors::s3_error)?;
+                return Err(denied);
             }
+        }
+        if WHOLE.contains(&name) {
+            let place = self.whole.clone().try_acquire_owned();
+            let place = place.map_err(|_| s3_error!(SlowDown, "Too many lists of keys and parts arrive at once."))?;
+            // Given back with the request.
+            cx.extensions_mut().insert(Arc::new(place));
         }
         cx.extensions_mut().insert(caller);
         Ok(())
@@ -133,7 +152,8 @@ pub(super) fn covers(objects: &Objects, caller: &Caller, name: &Key) -> S3Result
         true => Ok(()),
         false => Err(s3_error!(
             AccessDenied,
-            "`{name}` belongs to the resource `{}`, and these credentials are of another one's lock.",
+            "`{name}` belongs to the resource `{0}`, and these credentials are of another one's lock. Take the lock of \
+             `{0}`; or have a guard in the gateway's configuration that puts all these names under one resource.",
             guarded.resource
         )),
     }

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::header::{HeaderName, HeaderValue};
-use hyper::service::{Service, service_fn};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, S3Error, s3_error};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use super::body::Coming;
 use super::caller::{Permit, Secrets};
 use super::credentials::S3Credentials;
 use super::face::Face;
@@ -29,6 +31,9 @@ const MAX_XML_BYTES: usize = 4 << 20;
 
 /// How far a client's clock may be ahead.
 const MAX_SKEW_SECONDS: u32 = 900;
+
+/// Requests that one HTTP/2 connection may have under way.
+const MAX_STREAMS: u32 = 64;
 
 /// Names a request in answers and logs.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
@@ -51,10 +56,11 @@ impl S3Door {
         limits: Limits,
         create_buckets: bool,
     ) -> S3Door {
-        let face = Face { objects: objects.clone(), metrics, create_buckets, body_timeout: limits.body_timeout };
+        let face = Face { objects: objects.clone(), metrics, create_buckets };
+        let whole = Arc::new(Semaphore::new((limits.bodies / MAX_XML_BYTES).max(1)));
         let mut builder = S3ServiceBuilder::new(face);
         builder.set_auth(Secrets(credentials.clone()));
-        builder.set_access(Permit { credentials, objects });
+        builder.set_access(Permit { credentials, objects, whole });
         let mut config = S3Config::default();
         config.xml_max_body_size = MAX_XML_BYTES;
         config.presigned_url_max_skew_time_secs = MAX_SKEW_SECONDS;
@@ -75,6 +81,7 @@ impl S3Door {
         http.http1().max_buf_size(self.limits.headers + (64 << 10));
         http.http2()
             .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(u32::try_from(self.limits.headers + (16 << 10)).unwrap_or(u32::MAX))
             .keep_alive_interval(Duration::from_secs(20));
         let graceful = GracefulShutdown::new();
@@ -115,11 +122,19 @@ impl S3Door {
         let patience = u32::try_from(self.limits.write_timeout.as_millis()).unwrap_or(u32::MAX);
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, patience);
         let (service, requests) = (self.service.clone(), self.requests.clone());
+        let patience = self.limits.body_timeout;
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let id = requests.fetch_add(1, Ordering::Relaxed);
-            let answering = Service::call(&service, request);
+            let service = service.clone();
             async move {
-                let mut answer = answering.await?;
+                let mut answer = match is_a_form(&request) {
+                    // The S3 library would take it in before it asks who sends it.
+                    true => refused(s3_error!(NotImplemented, "Uploads by HTML forms are not offered."))?,
+                    false => {
+                        let coming = |body| Body::http_body_unsync(Coming::new(body, patience));
+                        service.call(request.map(coming)).await?
+                    }
+                };
                 if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
                     answer.headers_mut().insert(REQUEST_ID, id);
                 }
@@ -133,4 +148,13 @@ impl S3Door {
             drop(place);
         }
     }
+}
+
+fn refused(error: S3Error) -> Result<s3s::HttpResponse, s3s::HttpError> {
+    error.to_http_response().map_err(|error| s3s::HttpError::new(Box::new(error)))
+}
+
+fn is_a_form<B>(request: &hyper::Request<B>) -> bool {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") && request.method() == hyper::Method::POST
 }

@@ -1,7 +1,6 @@
 //! The S3 face: every call that is offered, and nothing else.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{Key, Presented};
@@ -21,8 +20,6 @@ pub(super) struct Face {
     pub(super) objects: Arc<Objects>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) create_buckets: bool,
-    /// Time for some of a body to arrive.
-    pub(super) body_timeout: Duration,
 }
 
 /// The answer to a call.

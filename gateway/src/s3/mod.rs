@@ -18,5 +18,6 @@ pub mod mac_keys;
 mod object_calls;
 mod refuse;
 pub mod secret_file;
+mod signed;
 mod upload_calls;
 mod words;

@@ -43,7 +43,7 @@ impl Face {
         };
         let condition = conditions::of_write(input.if_match, input.if_none_match)?;
         let put = Put { key: name, presented, condition, attributes: said.into_attributes()? };
-        let bytes = body::bytes(input.body, self.body_timeout);
+        let bytes = body::bytes(input.body);
         let written = self.objects.put(put, promised, bytes, body::trailer(trailing)).await;
         let written = written.map_err(|error| self.error(error))?;
         let sum = |algorithm: Algorithm| attributes::kept(&written.object.attributes, algorithm.header());

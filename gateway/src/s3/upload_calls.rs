@@ -74,7 +74,7 @@ impl Face {
             input.checksum_sha256,
         ]);
         let promised = body::promised(&request.headers, input.content_length, input.content_md5, checksums)?;
-        let bytes = body::bytes(input.body, self.body_timeout);
+        let bytes = body::bytes(input.body);
         let part = self.objects.put_part(part, promised, bytes, body::trailer(trailing)).await;
         let part = part.map_err(|error| self.error(error))?;
         let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());

@@ -18,6 +18,8 @@ const WORDS: &[(&str, &str)] = &[
     ("MalformedXML", "The body is not the XML that this call takes."),
     ("MissingContentLength", "The length of the body must be given."),
     ("InvalidRequest", "The request cannot be understood."),
+    ("InternalError", "The gateway could not do it, or the body did not come. The gateway's log may say more."),
+    ("MaxMessageLengthExceeded", "Lists of keys and of parts have at most 4 MiB."),
     ("NotImplemented", "This is not offered by this gateway."),
 ];
 

@@ -91,6 +91,19 @@ impl Store {
         Ok(found.as_ref().map(PartRecord::decode).transpose()?)
     }
 
+    /// Forgets parts of an upload that is over; their bytes go to the collector.
+    pub async fn forget_parts(&self, upload: UploadId, parts: Vec<(u16, PartRecord)>) -> Result<(), Failure> {
+        let now = Timestamp::now();
+        let mut draft = Draft::default();
+        for (number, part) in parts {
+            let record = RecordKey::part(upload, number);
+            draft.require(record.clone(), Requirement::Exactly(part.encode()), Why::PartChanged);
+            draft.delete(record);
+            draft.drop_ref(part.id, now);
+        }
+        self.change(Vec::new(), draft).await.map(|_| ())
+    }
+
     /// Ends an upload without an object, if the fence admits it.
     pub async fn abort_upload(
         &self,
@@ -126,6 +139,24 @@ impl Store {
             let key = Key::new(key).map_err(|_| malformed())?;
             let id = id.parse().map_err(|()| malformed())?;
             Ok(Upload { key, id, record: UploadRecord::decode(&found.bytes)? })
+        })
+        .await
+    }
+
+    /// The parts of all uploads, in order of upload and number, after one.
+    pub async fn all_parts(
+        &self,
+        after: Option<(UploadId, u16)>,
+        limit: usize,
+    ) -> Result<Page<(UploadId, u16, PartRecord)>, ReadError> {
+        let after = after.map(|(upload, number)| format!("{upload}{number:05}"));
+        self.page(record::part_prefix, "", after.as_deref(), limit, |name, found| {
+            let parsed = name
+                .split_at_checked(UploadId::TEXT)
+                .and_then(|(upload, number)| Some((upload.parse().ok()?, number.parse().ok()?)));
+            let (upload, number) = parsed
+                .ok_or_else(|| ReadError::Failed("a stored record cannot be read: a part has no number".into()))?;
+            Ok((upload, number, PartRecord::decode(&found.bytes)?))
         })
         .await
     }

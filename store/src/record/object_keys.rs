@@ -18,6 +18,11 @@ const ADOPTED: u8 = b'a';
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UploadId(pub [u8; 16]);
 
+impl UploadId {
+    /// Characters of its text.
+    pub(crate) const TEXT: usize = 32;
+}
+
 impl fmt::Display for UploadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -29,7 +34,7 @@ impl std::str::FromStr for UploadId {
 
     fn from_str(text: &str) -> Result<UploadId, ()> {
         let digits = text.as_bytes();
-        if digits.len() != 32 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        if digits.len() != UploadId::TEXT || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(());
         }
         u128::from_str_radix(text, 16).map(|number| UploadId(number.to_be_bytes())).map_err(|_| ())

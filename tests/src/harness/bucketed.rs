@@ -29,6 +29,11 @@ keys = "watched/**"
 resource = "watched"
 mode = "observe"
 
+[[guard]]
+keys = "free/once/**"
+resource = "once"
+equal = "reject"
+
 [[s3.key]]
 access_key_id = "READER"
 secret_access_key = "a-secret-of-tests-and-nothing-else"
@@ -69,8 +74,17 @@ impl Bucketed {
         Bucketed::filled(|_| {})
     }
 
+    /// With empty buckets, and more arguments.
+    pub fn with(arguments: &[&str]) -> Bucketed {
+        Bucketed::filled_with(|_| {}, arguments)
+    }
+
     /// With what is put into the directory of the buckets before the start.
     pub fn filled(fill: impl FnOnce(&Path)) -> Bucketed {
+        Bucketed::filled_with(fill, &[])
+    }
+
+    fn filled_with(fill: impl FnOnce(&Path), more: &[&str]) -> Bucketed {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let objects = dir.path().join("objects");
         for bucket in BUCKETS {
@@ -80,7 +94,7 @@ impl Bucketed {
         let config = write_config(dir.path(), CONFIG);
         let (config, place) = (config.display().to_string(), format!("dir:{}", objects.display()));
         let arguments = ["--config", &config, "--s3-listen", "127.0.0.1:0", "--objects", &place];
-        let gateway = GatewayProcess::start(&dir.path().join("data"), &arguments);
+        let gateway = GatewayProcess::start(&dir.path().join("data"), &[&arguments[..], more].concat());
         let s3 = wait::until("the S3 face to listen", Duration::from_secs(10), || {
             let said = gateway.stdout();
             said.split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
@@ -96,6 +110,11 @@ impl Bucketed {
     /// The directory of the buckets.
     pub fn objects(&self) -> PathBuf {
         self.dir.path().join("objects")
+    }
+
+    /// The administrator's door.
+    pub fn admin_socket(&self) -> PathBuf {
+        self.dir.path().join("data/admin.sock")
     }
 
     /// POST /v1/s3/credentials.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use fencepost_conformance::harness::bucketed::Bucketed;
 use fencepost_conformance::harness::http::Client;
 use fencepost_conformance::harness::{venv, wait};
+use rustix::process::Signal;
 
 use crate::signing::{Signer, element, etag, md5_of};
 use crate::steps::Delay;
@@ -141,6 +142,117 @@ fn a_completion_goes_on_without_its_client_and_a_retry_waits_for_it() {
     until_nothing_is_staged(&world.objects());
 }
 
+/// There may be ten thousand parts, and everybody shares the descriptors.
+#[test]
+fn the_parts_are_opened_one_after_the_other() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    let begun = begin(&signer);
+    let delay = slow(&running);
+    let mut client = send(&signer, &begun);
+    until_it_is_put_together(&world);
+    let staging = world.objects().join(".fencepost/staging");
+    let open = || {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", running.pid())).unwrap();
+        let files = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        files.filter(|file| file.parent() == Some(&staging)).count()
+    };
+    wait::until("the first part to be opened", Duration::from_secs(20), || (open() == 2).then_some(()));
+    client.wait_for_answer().unwrap();
+    assert_eq!(open(), 2, "the whole and one part");
+    drop(delay);
+    assert!(element(&client.receive().unwrap().text(), "ETag").is_some());
+}
+
+/// Added after the list of parts was read. It belongs to nothing then, and goes.
+#[test]
+fn a_part_that_comes_while_its_upload_is_completed_leaves_nothing() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    let begun = begin(&signer);
+    let delay = slow(&running);
+    let mut client = send(&signer, &begun);
+    until_it_is_put_together(&world);
+    assert_eq!(signer.put_part("reports/large", &begun.id, 9, b"late").status, 200);
+    drop(delay);
+    assert_eq!(client.receive().unwrap().status, 200);
+    assert_eq!(world.seen(&signer)["large"], begun.whole);
+    until_nothing_is_staged(&world.objects());
+}
+
+/// The same at an abort, as often as it takes to meet it.
+#[test]
+fn parts_that_come_while_their_upload_is_aborted_leave_nothing() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    for _ in 0..15 {
+        let upload = signer.begin_upload("reports/x");
+        let sending: Vec<_> = (0..4)
+            .map(|sender| {
+                let (signer, upload) = (signer.clone(), upload.clone());
+                std::thread::spawn(move || {
+                    (0..500).find(|at| signer.put_part("reports/x", &upload, 1 + sender + 4 * at, b"x").status != 200)
+                })
+            })
+            .collect();
+        wait::until("some parts to arrive", Duration::from_secs(10), || {
+            (staged(&gateway.objects()).len() > 3).then_some(())
+        });
+        let target = format!("/reports/x?uploadId={upload}");
+        wait::until("the abort", Duration::from_secs(10), || {
+            // A part may be replaced or added in the moment of its commit; then it is asked again.
+            (signer.request("DELETE", &target, &[], b"").status == 204).then_some(())
+        });
+        for sender in sending {
+            assert!(sender.join().unwrap().is_some(), "the upload is over");
+        }
+    }
+    until_nothing_is_staged(&gateway.objects());
+}
+
+/// Where a token can be used once, the retry of a completion that used it is not a second use.
+#[test]
+fn a_retry_of_a_completion_that_spent_its_token_is_answered_like_the_first() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "once", "33");
+    let upload = signer.begin_upload("free/once/x");
+    let etag = etag(&signer.put_part("free/once/x", &upload, 1, b"x"));
+    for attempt in ["first", "retry"] {
+        let answer = signer.complete("free/once/x", &upload, std::slice::from_ref(&etag));
+        assert_eq!(answer.status, 200, "{attempt}: {}", answer.text());
+    }
+    assert_eq!(crate::signing::code(&signer.put("free/once/x", b"y")), "SpentFencingToken");
+}
+
+/// Nobody waits for it any more, so nothing keeps the gateway from stopping.
+#[test]
+fn a_stop_does_not_wait_for_what_is_put_together() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    let begun = begin(&signer);
+    let delay = slow(&running);
+    let leaving = send(&signer, &begun);
+    until_it_is_put_together(&world);
+    drop(leaving);
+    running.signal(Signal::TERM);
+    // It has ended, except for the thread that strace holds.
+    let stat = format!("/proc/{}/stat", running.pid());
+    wait::until("the process to end", Duration::from_secs(20), || {
+        std::fs::read_to_string(&stat).unwrap().contains(") Z ").then_some(())
+    });
+    drop(delay);
+    assert!(running.gateway.wait(Duration::from_secs(20)).success());
+    let running = world.start();
+    let signer = running.again(&signer);
+    assert!(world.seen(&signer).is_empty());
+    assert_eq!(signer.complete("reports/large", &begun.id, &begun.etags).status, 200, "its parts are there");
+    assert_eq!(world.seen(&signer)["large"], begun.whole);
+    until_nothing_is_staged(&world.objects());
+}
+
 #[test]
 fn the_bytes_of_a_part_that_is_replaced_go_at_once() {
     let gateway = Bucketed::start();
@@ -179,7 +291,7 @@ fn a_part_that_is_sent_several_times_at_once_is_taken_each_time() {
     }
     let parts = signer.request("GET", &format!("/reports/x?uploadId={upload}"), &[], b"").text();
     let left = crate::signing::plain(&element(&parts, "ETag").unwrap()).trim_matches('"').to_owned();
-    assert_eq!(signer.complete("reports/x", &upload, &[left.clone()]).status, 200);
+    assert_eq!(signer.complete("reports/x", &upload, std::slice::from_ref(&left)).status, 200);
     assert_eq!(md5_of(&agreed(&signer, "reports")["x"]), left);
     until_nothing_is_staged(&gateway.objects());
 }

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 
+mod bodies;
+mod checking;
 mod completions;
 mod conditions;
 mod crashes;
+mod directories;
 mod disconnects;
 mod large;
 mod links;

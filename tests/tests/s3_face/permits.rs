@@ -132,6 +132,50 @@ fn t09_a_presigned_url_is_fenced_like_its_maker() {
     assert_eq!(gateway.files().len(), 1);
 }
 
+/// A header that turns a write into a copy decides what is done, so it must be signed like the rest.
+#[test]
+fn a_header_that_was_added_after_the_signature_is_refused() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    assert_eq!(signer.put("reports/secret", b"secret").status, 200);
+    let presigned = signer.presigned("PUT", "/reports/x", 600);
+    let by_url = format!("PUT {presigned} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.s3());
+    let by_header = signer.head("PUT", "/reports/x", &[("content-length", "0")]);
+    for head in [by_url, by_header] {
+        let added = "x-amz-copy-source: /reports/secret\r\n\r\n";
+        let head = format!("{}\r\n{added}", head.trim_end());
+        let mut client = Client::connect(&gateway.s3().to_string());
+        client.send(head.as_bytes()).unwrap();
+        let answer = client.receive().unwrap();
+        assert_eq!((answer.status, code(&answer).as_str()), (403, "AccessDenied"), "{head}: {}", answer.text());
+        assert!(answer.text().contains("x-amz-copy-source is not signed"), "{}", answer.text());
+    }
+    assert_eq!(gateway.files().len(), 1);
+}
+
+#[test]
+fn a_presigned_url_lives_a_week_at_the_most() {
+    let gateway = Bucketed::start();
+    let reader = Signer::reader(&gateway);
+    for (seconds, wanted) in [(604_800, "NoSuchKey"), (604_801, "AuthorizationQueryParametersError")] {
+        let target = reader.presigned("GET", "/reports/x", seconds);
+        let mut client = Client::connect(&gateway.s3().to_string());
+        client.send(format!("GET {target} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.s3()).as_bytes()).unwrap();
+        assert_eq!(code(&client.receive().unwrap()), wanted, "{seconds}");
+    }
+}
+
+/// A bucket's name that is written wrong is not a matter of locks.
+#[test]
+fn a_bucket_that_is_not_there_is_said_to_be_missing_whatever_the_lease() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    assert_eq!(code(&signer.put("reprots/x", b"x")), "NoSuchBucket");
+    let other = signer.put("shared/daily/x", b"x");
+    assert_eq!(code(&other), "AccessDenied");
+    assert!(other.text().contains("Take the lock of `shared/daily`"), "{}", other.text());
+}
+
 #[test]
 fn credentials_that_have_expired_say_so_and_move_no_fence() {
     let gateway = Bucketed::start();

@@ -7,8 +7,6 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 /// Long enough to be seen by somebody who looks every few milliseconds.
 const HELD_US: u32 = 40_000;
 
@@ -112,10 +110,8 @@ impl Delay {
 
 impl Drop for Delay {
     fn drop(&mut self) {
-        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
-            // Told politely, it detaches first. It may end by itself in between.
-            let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
-        }
+        // The system lets go of everything that it traced. Told politely, it would wait for threads that it holds itself.
+        let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }

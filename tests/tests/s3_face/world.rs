@@ -146,6 +146,11 @@ pub(crate) fn until_nothing_is_staged(objects: &Path) {
     wait::until("staged bytes to be removed", Duration::from_secs(10), || staged(objects).is_empty().then_some(()));
 }
 
+/// Waits until so many names are staged.
+pub(crate) fn until_so_many_are_staged(objects: &Path, number: usize) {
+    wait::until("bytes to be staged", Duration::from_secs(10), || (staged(objects).len() == number).then_some(()));
+}
+
 /// Waits until some of a body has been staged.
 pub(crate) fn until_some_is_staged(objects: &Path) {
     let staging = objects.join(".fencepost/staging");

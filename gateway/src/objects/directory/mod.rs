@@ -43,6 +43,7 @@ use super::layout::{BucketFound, Layout, LayoutError, Mark, Opened, Place, Ref, 
 #[derive(Debug)]
 pub struct Directory {
     tree: Arc<Tree>,
+    shown: String,
 }
 
 impl Directory {
@@ -54,12 +55,13 @@ impl Directory {
     /// the inode number or takes the bytes from who reads them, which cannot sync directories, or which takes two
     /// names for one. All of this is looked at or tried out each time.
     pub fn open(path: &Path) -> Result<Directory, OpenError> {
-        Ok(Directory { tree: Arc::new(opening::open(path)?) })
+        Ok(Directory { tree: Arc::new(opening::open(path)?), shown: path.display().to_string() })
     }
 
-    /// Ties the directory to a store the first time, and refuses any other from then on: its fences are in that one.
-    pub fn belongs_to(&self, store: &[u8; 16]) -> Result<(), OpenError> {
-        opening::belongs_to(&self.tree.root, store)
+    /// Ties the directory to a store the first time, and refuses any other from then on: its fences are in that one. A
+    /// store that knows objects already is not tied to a directory that it has never seen.
+    pub fn belongs_to(&self, store: &[u8; 16], knows_objects: bool) -> Result<(), OpenError> {
+        opening::belongs_to(&self.tree.root, &self.shown, store, knows_objects)
     }
 
     async fn run<T: Send + 'static>(

@@ -42,6 +42,17 @@ pub enum OpenError {
         /// Which one wants it.
         own: String,
     },
+    /// The store knows objects, and they were never here.
+    #[error(
+        "the index knows objects, and {path} was never served with it: is the disk mounted? If the files are there all \
+         the same, restored or moved, run: echo {own} > {path}/.fencepost/store"
+    )]
+    NeverSeen {
+        /// The directory.
+        path: String,
+        /// The store.
+        own: String,
+    },
     /// Its file system is shared over a network, or by a program in between.
     #[error(
         "{path} is on {kind}, which cannot be used: others may change the files unseen, and the lock and the syncs that \
@@ -92,6 +103,7 @@ pub(super) fn open(path: &Path) -> Result<Tree, OpenError> {
         Err(error) => return Err(failed("opening the directory")(error)),
     };
     check_local(&root, &shown)?;
+    check_above(path, &shown)?;
     if let Err(Errno::NOSYS | Errno::PERM) = root.open_dir(".") {
         let why = "this system does not offer openat2, which keeps the gateway from following links out of the \
                    directory: it needs Linux 5.6 or later, and a container runtime that allows the call";
@@ -120,10 +132,30 @@ pub(super) fn open(path: &Path) -> Result<Tree, OpenError> {
     Ok(Tree::new(root, staging, device, usize::try_from(name_max).unwrap_or(255), lock))
 }
 
-/// Notes to which store the directory belongs, or finds out that it is another one.
-pub(super) fn belongs_to(root: &Dir, store: &[u8; 16]) -> Result<(), OpenError> {
+/// Two gateways with fences of their own must not write the same files.
+fn check_above(path: &Path, shown: &str) -> Result<(), OpenError> {
+    let whole = path.canonicalize().map_err(|error| OpenError::Failed {
+        path: shown.to_owned(),
+        what: "finding its place".to_owned(),
+        error: error.to_string(),
+    })?;
+    match whole.ancestors().skip(1).find(|above| above.join(OURS).join("lock").exists()) {
+        None => Ok(()),
+        Some(above) => {
+            let why = format!(
+                "it lies in {}, which is itself a directory of objects: give dir:{0}, or a directory outside of it",
+                above.display()
+            );
+            Err(OpenError::Unfit { path: shown.to_owned(), why })
+        }
+    }
+}
+
+/// Notes to which store the directory belongs, or finds out that it is another one. A store that knows objects already
+/// does not begin with a directory that it has never seen.
+pub(super) fn belongs_to(root: &Dir, shown: &str, store: &[u8; 16], knows_objects: bool) -> Result<(), OpenError> {
     let failed = |error: String| OpenError::Failed {
-        path: root.path().to_owned(),
+        path: shown.to_owned(),
         what: "reading or writing `.fencepost/store`".to_owned(),
         error,
     };
@@ -133,6 +165,7 @@ pub(super) fn belongs_to(root: &Dir, store: &[u8; 16]) -> Result<(), OpenError> 
     let mut found = String::new();
     file.read_to_string(&mut found).map_err(|error| failed(error.to_string()))?;
     match found.trim() {
+        "" if knows_objects => Err(OpenError::NeverSeen { path: shown.to_owned(), own }),
         // Empty after a crash in the middle of the first start, when nothing was done yet.
         "" => {
             let written = writeln!(file, "{own}").and_then(|()| file.sync_all());

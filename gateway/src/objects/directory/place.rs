@@ -17,15 +17,20 @@ use crate::objects::layout::{LayoutError, Place};
 #[derive(Debug)]
 pub(super) struct FilePlace {
     _reservation: Reservation,
+    taken: bool,
 }
 
-impl Place for FilePlace {}
+impl Place for FilePlace {
+    fn is_taken(&self) -> bool {
+        self.taken
+    }
+}
 
 /// Prepares a place; returns it with the directory in which the file will lie.
 pub(super) fn prepare(tree: &Arc<Tree>, key: &Key) -> Result<(FilePlace, Dir), LayoutError> {
     tree.check_running()?;
     let path = tree.path(key)?;
-    let place = FilePlace { _reservation: Reservation::take(tree, key, Purpose::Publish)? };
+    let reservation = Reservation::take(tree, key, Purpose::Publish)?;
     let parent = open_parents(tree, &path)?;
     if !parent.is_writable() {
         return Err(LayoutError::Failed {
@@ -33,8 +38,8 @@ pub(super) fn prepare(tree: &Arc<Tree>, key: &Key) -> Result<(FilePlace, Dir), L
             error: "the gateway's user has no permission to write in this directory".to_owned(),
         });
     }
-    check_target(tree, &path, &parent)?;
-    Ok((place, parent))
+    let taken = check_target(tree, &path, &parent)?;
+    Ok((FilePlace { _reservation: reservation, taken }, parent))
 }
 
 /// Opens the directory of a file, making what is missing below the bucket. Each name on the way is durable when this
@@ -124,14 +129,15 @@ fn other_device(path: &ObjectPath<'_>, dir: &str) -> LayoutError {
     ))
 }
 
-/// Looks at what is under the file's own name.
-fn check_target(tree: &Tree, path: &ObjectPath<'_>, parent: &Dir) -> Result<(), LayoutError> {
+/// Looks at what is under the file's own name. Is a file?
+fn check_target(tree: &Tree, path: &ObjectPath<'_>, parent: &Dir) -> Result<bool, LayoutError> {
     let found = parent.stat(path.name()).map_err(|error| failed(format!("looking at `{}`", path.whole()), error))?;
     match found.as_ref().map(kind) {
-        None | Some(FileType::RegularFile) => Ok(()),
+        None => Ok(false),
+        Some(FileType::RegularFile) => Ok(true),
         // A crash may have left empty directories; they are no objects, and in nobody's way.
         Some(FileType::Directory) => match remove_empty(tree, parent, path.whole())? {
-            true => Ok(()),
+            true => Ok(false),
             false => Err(clash_below(path.whole())),
         },
         Some(other) => Err(LayoutError::Name(format!(

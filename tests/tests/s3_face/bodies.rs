@@ -1,0 +1,81 @@
+//! Bodies that do not come: whoever says nothing holds nothing for long, whatever it asked for.
+
+use std::time::Duration;
+
+use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_conformance::harness::http::Client;
+use fencepost_conformance::harness::wait;
+
+use crate::signing::{Signer, code};
+use crate::world::until_nothing_is_staged;
+
+fn impatient() -> Bucketed {
+    Bucketed::with(&["--body-timeout", "1s", "--max-bodies", "8MiB"])
+}
+
+/// The connection ends long before this.
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_form_is_refused_before_its_body() {
+    let gateway = impatient();
+    let mut client = Client::connect(&gateway.s3().to_string());
+    client.set_timeout(SOON);
+    let head = "POST /reports HTTP/1.1\r\nhost: test\r\ncontent-type: Multipart/Form-Data; boundary=b\r\ncontent-length: 60000\r\n\r\n--b";
+    client.send(head.as_bytes()).unwrap();
+    let answer = client.receive().unwrap();
+    assert_eq!((answer.status, code(&answer).as_str()), (501, "NotImplemented"), "{}", answer.text());
+}
+
+#[test]
+fn a_body_that_stops_coming_ends_its_request() {
+    let gateway = impatient();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    for (method, target) in [("PUT", "/reports/x"), ("POST", "/reports?delete="), ("POST", "/reports/x?uploads=")] {
+        let mut silent = signer.begin(method, target, &[], 1 << 20);
+        silent.set_timeout(SOON);
+        silent.send(&vec![b'x'; 1000]).unwrap();
+        // Some are answered without a look at their body.
+        let ended = silent.receive();
+        assert!(ended.as_ref().map_or(true, |answer| answer.status != 500 || !answer.body.is_empty()), "{ended:?}");
+        if target == "/reports/x" {
+            let answer = ended.unwrap();
+            assert_eq!((answer.status, code(&answer).as_str()), (400, "IncompleteBody"));
+            assert!(answer.text().contains("nothing of it arrived for 1 s"), "{}", answer.text());
+        }
+    }
+    until_nothing_is_staged(&gateway.objects());
+    assert!(gateway.files().is_empty());
+}
+
+/// 8 MiB are two lists.
+#[test]
+fn lists_in_memory_have_a_budget() {
+    let gateway = Bucketed::with(&["--body-timeout", "60s", "--max-bodies", "8MiB"]);
+    let signer = Signer::holder(&gateway, "reports", "33");
+    let begin = || {
+        let mut silent = signer.begin("POST", "/reports?delete=", &[], 1 << 20);
+        silent.send(b"<Delete>").unwrap();
+        silent
+    };
+    // Those that come when the places are taken, by the one that asks for instance, are turned away.
+    let mut held = Vec::new();
+    let full = wait::until("all places to be taken", SOON, || {
+        held.push(begin());
+        let answer = signer.delete_all("reports", &["x"]);
+        (answer.status == 503).then_some(answer)
+    });
+    assert_eq!(code(&full), "SlowDown", "{}", full.text());
+    assert_eq!(signer.put("reports/x", b"x").status, 200, "what streams needs no place");
+    drop(held);
+    wait::until("the places to be free", SOON, || (signer.delete_all("reports", &["x"]).status == 200).then_some(()));
+}
+
+#[test]
+fn as_many_files_may_be_open_as_the_system_allows() {
+    let gateway = Bucketed::start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.pid())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers[0], numbers[1], "{line}");
+}
