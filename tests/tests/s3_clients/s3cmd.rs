@@ -142,3 +142,16 @@ fn a_recursive_delete_is_done_or_refused_whole() {
 }
 
 crate::suite!(super::S3cmd);
+
+/// A signature of version 2 in a header never ages, and does not cover the body.
+#[test]
+fn signature_version_2_is_refused_and_says_so() {
+    let gateway = Bucketed::start();
+    let client = S3cmd::new(&format!("http://{}", gateway.s3()), &gateway.credentials("reports", "33"));
+    let file = gateway.objects().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let arguments = ["put", path(&file), "s3://reports/x"];
+    client.run(&[&arguments[..], &["--signature-v2"]].concat()).expect_failure("version 2", &["Sign with version 4"]);
+    assert!(gateway.files().is_empty());
+    client.run(&arguments).expect_ok("version 4");
+}
