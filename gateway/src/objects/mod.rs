@@ -53,6 +53,8 @@ pub struct Objects {
     buckets: RwLock<()>,
     /// Buckets whose files are in the index.
     adopted: RwLock<HashSet<String>>,
+    /// Held by whoever takes one in.
+    adopting: tokio::sync::Mutex<()>,
     /// Committed, but the storage does not show it yet.
     blocked: Mutex<HashMap<Key, (Ref, Intent, String)>>,
     /// Whoever completes an upload holds it.
@@ -79,6 +81,7 @@ impl Objects {
             locks: KeyLocks::new(),
             buckets: RwLock::new(()),
             adopted: RwLock::default(),
+            adopting: tokio::sync::Mutex::default(),
             blocked: Mutex::default(),
             completing: KeyLocks::new(),
             joining: Arc::new(Semaphore::new(MAX_JOINING)),
@@ -112,16 +115,19 @@ impl Objects {
         if !self.layout.has_bucket(bucket).await? {
             return Err(LayoutError::NoBucket(bucket.to_owned()).into());
         }
-        let known = self.adopted.read().await.contains(bucket);
-        if !known {
-            // Nobody writes into it meanwhile: whoever wants to waits here.
-            let mut adopted = self.adopted.write().await;
-            if !adopted.contains(bucket) {
-                self.take_in_bucket(bucket).await?;
-                adopted.insert(bucket.to_owned());
-            }
+        if self.is_adopted(bucket).await {
+            return Ok(());
+        }
+        // Nobody writes into it meanwhile: whoever wants to waits here.
+        let _alone = self.adopting.lock().await;
+        if !self.is_adopted(bucket).await {
+            self.take_in_bucket(bucket).await?;
         }
         Ok(())
+    }
+
+    async fn is_adopted(&self, bucket: &str) -> bool {
+        self.adopted.read().await.contains(bucket)
     }
 
     fn blocked(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Ref, Intent, String)>> {

@@ -44,7 +44,6 @@ impl Objects {
         self.discard_strangers().await?;
         for bucket in self.layout.buckets().await? {
             self.take_in_bucket(&bucket.name).await?;
-            self.adopted.write().await.insert(bucket.name);
         }
         Ok(())
     }
@@ -58,6 +57,7 @@ impl Objects {
                 tracing::info!(bucket, files, "took in files that were there before");
             }
         }
+        self.adopted.write().await.insert(bucket.to_owned());
         Ok(())
     }
 

@@ -12,26 +12,28 @@ const MAX_PRESIGNED_SECONDS: u64 = 7 * 24 * 3600;
 const BESIDE_PRESIGNED: &str = "x-amz-content-sha256";
 
 /// Refuses a request, verified already, whose signature leaves out something that decides what is done, or never ages.
+///
+/// Which signature was verified, if there are several, is asked in the order of the S3 library.
 pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> S3Result<()> {
-    let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let query = uri.query().unwrap_or_default();
-    match authorization {
+    let query: Vec<_> = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).collect();
+    let parameter = |name: &str| query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_ref());
+    // Version 2, which covers every such header.
+    if parameter("Signature").is_some() {
+        return lives(parameter("Expires"), Timestamp::now().0 / 1000);
+    }
+    if parameter("X-Amz-Signature").is_some() {
+        lives(parameter("X-Amz-Expires"), 0)?;
+        return covers(headers, parameter("X-Amz-SignedHeaders").unwrap_or_default(), Some(BESIDE_PRESIGNED));
+    }
+    match headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()) {
         Some(header) if header.starts_with("AWS4-") => {
             let signed = header.split([',', ' ']).find_map(|part| part.trim().strip_prefix("SignedHeaders="));
             covers(headers, signed.unwrap_or_default(), None)
         }
-        Some(_) => Err(s3_error!(
+        _ => Err(s3_error!(
             InvalidRequest,
             "Signature version 2 in a header never ages, and does not cover the body. Sign with version 4."
         )),
-        None => match parameter(query, "X-Amz-SignedHeaders") {
-            Some(signed) => {
-                lives(parameter(query, "X-Amz-Expires"), 0)?;
-                covers(headers, &signed.replace("%3B", ";").replace("%3b", ";"), Some(BESIDE_PRESIGNED))
-            }
-            // Version 2, which covers every such header.
-            None => lives(parameter(query, "Expires"), Timestamp::now().0 / 1000),
-        },
     }
 }
 
@@ -56,8 +58,4 @@ fn lives(until: Option<&str>, from: u64) -> S3Result<()> {
         )),
         _ => Ok(()),
     }
-}
-
-fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
-    query.split('&').filter_map(|pair| pair.split_once('=')).find(|(found, _)| *found == name).map(|(_, value)| value)
 }
