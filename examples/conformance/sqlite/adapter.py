@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A fenced table in SQLite, for `fencepost conform exec`."""
 
+import fcntl
 import os
 import sqlite3
 import sys
@@ -38,12 +39,15 @@ class Table:
         self.own = threading.local()
         # Threads queue here in order; SQLite's own waiting is for other processes.
         self.turn = threading.Lock()
-        self.connection().execute(SCHEMA)
+        # Several instances begin at once, and SQLite does not wait for who else makes the file a WAL database.
+        with open(self.path + ".made", "w") as made:
+            fcntl.flock(made, fcntl.LOCK_EX)
+            self.connection().execute("PRAGMA journal_mode = WAL")
+            self.connection().execute(SCHEMA)
 
     def connection(self):
         if not hasattr(self.own, "connection"):
             connection = sqlite3.connect(self.path, timeout=30, isolation_level=None)
-            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             self.own.connection = connection
         return self.own.connection

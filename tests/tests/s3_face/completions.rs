@@ -47,17 +47,29 @@ fn until_it_is_put_together(world: &World) {
     wait::until("the whole to be staged", Duration::from_secs(20), || (world.staged().len() == 3).then_some(()));
 }
 
-fn slow(running: &Running) -> Delay {
-    Delay::of(running.pid(), "copy_file_range", LONG_US)
+/// A gateway that takes for ever to put an upload together, until the delay is dropped.
+struct Slow {
+    world: World,
+    running: Running,
+    signer: Signer,
+    begun: Begun,
+    delay: Delay,
+}
+
+impl Slow {
+    fn start() -> Slow {
+        let world = World::new();
+        let running = world.start();
+        let signer = running.holder("33");
+        let begun = begin(&signer);
+        let delay = Delay::of(running.pid(), "copy_file_range", LONG_US);
+        Slow { world, running, signer, begun, delay }
+    }
 }
 
 #[test]
 fn a_completion_that_takes_long_keeps_its_client_waiting() {
-    let world = World::new();
-    let running = world.start();
-    let signer = running.holder("33");
-    let begun = begin(&signer);
-    let delay = slow(&running);
+    let Slow { world, running: _running, signer, begun, delay } = Slow::start();
     let mut client = send(&signer, &begun);
     // It begins to answer although it cannot have finished.
     client.wait_for_answer().unwrap();
@@ -75,12 +87,8 @@ fn a_completion_that_takes_long_keeps_its_client_waiting() {
 /// 200 is sent by then, so the refusal is in the body, where clients of S3 look for it.
 #[test]
 fn a_completion_that_is_overtaken_while_it_takes_long_is_refused_in_its_body() {
-    let world = World::new();
-    let running = world.start();
-    let signer = running.holder("33");
+    let Slow { world, running, signer, begun, delay } = Slow::start();
     assert_eq!(signer.put("reports/large", b"before").status, 200);
-    let begun = begin(&signer);
-    let delay = slow(&running);
     let mut client = send(&signer, &begun);
     client.wait_for_answer().unwrap();
     let successor = running.holder("34");
@@ -95,11 +103,7 @@ fn a_completion_that_is_overtaken_while_it_takes_long_is_refused_in_its_body() {
 /// The same, through boto3: it raises what it finds in the body.
 #[test]
 fn boto3_reads_a_refusal_in_the_body() {
-    let world = World::new();
-    let running = world.start();
-    let signer = running.holder("33");
-    let begun = begin(&signer);
-    let delay = slow(&running);
+    let Slow { world, running, signer, begun, delay } = Slow::start();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/s3_clients/boto3_client.py");
     let mut boto3 = Command::new(venv::program("python"));
     boto3.arg(script).args(["complete_upload", "reports", "large", &begun.id]).args(&begun.etags);
@@ -123,11 +127,7 @@ fn boto3_reads_a_refusal_in_the_body() {
 /// The client lost patience. What it asked for is done all the same, once, and its retry is told so.
 #[test]
 fn a_completion_goes_on_without_its_client_and_a_retry_waits_for_it() {
-    let world = World::new();
-    let running = world.start();
-    let signer = running.holder("33");
-    let begun = begin(&signer);
-    let delay = slow(&running);
+    let Slow { world, running: _running, signer, begun, delay } = Slow::start();
     let impatient = send(&signer, &begun);
     until_it_is_put_together(&world);
     let before: BTreeSet<String> = world.staged().into_iter().collect();
@@ -145,11 +145,7 @@ fn a_completion_goes_on_without_its_client_and_a_retry_waits_for_it() {
 /// There may be ten thousand parts, and everybody shares the descriptors.
 #[test]
 fn the_parts_are_opened_one_after_the_other() {
-    let world = World::new();
-    let running = world.start();
-    let signer = running.holder("33");
-    let begun = begin(&signer);
-    let delay = slow(&running);
+    let Slow { world, running, signer, begun, delay } = Slow::start();
     let mut client = send(&signer, &begun);
     until_it_is_put_together(&world);
     let staging = world.objects().join(".fencepost/staging");
@@ -168,11 +164,7 @@ fn the_parts_are_opened_one_after_the_other() {
 /// Added after the list of parts was read. It belongs to nothing then, and goes.
 #[test]
 fn a_part_that_comes_while_its_upload_is_completed_leaves_nothing() {
-    let world = World::new();
-    let running = world.start();
-    let signer = running.holder("33");
-    let begun = begin(&signer);
-    let delay = slow(&running);
+    let Slow { world, running: _running, signer, begun, delay } = Slow::start();
     let mut client = send(&signer, &begun);
     until_it_is_put_together(&world);
     assert_eq!(signer.put_part("reports/large", &begun.id, 9, b"late").status, 200);
@@ -229,11 +221,7 @@ fn a_retry_of_a_completion_that_spent_its_token_is_answered_like_the_first() {
 /// Nobody waits for it any more, so nothing keeps the gateway from stopping.
 #[test]
 fn a_stop_does_not_wait_for_what_is_put_together() {
-    let world = World::new();
-    let running = world.start();
-    let signer = running.holder("33");
-    let begun = begin(&signer);
-    let delay = slow(&running);
+    let Slow { world, running, signer, begun, delay } = Slow::start();
     let leaving = send(&signer, &begun);
     until_it_is_put_together(&world);
     drop(leaving);
