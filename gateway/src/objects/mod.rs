@@ -147,6 +147,6 @@ pub fn untellable(c: char) -> bool {
 }
 
 /// The bucket of an object's name.
-fn bucket_of(key: &Key) -> &str {
+pub(crate) fn bucket_of(key: &Key) -> &str {
     key.as_str().split('/').next().unwrap_or_default()
 }

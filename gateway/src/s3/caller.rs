@@ -16,7 +16,7 @@ use super::credentials::S3Credentials;
 use super::errors;
 use super::keyring::Signer;
 use super::signed;
-use crate::objects::Objects;
+use crate::objects::{Objects, bucket_of};
 
 /// What only looks.
 pub const READS: &[&str] = &[
@@ -128,8 +128,7 @@ impl S3Access for Permit {
                 && let Err(denied) = covers(&self.objects, &caller, &named)
             {
                 // Whoever writes a bucket's name wrong should not look for the fault in its locks.
-                let bucket = named.as_str().split('/').next().unwrap_or_default();
-                self.objects.need_bucket(bucket).await.map_err(errors::s3_error)?;
+                self.objects.need_bucket(bucket_of(&named)).await.map_err(errors::s3_error)?;
                 return Err(denied);
             }
         }

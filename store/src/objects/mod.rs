@@ -195,6 +195,9 @@ impl Store {
 
     async fn change(&self, judged: Vec<Judged>, draft: Draft) -> Result<ObjectOutcome, Failure> {
         let Draft { change, why } = draft;
+        if judged.is_empty() && change.require.is_empty() && change.edits.is_empty() {
+            return Ok(ObjectOutcome::Done(Changed::default()));
+        }
         let command = Command { judged, once: None, action: Action::Objects(change) };
         Ok(match self.door.submit(command).await? {
             Outcome::Changed(changed) => ObjectOutcome::Done(*changed),
