@@ -196,6 +196,11 @@ impl Metrics {
         self.judged(outcome);
     }
 
+    /// A change on the way to an object, which writes none itself.
+    pub(crate) fn object_judged(&self, outcome: &Outcome) {
+        self.judged(outcome);
+    }
+
     fn judged(&self, outcome: &Outcome) {
         if let Outcome::Refused(refusals) = outcome {
             for refusal in refusals {

@@ -67,8 +67,9 @@ pub struct Leftovers {
 const RUN: usize = 1000;
 
 impl Objects {
-    /// Compares index and storage for a run of names of a bucket. With `adopt`, unknown and changed files are taken into
-    /// the index as they are, and what is missing is taken out of it; fences stay as they are.
+    /// Compares index and storage for a run of names of a bucket, and tries again what could not be shown. With `adopt`,
+    /// unknown and changed files are taken into the index as they are, and what is missing is taken out of it, also if it
+    /// was committed and its bytes were lost before they were shown; fences stay as they are.
     pub async fn check(&self, bucket: &str, after: Option<&Key>, adopt: bool) -> Result<Checked, ObjectError> {
         let prefix = format!("{bucket}/");
         let Walked { found, foreign, next } = match self.layout.walk(bucket, after, RUN).await {
@@ -148,8 +149,21 @@ impl Objects {
         checked: &mut Checked,
     ) -> Result<Option<Difference>, ObjectError> {
         let _alone = self.locks.write([key]).await;
-        if let Some((.., why)) = self.blocked().get(key).cloned() {
-            return Ok(Some(Difference::Unshown { key: key.clone(), why }));
+        let unshown = self.unshown(key);
+        if let Some((id, intent)) = &unshown {
+            let lost = match self.redo(*id, intent).await {
+                Ok(()) => {
+                    self.unblocked(key, *id).await?;
+                    return Ok(None);
+                }
+                Err(ObjectError::Layout(LayoutError::Missing(_))) => true,
+                Err(_) => false,
+            };
+            if !(lost && adopt) {
+                let why = self.blocked().get(key).map(|unshown| unshown.why.clone()).unwrap_or_default();
+                return Ok(Some(Difference::Unshown { key: key.clone(), why }));
+            }
+            // The bytes are gone for good, so the storage is believed.
         }
         let object = self.store.object(key).await?;
         let found = match self.layout.open(key).await {
@@ -170,6 +184,9 @@ impl Objects {
                 (None, None) => false,
             };
             checked.mended += usize::from(mended);
+            if let (true, Some((id, _))) = (mended, unshown) {
+                self.unblocked(key, id).await?;
+            }
         }
         // As it is now; it may differ otherwise than before.
         drop(seen);

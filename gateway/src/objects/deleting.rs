@@ -1,4 +1,4 @@
-//! Removing objects, and buckets.
+//! Removing objects.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use fencepost_core::{Key, Presented};
 use fencepost_store::record::{Act, Intent};
 use fencepost_store::{Changed, DeleteObjects, ObjectCondition};
 
+use super::Objects;
 use super::error::{ObjectError, done};
-use super::layout::{BucketFound, Ref};
+use super::layout::Ref;
 use super::writing::Settling;
-use super::{Objects, bucket_of};
 
 impl Objects {
     /// Removes objects, all or none; those that are not there count as removed.
@@ -43,11 +43,12 @@ impl Objects {
             let (mut settled, mut unshown) = (Vec::with_capacity(wanted.len()), None);
             for (key, _, id) in wanted {
                 let Some(id) = id else { continue };
-                match objects.layout.remove(&key).await {
+                let intent = Intent { key: key.clone(), act: Act::Remove };
+                match objects.redo(Ref(id), &intent).await {
                     Ok(()) => settled.push(id),
                     Err(error) => {
                         let why = error.to_string();
-                        objects.block(Ref(id), Intent { key: key.clone(), act: Act::Remove }, why.clone());
+                        objects.block(Ref(id), intent, why.clone(), None);
                         unshown = Some(ObjectError::Unshown { key, why });
                     }
                 }
@@ -57,41 +58,5 @@ impl Objects {
             unshown.map_or(Ok(changed), Err)
         });
         deleting.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))
-    }
-
-    /// Buckets, in order of name.
-    pub async fn buckets(&self) -> Result<Vec<BucketFound>, ObjectError> {
-        Ok(self.layout.buckets().await?)
-    }
-
-    /// Makes a bucket, if the fence of its name admits it. `false`: it was there.
-    pub async fn create_bucket(&self, bucket: &Key, presented: Option<&Presented>) -> Result<bool, ObjectError> {
-        let _alone = self.buckets.write().await;
-        if self.layout.has_bucket(bucket.as_str()).await? {
-            return Ok(false);
-        }
-        done(self.store.judge_object(bucket, presented).await?)?;
-        let made = self.layout.create_bucket(bucket.as_str()).await?;
-        self.store.set_adopted(bucket.as_str(), true).await?;
-        Ok(made)
-    }
-
-    /// Removes an empty bucket, if the fence of its name admits it.
-    pub async fn delete_bucket(&self, bucket: &Key, presented: Option<&Presented>) -> Result<(), ObjectError> {
-        let _alone = self.buckets.write().await;
-        self.need_bucket(bucket_of(bucket)).await?;
-        done(self.store.judge_object(bucket, presented).await?)?;
-        let prefix = format!("{bucket}/");
-        let objects = self.store.objects(&prefix, None, 1).await?;
-        let uploads = self.store.uploads(&prefix, None, 1).await?;
-        if !objects.entries.is_empty()
-            || !uploads.entries.is_empty()
-            || !self.layout.delete_bucket(bucket.as_str()).await?
-        {
-            return Err(ObjectError::NotEmpty);
-        }
-        self.store.set_adopted(bucket.as_str(), false).await?;
-        self.adopted.write().await.remove(bucket.as_str());
-        Ok(())
     }
 }

@@ -94,7 +94,7 @@ impl Promised {
 }
 
 /// A running measurement.
-pub(super) struct Measure {
+pub(crate) struct Measure {
     length: u64,
     md5: Md5,
     checksums: ChecksumHasher,
@@ -102,14 +102,14 @@ pub(super) struct Measure {
 
 /// What arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     pub(super) length: u64,
     pub(super) md5: [u8; 16],
     pub(super) checksums: Checksum,
 }
 
 impl Measure {
-    pub(super) fn new(algorithms: impl Iterator<Item = Algorithm>) -> Measure {
+    pub(crate) fn new(algorithms: impl Iterator<Item = Algorithm>) -> Measure {
         let mut checksums = ChecksumHasher::default();
         for algorithm in algorithms {
             match algorithm {
@@ -123,7 +123,7 @@ impl Measure {
         Measure { length: 0, md5: Md5::new(), checksums }
     }
 
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         self.md5.update(bytes);
         self.checksums.update(bytes);
@@ -133,7 +133,7 @@ impl Measure {
         self.length
     }
 
-    pub(super) fn finish(self) -> Measured {
+    pub(crate) fn finish(self) -> Measured {
         Measured { length: self.length, md5: self.md5.finalize().into(), checksums: self.checksums.finalize() }
     }
 }
@@ -145,7 +145,7 @@ impl Measured {
     }
 
     /// Is it what was promised?
-    pub(super) fn keeps(&self, promised: &Promised) -> Result<(), ObjectError> {
+    pub(crate) fn keeps(&self, promised: &Promised) -> Result<(), ObjectError> {
         promised.fits(self.length)?;
         if let Some(md5) = &promised.md5
             && *md5 != data_encoding::BASE64.encode(&self.md5)

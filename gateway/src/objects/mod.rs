@@ -3,6 +3,7 @@
 //! The life of a write: an early look at the fence, the bytes into fresh staging, one commit that decides, then the
 //! storage shows what was committed, then the answer, then the intent is dropped.
 
+mod buckets;
 mod checking;
 mod deleting;
 mod digest;
@@ -13,6 +14,7 @@ pub mod layout;
 mod reading;
 mod recovery;
 mod refs;
+mod unshown;
 mod uploads;
 mod writing;
 
@@ -21,16 +23,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fencepost_core::Key;
 use fencepost_store::Store;
-use fencepost_store::record::Intent;
 use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use key_locks::KeyLocks;
-use layout::{Layout, LayoutError, Ref};
+use layout::{Layout, LayoutError};
 use refs::Refs;
+use unshown::Unshown;
 use writing::Settling;
 
 pub use checking::{Checked, Difference, Leftovers};
+pub(crate) use digest::Measure;
 pub use digest::{Algorithm, Promised};
 pub use error::ObjectError;
 pub use reading::Reading;
@@ -56,7 +59,7 @@ pub struct Objects {
     /// Held by whoever takes one in.
     adopting: tokio::sync::Mutex<()>,
     /// Committed, but the storage does not show it yet.
-    blocked: Mutex<HashMap<Key, (Ref, Intent, String)>>,
+    blocked: Mutex<HashMap<Key, Unshown>>,
     /// Whoever completes an upload holds it.
     completing: KeyLocks,
     /// Uploads that are put together at once.
@@ -130,7 +133,7 @@ impl Objects {
         self.adopted.read().await.contains(bucket)
     }
 
-    fn blocked(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Ref, Intent, String)>> {
+    fn blocked(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Unshown>> {
         self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

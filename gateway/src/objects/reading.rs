@@ -40,7 +40,7 @@ impl Objects {
         // Nobody is between a commit and its rename while this is held.
         let _reading = self.locks.read(key).await;
         let object = self.head(key).await?;
-        let unshown = self.blocked().get(key).map(|(id, intent, _)| (*id, intent.act));
+        let unshown = self.unshown(key).map(|(id, intent)| (id, intent.act));
         let opened = match unshown {
             Some((id, Act::Publish { .. })) => match self.layout.open_staged(id).await {
                 // It is in its place, and only that this is durable is not known.

@@ -5,10 +5,10 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use fencepost_core::{Key, Timestamp};
-use fencepost_store::record::{Act, Intent, ObjectRecord, UploadId};
+use fencepost_store::record::{Act, ObjectRecord, UploadId};
 
 use super::error::ObjectError;
-use super::layout::{Found, LayoutError, Mark, Ref};
+use super::layout::{Found, Mark, Ref};
 use super::{Objects, tellable};
 
 /// Records that are looked at in one step.
@@ -71,7 +71,13 @@ impl Objects {
                 after = Some(id);
                 match self.redo(Ref(id), &intent).await {
                     Ok(()) => settled.push(id),
-                    Err(error) => self.block(Ref(id), intent, error.to_string()),
+                    Err(error) => {
+                        let place = match intent.act {
+                            Act::Publish { .. } => self.layout.prepare(&intent.key).await.ok(),
+                            Act::Remove => None,
+                        };
+                        self.block(Ref(id), intent, error.to_string(), place);
+                    }
                 }
             }
             if !settled.is_empty() {
@@ -81,26 +87,6 @@ impl Objects {
             if page.next.is_none() {
                 return Ok(());
             }
-        }
-    }
-
-    /// Does what was intended, if the index still says so.
-    pub(super) async fn redo(&self, id: Ref, intent: &Intent) -> Result<(), ObjectError> {
-        let now = self.store.object(&intent.key).await?;
-        match intent.act {
-            Act::Publish { size, inode } if now.as_ref().is_some_and(|object| object.id == id.0) => {
-                Ok(self.layout.publish(&intent.key, id, Mark { size, inode }).await?)
-            }
-            Act::Remove if now.is_none() => match self.layout.remove(&intent.key).await {
-                Err(LayoutError::NoBucket(_)) => Ok(()),
-                removed => Ok(removed?),
-            },
-            // Something later was committed, and is intended by itself. What was staged for this one has no use.
-            Act::Publish { .. } => {
-                self.give_up(id).await;
-                Ok(())
-            }
-            Act::Remove => Ok(()),
         }
     }
 
@@ -171,10 +157,9 @@ impl Objects {
 
     /// Every ref that a part or an intent points to.
     pub(super) async fn known_refs(&self) -> Result<HashSet<Ref>, ObjectError> {
-        let mut known: HashSet<Ref> = self.blocked().values().map(|(id, ..)| *id).collect();
+        let mut known: HashSet<Ref> = self.blocked().values().map(|unshown| unshown.id).collect();
         for upload in self.all_uploads().await? {
-            let parts = self.store.parts(upload, None, usize::from(u16::MAX)).await?;
-            known.extend(parts.entries.into_iter().map(|(_, part)| Ref(part.id)));
+            known.extend(self.all_parts(upload).await?.into_iter().map(|(_, part)| Ref(part.id)));
         }
         Ok(known)
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fencepost_core::{Key, Presented, Reason, Timestamp};
+use fencepost_core::{Key, Presented, Timestamp};
 use fencepost_store::record::{Attributes, PartRecord, UploadId, UploadRecord};
 use fencepost_store::{Changed, Complete, ObjectCondition, ObjectOutcome, Page, Upload};
 use futures_util::Stream;
@@ -85,14 +85,14 @@ impl Objects {
         key: &Key,
         presented: Option<&Presented>,
         attributes: Attributes,
-    ) -> Result<UploadId, ObjectError> {
+    ) -> Result<(UploadId, Changed), ObjectError> {
         self.foresee(key, presented).await?;
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| ObjectError::Unknown(error.to_string()))?;
         let record = UploadRecord { started: Timestamp::now(), token: None, attributes };
         let _bucket = self.buckets.read().await;
-        done(self.store.begin_upload(key, presented, UploadId(id), record).await?)?;
-        Ok(UploadId(id))
+        let changed = done(self.store.begin_upload(key, presented, UploadId(id), record).await?)?;
+        Ok((UploadId(id), changed))
     }
 
     /// Takes a part from a stream.
@@ -102,7 +102,7 @@ impl Objects {
         promised: Promised,
         body: impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin,
         trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
-    ) -> Result<PartRecord, ObjectError> {
+    ) -> Result<(PartRecord, Changed), ObjectError> {
         self.foresee(&part.key, part.presented.as_ref()).await?;
         self.need_upload(&part.key, part.upload).await?;
         let staged = self.stage(promised, body, trailer).await?;
@@ -110,14 +110,18 @@ impl Objects {
     }
 
     /// Takes a part from an object.
-    pub async fn copy_part(self: &Arc<Self>, part: PutPart, source: Source) -> Result<PartRecord, ObjectError> {
+    pub async fn copy_part(
+        self: &Arc<Self>,
+        part: PutPart,
+        source: Source,
+    ) -> Result<(PartRecord, Changed), ObjectError> {
         self.foresee(&part.key, part.presented.as_ref()).await?;
         self.need_upload(&part.key, part.upload).await?;
         let staged = self.copied(source).await?;
         self.add_part(part, staged).await
     }
 
-    async fn add_part(self: &Arc<Self>, part: PutPart, staged: Staged) -> Result<PartRecord, ObjectError> {
+    async fn add_part(self: &Arc<Self>, part: PutPart, staged: Staged) -> Result<(PartRecord, Changed), ObjectError> {
         let PutPart { key, presented, upload, number } = part;
         let mut attributes = Vec::new();
         keep_checksums(&mut attributes, &staged.measured);
@@ -145,10 +149,10 @@ impl Objects {
             };
             match added.map(done) {
                 Ok(Err(error)) => Err(error),
-                Ok(Ok(_)) => {
+                Ok(Ok(changed)) => {
                     staged.bytes.keep();
                     objects.release(replaced.as_slice()).await;
-                    Ok(())
+                    Ok(changed)
                 }
                 Err(failure) => {
                     staged.bytes.keep();
@@ -156,8 +160,8 @@ impl Objects {
                 }
             }
         });
-        adding.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))?;
-        Ok(record)
+        let changed = adding.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))?;
+        Ok((record, changed))
     }
 
     /// Copies an object, as a write of the destination.
@@ -194,23 +198,23 @@ impl Objects {
     }
 
     /// Ends an upload without an object.
-    pub async fn abort(&self, key: &Key, presented: Option<&Presented>, id: UploadId) -> Result<(), ObjectError> {
+    pub async fn abort(&self, key: &Key, presented: Option<&Presented>, id: UploadId) -> Result<Changed, ObjectError> {
         self.foresee(key, presented).await?;
         self.need_upload(key, id).await?;
         let parts = self.all_parts(id).await?;
         let refs: Vec<Ref> = parts.iter().map(|(_, part)| Ref(part.id)).collect();
-        done(self.store.abort_upload(key, presented, Complete { id, parts }).await?)?;
+        let changed = done(self.store.abort_upload(key, presented, Complete { id, parts }).await?)?;
         self.release(&refs).await;
         self.forget_parts_that_came_late(id).await;
-        Ok(())
+        Ok(changed)
     }
 
     /// Puts the parts of an upload together, as a write of the object. That may take longer than a client waits, so it
     /// goes on without its caller, and whoever asks for the same again waits for it.
     pub async fn complete(self: &Arc<Self>, completed: Completed) -> Result<Written, ObjectError> {
         match self.foresee(&completed.key, completed.presented.as_ref()).await {
-            // A retry of the completion that spent the token.
-            Err(refused) if is_spent(&refused) => {
+            // A retry of a completion that was applied is told so, whoever has come since (T04).
+            Err(refused @ ObjectError::Refused(_)) => {
                 let before = self.completed_before(&completed.key, completed.upload).await;
                 return before.map_err(|_| refused);
             }
@@ -272,7 +276,7 @@ impl Objects {
         }
     }
 
-    async fn all_parts(&self, id: UploadId) -> Result<Vec<(u16, PartRecord)>, ObjectError> {
+    pub(super) async fn all_parts(&self, id: UploadId) -> Result<Vec<(u16, PartRecord)>, ObjectError> {
         let (mut parts, mut after) = (Vec::new(), None);
         loop {
             let page = self.store.parts(id, after, MAX_PARTS).await?;
@@ -356,10 +360,6 @@ impl Objects {
     }
 }
 
-fn is_spent(error: &ObjectError) -> bool {
-    matches!(error, ObjectError::Refused(refusals) if refusals.iter().all(|refusal| refusal.reason == Reason::Spent))
-}
-
 /// The parts that the client lists, if they fit what was uploaded.
 fn choose(parts: &[(u16, PartRecord)], given: &[GivenPart]) -> Result<Vec<PartRecord>, ObjectError> {
     if given.is_empty() {
@@ -377,9 +377,11 @@ fn choose(parts: &[(u16, PartRecord)], given: &[GivenPart]) -> Result<Vec<PartRe
             return Err(wrong(&format!("has the ETag {}, not the one that was given", found.etag)));
         }
         for (algorithm, value) in &part.checksums {
-            let kept = found.attributes.iter().find(|(name, _)| name == algorithm.header());
-            if kept.is_some_and(|(_, kept)| kept != value) {
-                return Err(wrong(&format!("has another {} than was given", algorithm.header())));
+            let header = algorithm.header();
+            match found.attributes.iter().find(|(name, _)| name == header) {
+                Some((_, kept)) if kept == value => {}
+                Some(_) => return Err(wrong(&format!("has another {header} than was given"))),
+                None => return Err(wrong(&format!("was uploaded without {header}, and is listed with one"))),
             }
         }
         chosen.push(found.clone());

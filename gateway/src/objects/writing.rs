@@ -220,34 +220,17 @@ impl Objects {
         let put = PutObject { key: key.clone(), presented, condition, object: object.clone(), completes };
         let token = put.presented.as_ref().map(|presented| presented.token);
         let changed = done(self.store.put_object(put).await?)?;
-        let mark = Mark { size: object.size, inode: object.inode };
-        if let Err(error) = self.layout.publish(&key, Ref(object.id), mark).await {
-            let act = Act::Publish { size: object.size, inode: object.inode };
+        let act = Act::Publish { size: object.size, inode: object.inode };
+        let intent = Intent { key: key.clone(), act };
+        if let Err(error) = self.redo(Ref(object.id), &intent).await {
             let why = error.to_string();
-            self.block(Ref(object.id), Intent { key: key.clone(), act }, why.clone());
+            self.block(Ref(object.id), intent, why.clone(), Some(place));
             return Err(ObjectError::Unshown { key, why });
         }
         let settling = Settling { ids: vec![object.id], _places: vec![place], _lock: lock, _acting: acting };
         // The receiver outlives everything that acts.
         let _ = self.settling.send(settling).await;
         Ok(Written { object: ObjectRecord { token, ..object }, changed })
-    }
-
-    /// Notes that a committed change is not shown: nothing else may be done with its key before it is.
-    pub(super) fn block(&self, id: Ref, intent: Intent, why: String) {
-        tracing::error!(key = %intent.key, %why, "committed, but the storage does not show it");
-        self.blocked().insert(intent.key.clone(), (id, intent, why));
-    }
-
-    /// Tries again what could not be shown. The caller holds the key's lock.
-    pub(super) async fn unblock(&self, key: &Key) -> Result<(), ObjectError> {
-        let Some((id, intent, _)) = self.blocked().get(key).cloned() else { return Ok(()) };
-        if let Err(error) = self.redo(id, &intent).await {
-            return Err(ObjectError::Blocked { key: key.clone(), why: error.to_string() });
-        }
-        self.blocked().remove(key);
-        self.store.settle_intents(&[id.0]).await?;
-        Ok(())
     }
 }
 

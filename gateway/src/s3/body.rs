@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,10 +12,13 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::HeaderMap;
 use s3s::TrailingHeaders;
 use s3s::dto::StreamingBlob;
-use s3s::{S3Result, s3_error};
+use s3s::{S3Request, S3Result, s3_error};
 use tokio::time::Sleep;
 
-use crate::objects::{Algorithm, ObjectError, Promised};
+use super::chunks::{self, Chunks};
+use crate::objects::{Algorithm, Measure, ObjectError, Promised};
+
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The largest object that comes in one piece, and the largest part, as S3 has it.
 pub(super) const MAX_PIECE_BYTES: u64 = 5 << 30;
@@ -50,54 +54,119 @@ pub(super) fn promised(
     Ok(Promised { length, md5, checksums, announced, limit: MAX_PIECE_BYTES })
 }
 
+/// Is the body of a request, which was taken whole, what its headers promise?
+pub(super) fn arrived_whole<T>(request: &S3Request<T>) -> S3Result<Result<(), ObjectError>> {
+    let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let checksums = checksums(Algorithm::ALL.map(|algorithm| header(algorithm.header())));
+    let promised = promised(&request.headers, None, header("content-md5"), checksums)?;
+    if promised.md5.is_none() && promised.checksums.is_empty() && promised.announced.is_empty() {
+        return Ok(Ok(()));
+    }
+    let Some(Measuring(measure)) = request.extensions.get::<Measuring>() else {
+        return Err(s3_error!(NotImplemented, "A list with a checksum is not taken in chunks."));
+    };
+    let mut measure = measure.lock().unwrap_or_else(PoisonError::into_inner);
+    let measured = std::mem::replace(&mut *measure, Measure::new(std::iter::empty())).finish();
+    Ok(measured.keeps(&promised))
+}
+
 /// The bytes.
 pub(super) fn bytes(body: Option<StreamingBlob>) -> impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin {
     let body = futures_util::stream::iter(body).flatten();
     body.map(|next| next.map_err(|error| unread(&error.to_string())))
 }
 
-/// A body that must keep coming: silence for too long is an error, whatever is done with it.
+/// A body that must keep coming: silence for too long is an error, whatever is done with it. Large chunks in it come as
+/// small ones.
 pub(super) struct Coming {
     body: Incoming,
     patience: Duration,
     silence: Option<Pin<Box<Sleep>>>,
+    chunks: Option<Chunks>,
+    measuring: Option<Measuring>,
 }
 
+/// What is taken whole before the S3 library hands it on is measured as it arrives.
+#[derive(Clone)]
+pub(super) struct Measuring(Arc<Mutex<Measure>>);
+
 impl Coming {
-    pub(super) fn new(body: Incoming, patience: Duration) -> Coming {
-        Coming { body, patience, silence: None }
+    pub(super) fn new(headers: &HeaderMap, body: Incoming, patience: Duration) -> Coming {
+        let chunks = chunks::are_used(headers).then(Chunks::default);
+        Coming { body, patience, silence: None, chunks, measuring: None }
+    }
+
+    /// Measures it as it arrives, by what the request promises of it. `None`: it arrives in chunks.
+    pub(super) fn measured(&mut self, headers: &HeaderMap) -> Option<Measuring> {
+        if self.chunks.is_none() {
+            let given = Algorithm::ALL.into_iter().filter(|algorithm| headers.contains_key(algorithm.header()));
+            self.measuring = Some(Measuring(Arc::new(Mutex::new(Measure::new(given)))));
+        }
+        self.measuring.clone()
+    }
+
+    /// As it arrives.
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            self.silence = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.patience)));
+        ready!(silence.as_mut().poll(context));
+        Poll::Ready(Some(Err(format!("nothing of it arrived for {} s", self.patience.as_secs()).into())))
     }
 }
 
 impl Body for Coming {
     type Data = Bytes;
-    type Error = Box<dyn Error + Send + Sync>;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = &mut *self;
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
-            this.silence = None;
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        loop {
+            if let Some(bytes) = self.chunks.as_mut().and_then(Chunks::next) {
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            let arrived = ready!(self.poll_arrived(context));
+            let Some(chunks) = &mut self.chunks else {
+                if let (Some(Measuring(measure)), Some(Ok(frame))) = (&self.measuring, &arrived)
+                    && let Some(bytes) = frame.data_ref()
+                {
+                    measure.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
+                }
+                return Poll::Ready(arrived);
+            };
+            match arrived.transpose()? {
+                None => {
+                    chunks.end();
+                    return Poll::Ready(chunks.next().map(|bytes| Ok(Frame::data(bytes))));
+                }
+                Some(frame) => match frame.into_data() {
+                    Ok(bytes) => chunks.push(bytes)?,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+            }
         }
-        let silence = this.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.patience)));
-        ready!(silence.as_mut().poll(context));
-        Poll::Ready(Some(Err(format!("nothing of it arrived for {} s", this.patience.as_secs()).into())))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.chunks.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match self.chunks {
+            Some(_) => SizeHint::default(),
+            None => self.body.size_hint(),
+        }
     }
 }
 
 /// What the S3 library found wrong with a body. Its errors are known by their names only.
 fn unread(error: &str) -> ObjectError {
+    // What it only passed on.
+    let error = error.rsplit("Underlying: ").next().unwrap_or(error);
     let name = error.rsplit(": ").next().unwrap_or(error);
     match name {
         "Sha256Mismatch" => ObjectError::BadDigest("x-amz-content-sha256 is not the SHA-256 of the body".to_owned()),

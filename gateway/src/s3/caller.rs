@@ -158,8 +158,8 @@ pub(super) fn covers(objects: &Objects, caller: &Caller, name: &Key) -> S3Result
     }
 }
 
-/// What is presented to the judge. The issuer is the fence's own if the fence is this lease's: the claim that issued
-/// the credentials was judged by it.
+/// What is presented to the judge. The claim that issued the credentials was judged by the issuer of the fence, which does
+/// not change within a generation; so the issuer is the fence's own, unless that claim did not count.
 pub(super) async fn presented(objects: &Objects, caller: &Caller, name: &Key) -> S3Result<Option<Presented>> {
     let Caller::Lease(lease) = caller else { return Ok(None) };
     let guarded = objects.store().guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
@@ -168,7 +168,7 @@ pub(super) async fn presented(objects: &Objects, caller: &Caller, name: &Key) ->
         Ok(Err(_)) => return Err(S3Error::new(S3ErrorCode::InternalError)),
         Err(error) => return Err(errors::s3_error(error.into())),
     };
-    let issuer = fence.issuer.clone().filter(|_| fence.token() == Some(lease.token));
+    let issuer = fence.issuer.clone().filter(|_| fence.token() >= Some(lease.token));
     Ok(Some(Presented { token: lease.token, holder: None, issuer }))
 }
 

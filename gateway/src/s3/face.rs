@@ -43,6 +43,11 @@ impl Face {
         errors::s3_error(error)
     }
 
+    /// A change that writes no object: who would have been refused is counted.
+    pub(super) fn judged(&self, changed: Changed) {
+        self.metrics.object_judged(&Outcome::Changed(Box::new(changed)));
+    }
+
     /// The answer to a write, which is counted.
     pub(super) fn applied<T>(&self, output: T, changed: Changed) -> S3Response<T> {
         let fence = changed.fence;

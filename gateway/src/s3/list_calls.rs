@@ -174,18 +174,17 @@ impl Face {
         }
         self.may_change_buckets("make")?;
         let presented = self.presented(&request, &bucket).await?;
-        let made = self.objects.create_bucket(&bucket, presented.as_ref()).await.map_err(|error| self.error(error))?;
-        match made {
-            true => Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) })),
-            false => Err(there()),
-        }
+        let made = self.objects.create_bucket(bucket.clone(), presented).await.map_err(|error| self.error(error))?;
+        self.judged(made.ok_or_else(there)?);
+        Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
     }
 
     pub(super) async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
         let bucket = bucket_name(&request.input.bucket)?;
         self.may_change_buckets("remove")?;
         let presented = self.presented(&request, &bucket).await?;
-        self.objects.delete_bucket(&bucket, presented.as_ref()).await.map_err(|error| self.error(error))?;
+        let removed = self.objects.delete_bucket(bucket, presented).await;
+        self.judged(removed.map_err(|error| self.error(error))?);
         Ok(S3Response::new(DeleteBucketOutput::default()))
     }
 

@@ -7,6 +7,7 @@ pub mod access_key;
 mod attributes;
 mod body;
 pub mod caller;
+mod chunks;
 mod conditions;
 pub mod credentials;
 pub mod door;

@@ -121,6 +121,7 @@ impl Face {
     /// Refused whole: one key that may not be removed, and none is.
     pub(super) async fn delete_objects(&self, request: S3Request<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
         let caller = caller_of(&request)?;
+        body::arrived_whole(&request)?.map_err(|error| self.error(error))?;
         let wanted = &request.input.delete.objects;
         if wanted.is_empty() || wanted.len() > MAX_DELETES {
             return Err(s3_error!(MalformedXML, "One request removes from 1 to {MAX_DELETES} objects."));

@@ -48,7 +48,8 @@ impl Face {
             metadata: input.metadata,
         };
         let begun = self.objects.begin_upload(&name, presented.as_ref(), said.into_attributes()?).await;
-        let id = begun.map_err(|error| self.error(error))?;
+        let (id, changed) = begun.map_err(|error| self.error(error))?;
+        self.judged(changed);
         Ok(S3Response::new(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -76,7 +77,8 @@ impl Face {
         let promised = body::promised(&request.headers, input.content_length, input.content_md5, checksums)?;
         let bytes = body::bytes(input.body);
         let part = self.objects.put_part(part, promised, bytes, body::trailer(trailing)).await;
-        let part = part.map_err(|error| self.error(error))?;
+        let (part, changed) = part.map_err(|error| self.error(error))?;
+        self.judged(changed);
         let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
         Ok(S3Response::new(UploadPartOutput {
             e_tag: Some(etag(&part.etag)),
@@ -108,7 +110,9 @@ impl Face {
         let wanted = input.copy_source_range.as_deref().map(Range::parse).transpose();
         let wanted = wanted.map_err(|error| s3_error!(InvalidArgument, "x-amz-copy-source-range: {error}"))?;
         let (range, _) = conditions::range(wanted.as_ref(), reading.object.size)?;
-        let part = self.objects.copy_part(part, Source { reading, range }).await.map_err(|error| self.error(error))?;
+        let part = self.objects.copy_part(part, Source { reading, range }).await;
+        let (part, changed) = part.map_err(|error| self.error(error))?;
+        self.judged(changed);
         let result = CopyPartResult {
             e_tag: Some(etag(&part.etag)),
             last_modified: Some(time(part.modified)),
@@ -183,7 +187,8 @@ impl Face {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
         let id = upload(&request.input.upload_id)?;
-        self.objects.abort(&name, presented.as_ref(), id).await.map_err(|error| self.error(error))?;
+        let aborted = self.objects.abort(&name, presented.as_ref(), id).await;
+        self.judged(aborted.map_err(|error| self.error(error))?);
         Ok(S3Response::new(AbortMultipartUploadOutput::default()))
     }
 

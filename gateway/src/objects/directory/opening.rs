@@ -104,6 +104,7 @@ pub(super) fn open(path: &Path) -> Result<Tree, OpenError> {
     };
     check_local(&root, &shown)?;
     check_above(path, &shown)?;
+    check_below(&root, &shown)?;
     if let Err(Errno::NOSYS | Errno::PERM) = root.open_dir(".") {
         let why = "this system does not offer openat2, which keeps the gateway from following links out of the \
                    directory: it needs Linux 5.6 or later, and a container runtime that allows the call";
@@ -149,6 +150,30 @@ fn check_above(path: &Path, shown: &str) -> Result<(), OpenError> {
             Err(OpenError::Unfit { path: shown.to_owned(), why })
         }
     }
+}
+
+/// The same the other way round: no bucket is itself a directory of objects.
+fn check_below(root: &Dir, shown: &str) -> Result<(), OpenError> {
+    let reading = |error: Errno| OpenError::Failed {
+        path: shown.to_owned(),
+        what: "looking for other directories of objects".to_owned(),
+        error: error.to_string(),
+    };
+    for entry in root.entries().map_err(reading)? {
+        let entry = entry.map_err(reading)?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        let Ok(bucket) = root.open_dir(name) else { continue };
+        if let Ok(ours) = bucket.open_dir(OURS)
+            && ours.stat("lock").map_err(reading)?.is_some()
+        {
+            let why = format!(
+                "its bucket `{name}` is itself a directory of objects: give dir:{shown}/{name}, or, if that is no longer \
+                 served by itself, remove {name}/{OURS}"
+            );
+            return Err(OpenError::Unfit { path: shown.to_owned(), why });
+        }
+    }
+    Ok(())
 }
 
 /// Notes to which store the directory belongs, or finds out that it is another one. A store that knows objects already

@@ -1,0 +1,73 @@
+//! Making and removing buckets. Both are judged by the fence of the bucket's name, and come to their end whether their
+//! caller waits or not.
+
+use std::sync::Arc;
+
+use fencepost_core::{Key, Presented};
+use fencepost_store::Changed;
+
+use super::Objects;
+use super::error::{ObjectError, done};
+use super::layout::BucketFound;
+
+impl Objects {
+    /// Buckets, in order of name.
+    pub async fn buckets(&self) -> Result<Vec<BucketFound>, ObjectError> {
+        Ok(self.layout.buckets().await?)
+    }
+
+    /// Makes a bucket, if the fence of its name admits it. `None`: it was there.
+    pub async fn create_bucket(
+        self: &Arc<Self>,
+        bucket: Key,
+        presented: Option<Presented>,
+    ) -> Result<Option<Changed>, ObjectError> {
+        let objects = self.clone();
+        to_its_end(async move {
+            let _alone = objects.buckets.write().await;
+            if objects.layout.has_bucket(bucket.as_str()).await? {
+                return Ok(None);
+            }
+            let changed = done(objects.store.judge_object(&bucket, presented.as_ref()).await?)?;
+            let made = objects.layout.create_bucket(bucket.as_str()).await?;
+            Ok(made.then_some(changed))
+        })
+        .await
+    }
+
+    /// Removes an empty bucket, if the fence of its name admits it.
+    pub async fn delete_bucket(
+        self: &Arc<Self>,
+        bucket: Key,
+        presented: Option<Presented>,
+    ) -> Result<Changed, ObjectError> {
+        let objects = self.clone();
+        to_its_end(async move {
+            let _alone = objects.buckets.write().await;
+            objects.need_bucket(bucket.as_str()).await?;
+            // Nobody takes it in again meanwhile.
+            let _adopting = objects.adopting.lock().await;
+            let changed = done(objects.store.judge_object(&bucket, presented.as_ref()).await?)?;
+            let prefix = format!("{bucket}/");
+            let there = objects.store.objects(&prefix, None, 1).await?;
+            let uploads = objects.store.uploads(&prefix, None, 1).await?;
+            if !there.entries.is_empty() || !uploads.entries.is_empty() {
+                return Err(ObjectError::NotEmpty);
+            }
+            // First: whoever finds a directory of that name later, after a crash or made by hand, takes in what is in it.
+            objects.store.set_adopted(bucket.as_str(), false).await?;
+            objects.adopted.write().await.remove(bucket.as_str());
+            match objects.layout.delete_bucket(bucket.as_str()).await? {
+                true => Ok(changed),
+                false => Err(ObjectError::NotEmpty),
+            }
+        })
+        .await
+    }
+}
+
+async fn to_its_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
+) -> Result<T, ObjectError> {
+    tokio::spawn(change).await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))
+}

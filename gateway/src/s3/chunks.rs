@@ -1,0 +1,192 @@
+//! Bodies framed as `aws-chunked`, made small enough for the S3 library.
+//!
+//! The library takes a chunk into memory whole before it hands out any of it, and some clients send a whole object as
+//! one chunk. A chunk that is not signed says the same in many small ones, so it is framed anew. A signed one cannot be
+//! taken apart before it has come to its end, so its size has a limit.
+
+use std::collections::VecDeque;
+use std::error::Error;
+
+use bytes::{Buf, Bytes, BytesMut};
+use hyper::header::HeaderMap;
+
+/// The most bytes of a chunk that is signed. Clients send 64 KiB to 1 MiB.
+pub(super) const MAX_SIGNED_CHUNK: u64 = 16 << 20;
+
+/// The line before a chunk is shorter than this.
+const MAX_LINE: usize = 1024;
+
+const LINE_END: Bytes = Bytes::from_static(b"\r\n");
+
+/// Is the body of a request framed in this way?
+pub(super) fn are_used(headers: &HeaderMap) -> bool {
+    headers.get("x-amz-content-sha256").is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-"))
+}
+
+/// Frames a body anew.
+#[derive(Debug, Default)]
+pub(super) struct Chunks {
+    at: At,
+    /// What is ready to go on.
+    ready: VecDeque<Bytes>,
+}
+
+/// Where in the body it is.
+#[derive(Debug)]
+enum At {
+    /// In the line before a chunk, of which this has arrived.
+    Line(BytesMut),
+    /// In a chunk that is not signed, before so many bytes of it.
+    Plain(u64),
+    /// In the end of a line, before so many bytes of it.
+    End(usize),
+    /// In a chunk that is signed, before so many bytes of it and of the line's end behind it.
+    Signed(u64),
+    /// After the last chunk, or in what is no chunk at all: the library looks at it as it is.
+    Rest,
+}
+
+impl Default for At {
+    fn default() -> At {
+        At::Line(BytesMut::new())
+    }
+}
+
+impl Chunks {
+    /// What is ready to go on.
+    pub(super) fn next(&mut self) -> Option<Bytes> {
+        self.ready.pop_front()
+    }
+
+    /// The body has ended: what is left of it goes on as it is.
+    pub(super) fn end(&mut self) {
+        if let At::Line(line) = std::mem::replace(&mut self.at, At::Rest)
+            && !line.is_empty()
+        {
+            self.ready.push_back(line.freeze());
+        }
+    }
+
+    /// Takes in what has arrived.
+    pub(super) fn push(&mut self, mut bytes: Bytes) -> Result<(), Box<dyn Error + Send + Sync>> {
+        while !bytes.is_empty() {
+            match &mut self.at {
+                At::Line(line) => {
+                    let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+                    line.extend_from_slice(&bytes.split_to(end));
+                    if line.ends_with(b"\n") || line.len() > MAX_LINE {
+                        let line = std::mem::take(line).freeze();
+                        self.at = self.chunk(line)?;
+                    }
+                }
+                At::Plain(left) => {
+                    let piece = bytes.split_to(bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
+                    *left -= piece.len() as u64;
+                    if *left == 0 {
+                        self.at = At::End(LINE_END.len());
+                    }
+                    self.ready.extend([Bytes::from(format!("{:x}\r\n", piece.len())), piece, LINE_END]);
+                }
+                At::End(left) => {
+                    if bytes.get_u8() != LINE_END[LINE_END.len() - *left] {
+                        return Err("its chunks are not framed as `aws-chunked` says".into());
+                    }
+                    *left -= 1;
+                    if *left == 0 {
+                        self.at = At::default();
+                    }
+                }
+                At::Signed(left) => {
+                    let piece = bytes.split_to(bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
+                    *left -= piece.len() as u64;
+                    if *left == 0 {
+                        self.at = At::default();
+                    }
+                    self.ready.push_back(piece);
+                }
+                At::Rest => self.ready.push_back(std::mem::take(&mut bytes)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes after the line before a chunk.
+    fn chunk(&mut self, line: Bytes) -> Result<At, Box<dyn Error + Send + Sync>> {
+        let digits = line.split(|byte| matches!(byte, b';' | b'\r')).next().unwrap_or_default();
+        let number = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit));
+        let size = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        match size {
+            Some(size) if size > 0 && line[digits.len()..] == LINE_END => Ok(At::Plain(size)),
+            Some(size) if size > MAX_SIGNED_CHUNK => {
+                Err(format!("a chunk that is signed has at most {MAX_SIGNED_CHUNK} bytes, not {size}").into())
+            }
+            Some(size) if size > 0 => {
+                self.ready.push_back(line);
+                Ok(At::Signed(size + LINE_END.len() as u64))
+            }
+            _ => {
+                self.ready.push_back(line);
+                Ok(At::Rest)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The body as it goes on, given in pieces of so many bytes.
+    fn framed(body: &[u8], piece: usize) -> Result<Vec<u8>, String> {
+        let mut chunks = Chunks::default();
+        let mut out = Vec::new();
+        for piece in body.chunks(piece) {
+            chunks.push(Bytes::copy_from_slice(piece)).map_err(|error| error.to_string())?;
+            out.extend(std::iter::from_fn(|| chunks.next()).flatten());
+        }
+        chunks.end();
+        out.extend(std::iter::from_fn(|| chunks.next()).flatten());
+        Ok(out)
+    }
+
+    #[test]
+    fn a_chunk_goes_on_in_the_pieces_it_came_in() {
+        let body = b"a\r\n0123456789\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n";
+        let whole = framed(body, body.len()).unwrap();
+        assert_eq!(whole, body);
+        let small = framed(body, 5).unwrap();
+        assert_eq!(small, b"2\r\n01\r\n5\r\n23456\r\n3\r\n789\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n");
+    }
+
+    #[test]
+    fn signed_chunks_go_on_as_they_are() {
+        let signature = "0".repeat(64);
+        let body = format!("4;chunk-signature={signature}\r\nabcd\r\n0;chunk-signature={signature}\r\n\r\n");
+        for piece in 1..body.len() {
+            assert_eq!(framed(body.as_bytes(), piece).unwrap(), body.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_signed_chunk_has_a_limit_and_another_has_none() {
+        let size = MAX_SIGNED_CHUNK + 1;
+        let error = framed(format!("{size:x};chunk-signature=00\r\n").as_bytes(), 100).unwrap_err();
+        assert_eq!(error, "a chunk that is signed has at most 16777216 bytes, not 16777217");
+        assert_eq!(framed(b"ffffffffff\r\nab", 100).unwrap(), b"2\r\nab\r\n");
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_left_to_the_library() {
+        for body in
+            ["zz\r\nab\r\n", "\r\n", "", "5", "-1\r\nab", "+1\r\nab", "10000000000000000\r\n", &"1".repeat(5000)]
+        {
+            assert_eq!(framed(body.as_bytes(), 7).unwrap(), body.as_bytes(), "{body}");
+        }
+        assert!(framed(b"2\r\nabc\r\n0\r\n\r\n", 100).is_err(), "a chunk that is longer than it says");
+    }
+
+    #[test]
+    fn a_body_that_ends_early_stays_short() {
+        assert_eq!(framed(b"a\r\n0123", 100).unwrap(), b"4\r\n0123\r\n");
+    }
+}
