@@ -5,6 +5,7 @@
 
 mod buckets;
 mod checking;
+mod choosing;
 mod deleting;
 mod digest;
 pub mod directory;
@@ -33,11 +34,12 @@ use unshown::Unshown;
 use writing::Settling;
 
 pub use checking::{Checked, Difference, Leftovers};
+pub use choosing::{GivenPart, MIN_PART_BYTES};
 pub(crate) use digest::Measure;
 pub use digest::{Algorithm, Promised};
 pub use error::ObjectError;
 pub use reading::Reading;
-pub use uploads::{Completed, GivenPart, MIN_PART_BYTES, PutPart, Source};
+pub use uploads::{Completed, PutPart, Source};
 pub use writing::{Put, Written};
 
 /// Changes that may be between their commit and their dropped intent at once.

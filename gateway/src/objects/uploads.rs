@@ -10,14 +10,12 @@ use fencepost_store::{Changed, Complete, ObjectCondition, ObjectOutcome, Page, U
 use futures_util::Stream;
 
 use super::Objects;
+use super::choosing::{GivenPart, check_composite, choose};
 use super::digest::{Algorithm, Measure, Measured, Promised, etag_of_parts};
 use super::error::{ObjectError, done};
 use super::layout::{LayoutError, Mark, Ref};
 use super::reading::Reading;
 use super::writing::{Put, Staged, Staying, Written, keep_checksums, record};
-
-/// Every part but the last has at least so many bytes, as S3 wants it.
-pub const MIN_PART_BYTES: u64 = 5 << 20;
 
 /// More parts than S3 knows there cannot be.
 const MAX_PARTS: usize = 10_000;
@@ -51,17 +49,6 @@ pub struct Source {
     pub range: Range<u64>,
 }
 
-/// A part as the client lists it.
-#[derive(Clone, Debug)]
-pub struct GivenPart {
-    /// Its number.
-    pub number: u16,
-    /// Its ETag, without quotes.
-    pub etag: Option<String>,
-    /// Its checksums.
-    pub checksums: Vec<(Algorithm, String)>,
-}
-
 /// A completion.
 pub struct Completed {
     /// Of which object.
@@ -76,6 +63,8 @@ pub struct Completed {
     pub parts: Vec<GivenPart>,
     /// What the whole should be.
     pub promised: Promised,
+    /// Checksums of the parts' checksums.
+    pub composite: Vec<(Algorithm, String)>,
 }
 
 impl Objects {
@@ -238,7 +227,7 @@ impl Objects {
     }
 
     async fn join_and_commit(self: &Arc<Self>, completed: Completed) -> Result<Written, ObjectError> {
-        let Completed { key, presented, condition, upload, parts: given, promised } = completed;
+        let Completed { key, presented, condition, upload, parts: given, promised, composite } = completed;
         let begun = match self.need_upload(&key, upload).await {
             Ok(begun) => begun,
             Err(ObjectError::NoUpload) => return self.completed_before(&key, upload).await,
@@ -246,6 +235,7 @@ impl Objects {
         };
         let parts = self.all_parts(upload).await?;
         let chosen = choose(&parts, &given)?;
+        check_composite(&chosen, &composite)?;
         let (bytes, mark) = self.join(&chosen).await?;
         promised.fits(mark.size)?;
         let mut attributes = begun.record.attributes;
@@ -358,37 +348,4 @@ impl Objects {
         }
         Ok(measure.finish())
     }
-}
-
-/// The parts that the client lists, if they fit what was uploaded.
-fn choose(parts: &[(u16, PartRecord)], given: &[GivenPart]) -> Result<Vec<PartRecord>, ObjectError> {
-    if given.is_empty() {
-        return Err(ObjectError::InvalidPart("a completion lists at least one part".to_owned()));
-    }
-    if !given.is_sorted_by(|one, next| one.number < next.number) {
-        return Err(ObjectError::PartOrder);
-    }
-    let mut chosen = Vec::with_capacity(given.len());
-    for part in given {
-        let wrong = |what: &str| ObjectError::InvalidPart(format!("part {} {what}", part.number));
-        let found = parts.iter().find(|(number, _)| *number == part.number);
-        let (_, found) = found.ok_or_else(|| wrong("was not uploaded"))?;
-        if part.etag.as_ref().is_some_and(|etag| *etag != found.etag) {
-            return Err(wrong(&format!("has the ETag {}, not the one that was given", found.etag)));
-        }
-        for (algorithm, value) in &part.checksums {
-            let header = algorithm.header();
-            match found.attributes.iter().find(|(name, _)| name == header) {
-                Some((_, kept)) if kept == value => {}
-                Some(_) => return Err(wrong(&format!("has another {header} than was given"))),
-                None => return Err(wrong(&format!("was uploaded without {header}, and is listed with one"))),
-            }
-        }
-        chosen.push(found.clone());
-    }
-    let small = given.iter().zip(&chosen).rev().skip(1).rev().find(|(_, part)| part.size < MIN_PART_BYTES);
-    if let Some((given, part)) = small {
-        return Err(ObjectError::PartTooSmall { number: given.number, size: part.size, least: MIN_PART_BYTES });
-    }
-    Ok(chosen)
 }

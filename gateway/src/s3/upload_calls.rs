@@ -147,8 +147,7 @@ impl Face {
             input.checksum_sha1,
             input.checksum_sha256,
         ]);
-        // A checksum of checksums says nothing that those of the parts did not say.
-        let whole = whole.into_iter().filter(|(_, sum)| !sum.contains('-')).collect();
+        let (composite, whole) = whole.into_iter().partition(|(_, sum)| sum.contains('-'));
         let length = input.mpu_object_size.map(u64::try_from).transpose().map_err(|_| s3_error!(InvalidArgument))?;
         let completed = Completed {
             key: name,
@@ -157,6 +156,7 @@ impl Face {
             upload: upload(&input.upload_id)?,
             parts,
             promised: Promised { length, checksums: whole, limit: MAX_OBJECT_BYTES, ..Promised::default() },
+            composite,
         };
         let face = self.clone();
         let mut completing = Box::pin(async move {
