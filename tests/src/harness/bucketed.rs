@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -95,7 +94,7 @@ impl Bucketed {
         let (config, place) = (config.display().to_string(), format!("dir:{}", objects.display()));
         let arguments = ["--config", &config, "--s3-listen", "127.0.0.1:0", "--objects", &place];
         let gateway = GatewayProcess::start(&dir.path().join("data"), &[&arguments[..], more].concat());
-        let s3 = wait::until("the S3 face to listen", Duration::from_secs(10), || {
+        let s3 = wait::until("the S3 face to listen", wait::PATIENCE, || {
             let said = gateway.stdout();
             said.split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
         });

@@ -8,7 +8,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::NamedTempFile;
@@ -57,7 +56,7 @@ fn assert_installed() {
 
 /// The gateway's thread of this name. A thread names itself, a moment after it begins.
 pub fn thread(gateway: &GatewayProcess, name: &str) -> u32 {
-    wait::until(&format!("a thread called {name}"), Duration::from_secs(10), || {
+    wait::until(&format!("a thread called {name}"), wait::PATIENCE, || {
         let tasks = fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("a running process has tasks");
         let found = tasks
             .filter_map(Result::ok)
@@ -126,7 +125,7 @@ impl Strace {
 
     /// Waits for the thread to end. The calls that were seen.
     pub fn wait(mut self) -> String {
-        wait::until("strace to end", Duration::from_secs(30), || {
+        wait::until("strace to end", wait::PATIENCE, || {
             self.child.try_wait().expect("our own child can be waited for")
         });
         self.calls()

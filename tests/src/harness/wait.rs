@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+/// For what must happen, on a machine that may stand still for some seconds and whose disk is everybody's.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Polls until the condition gives something, or fails with what was waited for.
 pub fn until<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + limit;

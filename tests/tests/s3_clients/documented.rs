@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 
 use crate::client::{Program, said};
 
@@ -58,7 +57,7 @@ impl Documented {
         let [server, _] = opening();
         let script = server.replace("127.0.0.1:9000", "127.0.0.1:0").replace("fencepost serve", "exec fencepost serve");
         let gateway = GatewayProcess::spawn(shell(&program, &script)).unwrap();
-        let s3 = wait::until("the S3 face to listen", Duration::from_secs(10), || {
+        let s3 = wait::until("the S3 face to listen", PATIENCE, || {
             let said = gateway.stdout();
             said.split("S3 on http://").nth(1)?.split_whitespace().next().map(str::to_owned)
         });

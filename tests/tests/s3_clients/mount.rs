@@ -3,11 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use fencepost_conformance::harness::bucketed::Bucketed;
 use fencepost_conformance::harness::servers::program;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use tempfile::TempDir;
 
 use crate::client::{S3Client, Said, path, said};
@@ -40,7 +39,7 @@ impl Mount {
         command.stdout(Stdio::null()).stderr(log);
         let rclone = command.spawn().unwrap();
         let mut mount = Mount { rclone, dir, _client: client };
-        wait::until("rclone to mount", Duration::from_secs(30), || {
+        wait::until("rclone to mount", PATIENCE, || {
             let ended = mount.rclone.try_wait().unwrap();
             assert!(
                 ended.is_none(),
@@ -99,9 +98,7 @@ fn without_a_cache_the_program_that_writes_is_told() {
     gateway.credentials("reports", "34");
     let late = mount.copy_in("late", "report");
     assert!(!late.ok, "cp was told that all is well: {late:?}\n{}", mount.log());
-    wait::until("rclone to log why", Duration::from_secs(10), || {
-        mount.log().contains("StaleFencingToken").then_some(())
-    });
+    wait::until("rclone to log why", PATIENCE, || mount.log().contains("StaleFencingToken").then_some(()));
     assert_eq!(read(&gateway, "report"), "of 33");
 }
 
@@ -111,13 +108,11 @@ fn with_a_cache_of_writes_it_is_not() {
     let gateway = Bucketed::start();
     let mount = mounted(&gateway, "writes");
     mount.copy_in("of 33", "report").expect_ok("33 is the holder");
-    wait::until("the cache to be written back", Duration::from_secs(20), || {
+    wait::until("the cache to be written back", PATIENCE, || {
         gateway.files().contains_key("reports/report").then_some(())
     });
     gateway.credentials("reports", "34");
     mount.copy_in("late", "report").expect_ok("rclone says so before it knows");
-    wait::until("rclone to be refused", Duration::from_secs(20), || {
-        mount.log().contains("StaleFencingToken").then_some(())
-    });
+    wait::until("rclone to be refused", PATIENCE, || mount.log().contains("StaleFencingToken").then_some(()));
     assert_eq!(read(&gateway, "report"), "of 33", "the fence holds all the same");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
 use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use object_store::path::Path;
 use object_store::signer::{Method, Signer};
 
@@ -14,6 +14,7 @@ use crate::boto3::Boto3;
 use crate::client::S3Client;
 use crate::object_store::ObjectStore;
 use crate::rclone::{Current, Debian, Rclone};
+use crate::s3cmd::S3cmd;
 
 /// One request, signed by its URL alone.
 fn fetch(method: &str, url: &str, body: &[u8]) -> Answer {
@@ -84,6 +85,21 @@ fn rclone_links() {
     assert_reads(&client::<Rclone<Debian>>(&gateway, &credentials).run(&link).expect_ok("link"));
 }
 
+/// Version 2, for reading only: s3cmd knows no other.
+#[test]
+fn s3cmd_signs_get() {
+    let (gateway, credentials) = with_an_object();
+    let s3cmd: S3cmd = client(&gateway, &credentials);
+    let url = s3cmd.run(&["signurl", &format!("s3://reports/{NAME}"), "+60"]).expect_ok("signurl");
+    assert!(url.contains("AWSAccessKeyId=") && url.contains("Signature="), "{url}");
+    assert_reads(&url);
+    let refused = fetch("PUT", &url, b"x");
+    assert_eq!((refused.status, code(&refused).as_str()), (403, "SignatureDoesNotMatch"), "{}", refused.text());
+    let longer = url.replacen("Expires=", "Expires=1", 1);
+    assert_eq!(code(&fetch("GET", &longer, b"")), "SignatureDoesNotMatch");
+    assert_eq!(gateway.files().len(), 1);
+}
+
 #[test]
 fn object_store_signs_get_and_put() {
     let (gateway, credentials) = with_an_object();
@@ -147,7 +163,7 @@ fn a_url_expires() {
     let (gateway, credentials) = with_an_object();
     for version in VERSIONS {
         let url = presigned(&gateway, &credentials, "get_object", NAME, "1", version);
-        let answer = wait::until("the URL to expire", Duration::from_secs(20), || {
+        let answer = wait::until("the URL to expire", PATIENCE, || {
             let answer = fetch("GET", &url, b"");
             (answer.status != 200).then_some(answer)
         });
