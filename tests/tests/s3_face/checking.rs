@@ -15,7 +15,12 @@ const BODY: usize = 1 << 20;
 
 /// Exit code, standard output and standard error.
 pub(crate) fn objects(gateway: &Bucketed, arguments: &[&str]) -> (i32, String, String) {
-    let socket = gateway.admin_socket().display().to_string();
+    objects_at(&gateway.admin_socket(), arguments)
+}
+
+/// The same through any administrator's door.
+pub(crate) fn objects_at(socket: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let socket = socket.display().to_string();
     let output = run(&[&["objects"], arguments, &["--admin-socket", &socket]].concat());
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use fencepost_conformance::harness::budget;
 use fencepost_conformance::harness::http::Answer;
-use fencepost_conformance::harness::{budget, wait};
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 
 use crate::signing::{Signer, code, element, elements, etag};
 use crate::steps::Steps;
@@ -19,6 +20,13 @@ struct Sweep {
     act: fn(&Signer, &[String]) -> std::io::Result<Answer>,
     /// What a retry may be answered besides success, when the first was applied.
     again: &'static [&'static str],
+}
+
+/// Everything that is seen: objects and buckets.
+type Seen = (Objects, Vec<String>);
+
+fn see(world: &World, signer: &Signer) -> Seen {
+    (world.seen(signer), world.buckets(signer))
 }
 
 fn succeeded(answer: &Answer) -> bool {
@@ -58,10 +66,10 @@ impl Sweep {
         let signer = running.holder("33");
         bystanders(&signer);
         let given = (self.prepare)(&signer);
-        let before = world.seen(&signer);
+        let before = see(&world, &signer);
         let answer = (self.act)(&signer, &given).unwrap();
         assert!(succeeded(&answer), "{}", answer.text());
-        let after = world.seen(&signer);
+        let after = see(&world, &signer);
         running.gateway.kill();
         let (mut kills, mut applied) = (0, 0);
         // At the CI budget every third step, from another first one each time.
@@ -70,7 +78,7 @@ impl Sweep {
             let running = world.start();
             let signer = running.again(&signer);
             let given = (self.prepare)(&signer);
-            assert_eq!(world.seen(&signer), before);
+            assert_eq!(see(&world, &signer), before);
             let (answer, seen, enough) = self.die_before(step, running, &world, &signer, &given);
             let what = seen.last().cloned().unwrap_or_default();
             let running = world.start();
@@ -80,7 +88,7 @@ impl Sweep {
             let retried = (self.act)(&signer, &given).unwrap();
             let may_be = !succeeded(&retried) && self.again.contains(&code(&retried).as_str());
             assert!(succeeded(&retried) || may_be, "again after {what}: {}", retried.text());
-            assert_eq!(world.seen(&signer), after, "again after {what}");
+            assert_eq!(see(&world, &signer), after, "again after {what}");
             running.gateway.kill();
             kills += 1;
             if enough {
@@ -108,7 +116,7 @@ impl Sweep {
             let asking = scope.spawn(|| (self.act)(signer, given).ok());
             // A few more come after the answer: the intent is dropped.
             let mut quiet_since = None;
-            let enough = wait::until("the step, or the end", Duration::from_secs(60), || {
+            let enough = wait::until("the step, or the end", PATIENCE, || {
                 let known = steps.seen.len();
                 steps.look();
                 if steps.seen.len() >= step {
@@ -133,12 +141,12 @@ impl Sweep {
         world: &World,
         running: &Running,
         signer: &Signer,
-        (before, after): (&Objects, &Objects),
+        (before, after): (&Seen, &Seen),
         answer: Option<&Answer>,
         seen: &[String],
-    ) -> Objects {
-        let now = world.seen(signer);
-        let keys = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
+    ) -> Seen {
+        let now = see(world, signer);
+        let keys = |seen: &Seen| (seen.0.keys().cloned().collect::<Vec<_>>(), seen.1.clone());
         assert!(now == *before || now == *after, "neither before nor after: {:?} after {seen:#?}", keys(&now));
         if let Some(answer) = answer {
             assert!(succeeded(answer), "nothing fails but the process: {}", answer.text());
@@ -254,6 +262,47 @@ fn a_part_of_an_upload() {
             signer.try_request("PUT", &target, &[], b"another end")
         },
         again: &[],
+    }
+    .run();
+}
+
+#[test]
+fn a_part_copied_from_an_object() {
+    Sweep {
+        prepare: upload,
+        act: |signer, given| {
+            let target = format!("/reports/x/large?partNumber=2&uploadId={}", given[0]);
+            signer.try_request("PUT", &target, &[("x-amz-copy-source", "/reports/keep/1")], b"")
+        },
+        again: &[],
+    }
+    .run();
+}
+
+#[test]
+fn a_new_bucket() {
+    Sweep {
+        prepare: |signer| {
+            let removed = signer.request("DELETE", "/made", &[], b"");
+            assert!(succeeded(&removed) || code(&removed) == "NoSuchBucket", "{}", removed.text());
+            Vec::new()
+        },
+        act: |signer, _| signer.try_request("PUT", "/made", &[], b""),
+        again: &["BucketAlreadyOwnedByYou"],
+    }
+    .run();
+}
+
+#[test]
+fn a_removed_bucket() {
+    Sweep {
+        prepare: |signer| {
+            let made = signer.request("PUT", "/made", &[], b"");
+            assert!(succeeded(&made) || code(&made) == "BucketAlreadyOwnedByYou", "{}", made.text());
+            Vec::new()
+        },
+        act: |signer, _| signer.try_request("DELETE", "/made", &[], b""),
+        again: &["NoSuchBucket"],
     }
     .run();
 }

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
 use fencepost_conformance::harness::bucketed::Bucketed;
 use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use rustix::process::Signal;
 
 use crate::signing::{Signer, code};
@@ -39,7 +39,7 @@ fn a_directory_without_its_disk_is_not_taken_for_an_empty_one() {
     let signer = running.holder("33");
     assert_eq!(signer.put("reports/x", b"x").status, 200);
     running.signal(Signal::TERM);
-    assert!(running.gateway.wait(Duration::from_secs(30)).success());
+    assert!(running.gateway.wait(PATIENCE).success());
     let (objects, away) = (world.objects(), world.path().join("away"));
     fs::rename(&objects, &away).unwrap();
     fs::create_dir(&objects).unwrap();
@@ -67,6 +67,31 @@ fn a_directory_inside_another_one_is_refused() {
     assert!(said.contains("is itself a directory of objects"), "{said}");
     assert!(!world.objects().join("reports/.fencepost").exists());
     drop(running);
+}
+
+/// The other way round: what is a bucket here was the whole of another gateway's, whose fences are elsewhere.
+#[test]
+fn a_bucket_that_is_the_directory_of_another_gateway_is_refused() {
+    let world = World::new();
+    let inside = format!("dir:{}", world.objects().join("reports").display());
+    fs::create_dir(world.objects().join("reports/bucket")).unwrap();
+    let arguments = ["--s3-listen", "127.0.0.1:0", "--objects", &inside];
+    let other = GatewayProcess::start(&world.path().join("other-data"), &arguments);
+    for running in [true, false] {
+        let said = world.try_start("data").err().expect("two gateways would write the same files");
+        assert!(said.contains("reports") && said.contains(".fencepost"), "running: {running}: {said}");
+        if running {
+            other.signal(Signal::TERM);
+            wait::until("the other gateway to end", PATIENCE, || ended(&other).then_some(()));
+        }
+    }
+    // Whoever means it says so, by removing what belonged to that one.
+    fs::remove_dir_all(world.objects().join("reports/.fencepost")).unwrap();
+    drop(world.start());
+}
+
+fn ended(gateway: &GatewayProcess) -> bool {
+    fs::read_to_string(format!("/proc/{}/stat", gateway.pid())).unwrap().contains(") Z ")
 }
 
 /// Clients are told a URL, and 0.0.0.0 is none.

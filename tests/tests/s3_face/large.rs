@@ -13,7 +13,7 @@ use crate::world::until_nothing_is_staged;
 
 /// More than this at the peak is not flat.
 const ALLOWED_KIB: u64 = 64 << 10;
-const BLOCK: usize = 1 << 20;
+pub(crate) const BLOCK: usize = 1 << 20;
 
 /// The largest resident memory since it was last asked for, in KiB.
 fn peak_kib(pid: u32) -> u64 {
@@ -24,8 +24,28 @@ fn peak_kib(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap()
 }
 
+/// The memory of a gateway, from a moment at which everything that is made once has been made.
+pub(crate) struct Flat {
+    pid: u32,
+    base: u64,
+}
+
+impl Flat {
+    pub(crate) fn of(pid: u32) -> Flat {
+        peak_kib(pid);
+        Flat { pid, base: peak_kib(pid) }
+    }
+
+    /// Was it flat since the last look?
+    pub(crate) fn assert(&self, what: &str) {
+        let (peak, base) = (peak_kib(self.pid), self.base);
+        println!("{what}: {} MiB above {} MiB", peak.saturating_sub(base) >> 10, base >> 10);
+        assert!(peak < base + ALLOWED_KIB, "{what}: {peak} KiB at the peak, {base} KiB before");
+    }
+}
+
 /// A block that is not the same as the one before it.
-fn block(number: usize) -> Vec<u8> {
+pub(crate) fn block(number: usize) -> Vec<u8> {
     let mut block = vec![(number % 251) as u8; BLOCK];
     block[..8].copy_from_slice(&(number as u64).to_be_bytes());
     block
@@ -36,15 +56,8 @@ fn memory_stays_flat_for_a_large_upload_download_copy_and_completion() {
     let blocks: usize = budget::pick(256, 1024);
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
-    // Everything that is made once is made.
     assert_eq!(signer.put("reports/small", &vec![0; BLOCK]).status, 200);
-    peak_kib(gateway.pid());
-    let base = peak_kib(gateway.pid());
-    let assert_flat = |what: &str| {
-        let peak = peak_kib(gateway.pid());
-        println!("{what}: {} MiB above {} MiB", peak.saturating_sub(base) >> 10, base >> 10);
-        assert!(peak < base + ALLOWED_KIB, "{what}: {peak} KiB at the peak, {base} KiB before");
-    };
+    let flat = Flat::of(gateway.pid());
 
     let mut md5 = Md5::new();
     let mut upload = signer.begin("PUT", "/reports/large", &[], blocks * BLOCK);
@@ -56,14 +69,14 @@ fn memory_stays_flat_for_a_large_upload_download_copy_and_completion() {
     let answer = upload.receive().unwrap();
     let md5 = HEXLOWER.encode(&md5.finalize());
     assert_eq!((answer.status, etag(&answer)), (200, md5.clone()), "{}", answer.text());
-    assert_flat("upload");
+    flat.assert("upload");
 
     assert_eq!(download(&signer, "/reports/large", blocks * BLOCK), md5);
-    assert_flat("download");
+    flat.assert("download");
 
     let copied = signer.request("PUT", "/reports/copy", &[("x-amz-copy-source", "/reports/large")], b"");
     assert_eq!(copied.status, 200, "{}", copied.text());
-    assert_flat("copy");
+    flat.assert("copy");
 
     let id = signer.begin_upload("reports/joined");
     let mut parts = Vec::new();
@@ -75,7 +88,7 @@ fn memory_stays_flat_for_a_large_upload_download_copy_and_completion() {
     }
     let completed = signer.complete("reports/joined", &id, &parts);
     assert_eq!(completed.status, 200, "{}", completed.text());
-    assert_flat("completion");
+    flat.assert("completion");
     assert_eq!(gateway.objects().join("reports/joined").metadata().unwrap().len() as usize, 2 * blocks * BLOCK);
     until_nothing_is_staged(&gateway.objects());
 }

@@ -2,20 +2,28 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 
+mod blocked;
 mod bodies;
+mod buckets;
 mod checking;
+mod chunked;
 mod completions;
 mod conditions;
+mod counted;
 mod crashes;
+mod described;
 mod directories;
 mod disconnects;
 mod large;
 mod links;
 mod lists;
 mod names;
+mod parts;
 mod permits;
 mod promises;
 mod races;
+mod reads;
+mod restarts;
 mod signing;
 mod steps;
 mod stopped;

@@ -1,14 +1,12 @@
 //! Who may write: only whoever presents the token of the object's own resource.
 
-use std::time::Duration;
-
 use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
 use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 
 use crate::signing::{Signer, code};
 use crate::takeovers::assert_stale;
-use crate::world::until_nothing_is_staged;
+use crate::world::{World, until_nothing_is_staged};
 
 #[test]
 fn t15_without_a_signature_nothing_is_done() {
@@ -169,6 +167,31 @@ fn a_presigned_url_lives_a_week_at_the_most() {
     }
 }
 
+/// The claim that issued the credentials named its issuer. Whoever was taken over is told that, and not to name one.
+#[test]
+fn where_an_issuer_is_required_a_stale_lease_is_stale() {
+    let world = World::configured("[[guard]]\nkeys = 'reports/**'\nresource = 'reports'\nissuer = 'required'\n");
+    let running = world.start();
+    let issuer = [("fencing-issuer", "etcd:7")];
+    let first = running.holder_by("33", &issuer);
+    assert_eq!(first.put("reports/x", b"by 33").status, 200);
+    let upload = first.begin_upload("reports/x");
+    let second = running.holder_by("34", &issuer);
+    assert_stale(&first.put("reports/x", b"late"));
+    assert_stale(&first.delete("reports/x"));
+    assert_stale(&first.delete_all("reports", &["x"]));
+    assert_stale(&first.request("PUT", "/reports/y", &[("x-amz-copy-source", "/reports/x")], b""));
+    assert_stale(&first.request("POST", "/reports/x?uploads=", &[], b""));
+    assert_stale(&first.put_part("reports/x", &upload, 1, b"late"));
+    assert_stale(&first.request("DELETE", &format!("/reports/x?uploadId={upload}"), &[], b""));
+    assert_eq!(second.put("reports/x", b"by 34").status, 200);
+    assert_eq!(world.seen(&second)["x"], b"by 34");
+    // Without a token there is nothing that an issuer could have numbered.
+    let body = br#"{"resource": "reports"}"#;
+    let nameless = running.client().request("POST", "/v1/s3/credentials", &[("fencing-token", "35")], body);
+    assert_eq!((nameless.status, nameless.problem().as_str()), (428, "missing-issuer"), "{}", nameless.text());
+}
+
 /// A bucket's name that is written wrong is not a matter of locks.
 #[test]
 fn a_bucket_that_is_not_there_is_said_to_be_missing_whatever_the_lease() {
@@ -184,7 +207,7 @@ fn a_bucket_that_is_not_there_is_said_to_be_missing_whatever_the_lease() {
 fn credentials_that_have_expired_say_so_and_move_no_fence() {
     let gateway = Bucketed::start();
     let short = Signer { address: gateway.s3(), credentials: gateway.credentials_for("reports", "33", 1) };
-    let answer = wait::until("the credentials to expire", Duration::from_secs(10), || {
+    let answer = wait::until("the credentials to expire", PATIENCE, || {
         let answer = short.put("reports/x", b"x");
         (answer.status != 200).then_some(answer)
     });

@@ -6,10 +6,13 @@ use fencepost_conformance::harness::http::Answer;
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
-use crate::signing::{Signer, code, crc32_of};
+use crate::signing::{Signer, code, crc32_of, crc32c_of};
 use crate::world::{agreed, until_nothing_is_staged};
 
 const BODY: &[u8] = b"what was meant";
+
+/// SHA-1 as `x-amz-checksum-sha1` has it: of that, and of something else.
+const SHA1: [&str; 2] = ["4MEYN1I2EdaHc+5LphKOx7ZShAs=", "Y3gowDquOK9jnMchIA8lhIZOh5c="];
 
 /// A body in chunks with a trailer, as clients send it over TLS.
 fn with_trailer(signer: &Signer, target: &str, announced: &str, trailer: &str, decoded: usize) -> Answer {
@@ -32,15 +35,23 @@ fn promises_that_are_kept() {
     let sha256 = BASE64.encode(&Sha256::digest(BODY));
     let crc32 = crc32_of(BODY);
     assert_eq!(crc32_of(b"123456789"), BASE64.encode(&0xcbf4_3926_u32.to_be_bytes()));
-    let headers: [&[(&str, &str)]; 4] = [
+    assert_eq!(crc32c_of(b"123456789"), BASE64.encode(&0xe306_9283_u32.to_be_bytes()));
+    let headers: [&[(&str, &str)]; 6] = [
         &[("content-md5", &md5)],
         &[("x-amz-checksum-crc32", &crc32)],
+        &[("x-amz-checksum-crc32c", &crc32c_of(BODY))],
+        &[("x-amz-checksum-sha1", SHA1[0])],
         &[("x-amz-checksum-sha256", &sha256)],
         &[("x-amz-content-sha256", &HEXLOWER.encode(&Sha256::digest(BODY)))],
     ];
     for (at, headers) in headers.iter().enumerate() {
         let answer = signer.request("PUT", &format!("/reports/{at}"), headers, BODY);
         assert_eq!(answer.status, 200, "{headers:?}: {}", answer.text());
+        let (name, value) = headers[0];
+        if name.starts_with("x-amz-checksum-") {
+            let head = signer.request("HEAD", &format!("/reports/{at}"), &[("x-amz-checksum-mode", "ENABLED")], b"");
+            assert_eq!((answer.header(name), head.header(name)), (Some(value), Some(value)), "{answer:?} {head:?}");
+        }
     }
     let trailer = format!("x-amz-checksum-crc32:{crc32}\r\n");
     let answer = with_trailer(&signer, "/reports/trailer", "x-amz-checksum-crc32", &trailer, BODY.len());
@@ -66,11 +77,13 @@ fn promises_that_are_broken_change_nothing() {
     let crc32_trailer = format!("x-amz-checksum-crc32:{crc32}\r\n");
     let right = format!("x-amz-checksum-crc32:{}\r\n", crc32_of(BODY));
     for target in ["/reports/x", "/reports/new", &part] {
-        let headers: [&[(&str, &str)]; 8] = [
+        let headers: [&[(&str, &str)]; 10] = [
             &[("content-md5", &md5)],
             &[("content-md5", "no base64 at all")],
             &[("x-amz-checksum-crc32", &crc32)],
             &[("x-amz-checksum-crc32", "AAAA")],
+            &[("x-amz-checksum-crc32c", &crc32c_of(other))],
+            &[("x-amz-checksum-sha1", SHA1[1])],
             &[("x-amz-checksum-sha256", &sha256)],
             &[("x-amz-content-sha256", &hex)],
             &[("x-amz-checksum-crc32", &crc32_of(BODY)), ("content-md5", &md5)],
@@ -102,6 +115,72 @@ fn promises_that_are_broken_change_nothing() {
     }
     let parts = signer.request("GET", &format!("/reports/x?uploadId={upload}"), &[], b"").text();
     assert!(!parts.contains("<Part>"), "{parts}");
+}
+
+/// A list of names is a body too: one that was changed on its way would remove something else.
+#[test]
+fn a_deletion_with_another_checksum_removes_nothing() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    for name in ["reports/a", "reports/b"] {
+        assert_eq!(signer.put(name, b"x").status, 200);
+    }
+    let before = (agreed(&signer, "reports"), gateway.files());
+    let (body, meant) = (Signer::deletion(&["a", "b"]), Signer::deletion(&["c"]));
+    let sums = |text: &str| {
+        [
+            ("content-md5", BASE64.encode(&Md5::digest(text))),
+            ("x-amz-checksum-crc32", crc32_of(text.as_bytes())),
+            ("x-amz-checksum-crc32c", crc32c_of(text.as_bytes())),
+            ("x-amz-checksum-sha256", BASE64.encode(&Sha256::digest(text))),
+        ]
+    };
+    for (name, sum) in sums(&meant) {
+        let answer = signer.request("POST", "/reports?delete=", &[(name, &sum)], body.as_bytes());
+        assert_eq!((answer.status, code(&answer).as_str()), (400, "BadDigest"), "{name}: {}", answer.text());
+        assert_eq!((agreed(&signer, "reports"), gateway.files()), before, "{name}");
+    }
+    for (name, sum) in sums(&body) {
+        let answer = signer.request("POST", "/reports?delete=", &[(name, &sum)], body.as_bytes());
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+        assert!(gateway.files().is_empty(), "{name}");
+        assert_eq!(signer.put("reports/a", b"x").status, 200);
+    }
+}
+
+/// What nobody measured cannot be compared, so it is not taken on trust.
+#[test]
+fn a_completion_with_a_checksum_that_its_part_has_not_changes_nothing() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    assert_eq!(signer.put("reports/x", b"before").status, 200);
+    let upload = signer.begin_upload("reports/x");
+    let target = format!("/reports/x?uploadId={upload}");
+    let etag = crate::signing::etag(&signer.put_part("reports/x", &upload, 1, BODY));
+    let sha256 = BASE64.encode(&Sha256::digest(BODY));
+    let complete = |sum: &str| {
+        let part = format!("<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag>{sum}</Part>");
+        let body = format!("<CompleteMultipartUpload>{part}</CompleteMultipartUpload>");
+        signer.request("POST", &target, &[], body.as_bytes())
+    };
+    let right = format!("<ChecksumSHA256>{sha256}</ChecksumSHA256>");
+    for (when, sum) in [
+        ("not measured", right.clone()),
+        ("not measured", format!("<ChecksumCRC32>{}</ChecksumCRC32>", crc32_of(BODY))),
+        ("another one", format!("<ChecksumSHA256>{}</ChecksumSHA256>", BASE64.encode(&Sha256::digest("other")))),
+    ] {
+        let answer = complete(&sum);
+        assert_eq!((answer.status, code(&answer).as_str()), (400, "InvalidPart"), "{when}: {}", answer.text());
+        assert_eq!(agreed(&signer, "reports")["x"], b"before", "{when}");
+    }
+    // Sent again with its checksum, it is known.
+    let part = format!("/reports/x?partNumber=1&uploadId={upload}");
+    assert_eq!(signer.request("PUT", &part, &[("x-amz-checksum-sha256", &sha256)], BODY).status, 200);
+    assert_eq!(complete(&format!("<ChecksumCRC32>{}</ChecksumCRC32>", crc32_of(BODY))).status, 400);
+    let answer = complete(&right);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(agreed(&signer, "reports")["x"], BODY);
+    until_nothing_is_staged(&gateway.objects());
 }
 
 /// The parts of an upload are named with their ETags; other ones are not put together.

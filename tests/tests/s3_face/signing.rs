@@ -82,7 +82,12 @@ impl Signer {
 
     fn signature(&self, date: &str, canonical: &str) -> String {
         let hashed = HEXLOWER.encode(&Sha256::digest(canonical));
-        let text = format!("AWS4-HMAC-SHA256\n{date}\n{}\n{hashed}", scope(date));
+        self.sign("AWS4-HMAC-SHA256", date, &hashed)
+    }
+
+    /// The signature of something that was said at this time.
+    pub(crate) fn sign(&self, what: &str, date: &str, said: &str) -> String {
+        let text = format!("{what}\n{date}\n{}\n{said}", scope(date));
         let mut key = format!("AWS4{}", self.credentials.secret_access_key).into_bytes();
         for part in scope(date).split('/') {
             key = keyed(&key, part);
@@ -140,10 +145,15 @@ impl Signer {
         self.request("DELETE", &format!("/{name}"), &[], b"")
     }
 
+    /// What removes several objects of a bucket.
+    pub(crate) fn deletion(keys: &[&str]) -> String {
+        let objects: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
+        format!("<Delete>{objects}</Delete>")
+    }
+
     /// Removes several objects of a bucket.
     pub(crate) fn delete_all(&self, bucket: &str, keys: &[&str]) -> Answer {
-        let objects: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
-        let body = format!("<Delete>{objects}</Delete>");
+        let body = Signer::deletion(keys);
         let md5 = BASE64.encode(&Md5::digest(&body));
         self.request("POST", &format!("/{bucket}?delete="), &[("content-md5", &md5)], body.as_bytes())
     }
@@ -238,11 +248,20 @@ pub(crate) fn md5_of(bytes: &[u8]) -> String {
 
 /// CRC-32 as `x-amz-checksum-crc32` has it.
 pub(crate) fn crc32_of(bytes: &[u8]) -> String {
+    crc_of(0xedb8_8320, bytes)
+}
+
+/// CRC-32C as `x-amz-checksum-crc32c` has it.
+pub(crate) fn crc32c_of(bytes: &[u8]) -> String {
+    crc_of(0x82f6_3b78, bytes)
+}
+
+fn crc_of(polynomial: u32, bytes: &[u8]) -> String {
     let mut crc = u32::MAX;
     for byte in bytes {
         crc ^= u32::from(*byte);
         for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+            crc = if crc & 1 == 1 { (crc >> 1) ^ polynomial } else { crc >> 1 };
         }
     }
     BASE64.encode(&(!crc).to_be_bytes())

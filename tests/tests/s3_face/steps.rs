@@ -38,7 +38,7 @@ const CALLS: [(&str, &str); 9] = [
 
 /// A process whose steps are held.
 pub(crate) struct Steps {
-    _strace: Delay,
+    _strace: Injected,
     pid: u32,
     root: PathBuf,
     /// Calls that are being held, or made: thread and call with its arguments.
@@ -50,7 +50,7 @@ pub(crate) struct Steps {
 impl Steps {
     /// Holds the steps of a process on files below `root`.
     pub(crate) fn hold(pid: u32, root: &Path) -> Steps {
-        let strace = Delay::of(pid, &CALLS.map(|(name, _)| name).join(","), HELD_US);
+        let strace = Injected::delay(pid, &CALLS.map(|(name, _)| name).join(","), HELD_US);
         Steps { _strace: strace, pid, root: root.to_owned(), held: BTreeSet::new(), seen: Vec::new() }
     }
 
@@ -86,14 +86,24 @@ impl Steps {
     }
 }
 
-/// strace, which makes every one of some calls of a process begin later. It lets them go when it is dropped.
-pub(crate) struct Delay(Child);
+/// strace, which does something to every one of some calls of a process. It lets them go when it is dropped.
+pub(crate) struct Injected(Child);
 
-impl Delay {
-    pub(crate) fn of(pid: u32, calls: &str, microseconds: u32) -> Delay {
+impl Injected {
+    /// The calls begin later.
+    pub(crate) fn delay(pid: u32, calls: &str, microseconds: u32) -> Injected {
+        Injected::attach(pid, calls, &format!("delay_enter={microseconds}"))
+    }
+
+    /// The calls are not made, and fail.
+    pub(crate) fn error(pid: u32, calls: &str, error: &str) -> Injected {
+        Injected::attach(pid, calls, &format!("error={error}"))
+    }
+
+    fn attach(pid: u32, calls: &str, what: &str) -> Injected {
         let mut command = Command::new("strace");
         command.args(["-f", "-p", &pid.to_string(), "-o", "/dev/null", "-e", &format!("trace={calls}")]);
-        command.args(["-e", &format!("inject={calls}:delay_enter={microseconds}")]);
+        command.args(["-e", &format!("inject={calls}:{what}")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut strace = command.spawn().expect("strace can be started: `scripts/setup test` installs it");
         let mut stderr = BufReader::new(strace.stderr.take().expect("stderr is piped"));
@@ -104,11 +114,11 @@ impl Delay {
         }
         // strace never waits for a full pipe.
         std::thread::spawn(move || stderr.lines().count());
-        Delay(strace)
+        Injected(strace)
     }
 }
 
-impl Drop for Delay {
+impl Drop for Injected {
     fn drop(&mut self) {
         // The system lets go of everything that it traced. Told politely, it would wait for threads that it holds itself.
         let _ = self.0.kill();

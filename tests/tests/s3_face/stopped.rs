@@ -1,8 +1,7 @@
 //! A gateway that is paused in the middle of an upload, and another that would take its place.
 
-use std::time::Duration;
-
 use fencepost_conformance::harness::http::Client;
+use fencepost_conformance::harness::wait::PATIENCE;
 use rustix::process::Signal;
 
 use crate::signing::code;
@@ -83,7 +82,7 @@ fn objects_are_not_opened_with_the_data_of_another_store() {
     let first = running.holder("33");
     assert_eq!(first.put("reports/x", b"x").status, 200);
     running.signal(Signal::TERM);
-    assert!(running.gateway.wait(Duration::from_secs(30)).success());
+    assert!(running.gateway.wait(PATIENCE).success());
     let said = world.try_start("other-data").err().expect("another store has none of the fences");
     assert!(said.contains("belong to the store"), "{said}");
     let running = world.start();

@@ -5,20 +5,25 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use fencepost_conformance::harness::bucketed::{Credentials, tree};
 use fencepost_conformance::harness::fresh::write_config;
 use fencepost_conformance::harness::process::{GatewayProcess, binary};
-use fencepost_conformance::harness::{strace, wait};
+use fencepost_conformance::harness::strace;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use tempfile::TempDir;
 
+use crate::checking::objects_at;
 use crate::signing::{Signer, element, elements, etag, md5_of};
 
-/// One fence for the whole bucket.
+/// One fence for the whole bucket, and for another one that is not there.
 const CONFIG: &str = r#"
 [[guard]]
 keys = "reports/**"
+resource = "reports"
+
+[[guard]]
+keys = "made/**"
 resource = "reports"
 "#;
 
@@ -38,9 +43,14 @@ pub(crate) struct Running {
 
 impl World {
     pub(crate) fn new() -> World {
+        World::configured(CONFIG)
+    }
+
+    /// With guards of its own.
+    pub(crate) fn configured(config: &str) -> World {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         std::fs::create_dir_all(dir.path().join("objects/reports")).expect("a temporary directory can be written");
-        write_config(dir.path(), CONFIG);
+        write_config(dir.path(), config);
         World { dir }
     }
 
@@ -55,7 +65,13 @@ impl World {
     fn arguments(&self) -> Vec<String> {
         let config = self.dir.path().join("fencepost.toml").display().to_string();
         let objects = format!("dir:{}", self.objects().display());
-        ["--config", &config, "--s3-listen", "127.0.0.1:0", "--objects", &objects].map(str::to_owned).into()
+        let all = ["--config", &config, "--s3-listen", "127.0.0.1:0", "--objects", &objects, "--s3-create-buckets"];
+        all.map(str::to_owned).into()
+    }
+
+    /// `fencepost objects` on its gateway: exit code, standard output and standard error.
+    pub(crate) fn administer(&self, arguments: &[&str]) -> (i32, String, String) {
+        objects_at(&self.dir.path().join("data/admin.sock"), arguments)
     }
 
     /// Starts a gateway that strace may attach to.
@@ -73,9 +89,28 @@ impl World {
         GatewayProcess::spawn(command)
     }
 
+    /// Starts one that dies at its n-th such call. `Err`: it did, before it listened.
+    pub(crate) fn start_to_die_at(&self, call: &str, n: u64) -> Result<GatewayProcess, String> {
+        let arguments = self.arguments();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        strace::start_to_die_at(call, n, &self.dir.path().join("data"), &arguments)
+    }
+
     /// The names of staged bytes.
     pub(crate) fn staged(&self) -> Vec<String> {
         staged(&self.objects())
+    }
+
+    /// The buckets: as they are told, and as directories.
+    pub(crate) fn buckets(&self, signer: &Signer) -> Vec<String> {
+        let told = signer.request("GET", "/", &[], b"").text();
+        let told: Vec<String> = elements(&told, "Name").into_iter().map(str::to_owned).collect();
+        let entries = std::fs::read_dir(self.objects()).expect("the buckets are there");
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut there: Vec<String> = names.filter(|name| name != ".fencepost").collect();
+        there.sort();
+        assert_eq!(told, there, "buckets and directories are the same");
+        told
     }
 
     /// Every object, seen in every way there is: the list, HEAD, GET and the file of its name agree.
@@ -85,11 +120,11 @@ impl World {
         seen
     }
 
-    /// Staged bytes and listed parts are as many.
+    /// Waits until staged bytes and listed parts are as many: what was given up is removed after the answer.
     pub(crate) fn no_leftovers(&self, signer: &Signer) {
         let uploads = signer.request("GET", "/reports?uploads=", &[], b"").text();
         let parts: usize = elements(&uploads, "Upload").into_iter().map(|upload| parts_of(signer, upload)).sum();
-        assert_eq!(self.staged().len(), parts, "staged: {:?}, uploads: {uploads}", self.staged());
+        until_so_many_are_staged(&self.objects(), parts);
     }
 }
 
@@ -102,7 +137,7 @@ fn parts_of(signer: &Signer, upload: &str) -> usize {
 
 impl Running {
     fn new(gateway: GatewayProcess) -> Running {
-        let s3 = wait::until("the S3 face to listen", Duration::from_secs(10), || {
+        let s3 = wait::until("the S3 face to listen", PATIENCE, || {
             gateway.stdout().split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
         });
         Running { gateway, s3 }
@@ -110,8 +145,13 @@ impl Running {
 
     /// A holder of this token of `reports`. The credentials claim it.
     pub(crate) fn holder(&self, token: &str) -> Signer {
+        self.holder_by(token, &[])
+    }
+
+    /// The same, and who issued it.
+    pub(crate) fn holder_by(&self, token: &str, headers: &[(&str, &str)]) -> Signer {
         let body = serde_json::json!({"resource": "reports"}).to_string();
-        let headers = [("fencing-token", token), ("content-type", "application/json")];
+        let headers = [&[("fencing-token", token), ("content-type", "application/json")], headers].concat();
         let answer = self.gateway.client().request("POST", "/v1/s3/credentials", &headers, body.as_bytes());
         assert_eq!(answer.status, 200, "{}", answer.text());
         let json = answer.json();
@@ -143,18 +183,19 @@ pub(crate) fn staged(objects: &Path) -> Vec<String> {
 
 /// Waits until nothing is staged any more.
 pub(crate) fn until_nothing_is_staged(objects: &Path) {
-    wait::until("staged bytes to be removed", Duration::from_secs(10), || staged(objects).is_empty().then_some(()));
+    wait::until("staged bytes to be removed", PATIENCE, || staged(objects).is_empty().then_some(()));
 }
 
-/// Waits until so many names are staged.
+/// Waits until so many names are staged, no more and no fewer.
 pub(crate) fn until_so_many_are_staged(objects: &Path, number: usize) {
-    wait::until("bytes to be staged", Duration::from_secs(10), || (staged(objects).len() == number).then_some(()));
+    let what = format!("{number} names to be staged");
+    wait::until(&what, PATIENCE, || (staged(objects).len() == number).then_some(()));
 }
 
 /// Waits until some of a body has been staged.
 pub(crate) fn until_some_is_staged(objects: &Path) {
     let staging = objects.join(".fencepost/staging");
-    wait::until("some of the body to be staged", Duration::from_secs(10), || {
+    wait::until("some of the body to be staged", PATIENCE, || {
         let sizes = staged(objects).into_iter().filter_map(|name| staging.join(name).metadata().ok());
         sizes.map(|found| found.len()).find(|size| *size > 0)
     });
