@@ -140,7 +140,7 @@ fn chunks_with_the_right_signatures_are_taken() {
 type Spoilt = (&'static str, fn(&mut Vec<Vec<u8>>), &'static str);
 
 /// Each was signed by the holder, and changed on its way.
-const SPOILT: [Spoilt; 10] = [
+const SPOILT: [Spoilt; 9] = [
     ("the signature of the first chunk", |body| spoil_signature(&mut body[0]), "BadDigest"),
     ("the signature of a chunk in the middle", |body| spoil_signature(&mut body[1]), "BadDigest"),
     ("the signature of the last chunk", |body| spoil_signature(&mut body[3]), "BadDigest"),
@@ -157,7 +157,6 @@ const SPOILT: [Spoilt; 10] = [
         },
         "IncompleteBody",
     ),
-    ("without the last chunk", |body| body.truncate(3), "IncompleteBody"),
 ];
 
 #[test]

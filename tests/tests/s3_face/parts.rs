@@ -17,7 +17,9 @@ fn pages(signer: &Signer, target: &str, markers: &[(&str, &str)]) -> Vec<String>
         let more = element(&page, "IsTruncated").unwrap() == "true";
         next = markers
             .iter()
-            .map(|(parameter, name)| format!("&{parameter}={}", element(&page, name).unwrap_or_default()))
+            .map(|(parameter, name)| {
+                format!("&{parameter}={}", element(&page, name).unwrap_or_default().replace('/', "%2F"))
+            })
             .collect();
         pages.push(page);
         assert!(pages.len() < 100, "it goes round: {target}{next}");

@@ -177,8 +177,19 @@ fn a_completion_with_a_checksum_that_its_part_has_not_changes_nothing() {
     let part = format!("/reports/x?partNumber=1&uploadId={upload}");
     assert_eq!(signer.request("PUT", &part, &[("x-amz-checksum-sha256", &sha256)], BODY).status, 200);
     assert_eq!(complete(&format!("<ChecksumCRC32>{}</ChecksumCRC32>", crc32_of(BODY))).status, 400);
-    let answer = complete(&right);
+    // And the whole may be promised by the checksum of its parts' checksums.
+    let whole = |sum: &[u8]| {
+        let composite = format!("{}-1", BASE64.encode(&Sha256::digest(sum)));
+        let body = Signer::completion(std::slice::from_ref(&etag));
+        signer.request("POST", &target, &[("x-amz-checksum-sha256", &composite)], body.as_bytes())
+    };
+    let answer = whole(b"other");
+    assert_eq!((answer.status, code(&answer).as_str()), (400, "BadDigest"), "{}", answer.text());
+    assert_eq!(agreed(&signer, "reports")["x"], b"before");
+    let answer = whole(&Sha256::digest(BODY));
     assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = complete(&right);
+    assert_eq!(answer.status, 200, "a retry: {}", answer.text());
     assert_eq!(agreed(&signer, "reports")["x"], BODY);
     until_nothing_is_staged(&gateway.objects());
 }
