@@ -167,10 +167,10 @@ async fn a_cancelled_stream_leaves_the_queue_of_a_lock_and_the_others_wait_on() 
 
 #[tokio::test]
 async fn silence_between_two_requests_is_normal() {
-    let gateway = Fresh::memory(&["--header-timeout", "200ms"]);
+    let gateway = Fresh::memory(&["--header-timeout", "1s"]);
     let mut sender = connect(&gateway).await;
     for key in ["a", "b"] {
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        tokio::time::sleep(Duration::from_millis(2500)).await;
         let answer = sender.send_request(put(&gateway, key, 1, "v")).await.unwrap();
         assert_eq!(answer.status(), 204, "{key}");
     }

@@ -126,7 +126,7 @@ fn s408_a_trickle_of_headers_does_not_extend_the_deadline() {
 
 #[test]
 fn s408_an_idle_connection_is_closed_in_silence() {
-    let gateway = Fresh::memory(&["--header-timeout", "300ms"]);
+    let gateway = Fresh::memory(&["--header-timeout", "1s"]);
     let mut silent = gateway.client();
     silent.set_timeout(Duration::from_secs(10));
     assert!(silent.is_closed(), "a connection that never asked gets no answer");
@@ -138,28 +138,31 @@ fn s408_an_idle_connection_is_closed_in_silence() {
 
 #[test]
 fn a_request_that_is_answered_late_is_not_cut_off() {
-    let gateway = Fresh::memory(&["--header-timeout", "200ms"]);
+    let gateway = Fresh::memory(&["--header-timeout", "1s"]);
     let body = |holder: &str, wait_ms: u64| format!(r#"{{"holder":"{holder}","ttl_ms":60000,"wait_ms":{wait_ms}}}"#);
     let taken = gateway.client().request("POST", "/v1/locks/l", &[], body("a#1", 0).as_bytes());
     assert_eq!(taken.status, 201);
     let mut waiting = gateway.client();
     let started = Instant::now();
-    assert_eq!(waiting.request("POST", "/v1/locks/l", &[], body("b#1", 900).as_bytes()).status, 423);
-    assert!(started.elapsed() >= Duration::from_millis(900));
+    assert_eq!(waiting.request("POST", "/v1/locks/l", &[], body("b#1", 2500).as_bytes()).status, 423);
+    assert!(started.elapsed() >= Duration::from_millis(2500));
     // Its time for the next head begins with the answer, however long that took.
     assert_eq!(waiting.request("GET", "/readyz", &[], b"").status, 200);
 }
 
 #[test]
 fn a_client_that_reads_slowly_is_not_cut_off() {
-    let gateway = Fresh::memory(&["--header-timeout", "200ms", "--max-body", "64MiB", "--max-bodies", "256MiB"]);
+    let gateway = Fresh::memory(&["--header-timeout", "1s", "--max-body", "64MiB", "--max-bodies", "256MiB"]);
     let value = "x".repeat(32 << 20);
-    let mut client = gateway.client();
-    assert_eq!(client.put("large", "1", &value).status, 204);
+    // Where the machine is busy, the head may take longer than it may.
+    wait::until("a large value", Duration::from_secs(60), || {
+        let put = gateway.client().try_request("PUT", "/v1/kv/large", &[("fencing-token", "1")], value.as_bytes());
+        put.ok().filter(|answer| answer.status == 204)
+    });
     let mut slow = gateway.client();
     send(&mut slow, "GET /v1/kv/large HTTP/1.1\r\nhost: x\r\n\r\n");
     // Long enough that the answer fills every buffer on the way, and the time for heads has run out several times.
-    wait::pause(Duration::from_millis(900));
+    wait::pause(Duration::from_millis(3500));
     let answer = slow.receive().unwrap();
     assert_eq!((answer.status, answer.body.len()), (200, value.len()));
 }

@@ -118,6 +118,8 @@ pub(super) fn walk_by(
     let mut rest = after;
     while let Some(mut level) = levels.pop() {
         let Some(entry) = level.entries.next() else {
+            // The way to `after` ends here; a directory behind this one that has a name on it is another.
+            rest = None;
             if let Some(after) = level.read_on_after {
                 levels.push(Level::read(level.dir, Some(&after), page)?);
             }
