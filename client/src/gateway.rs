@@ -14,7 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::call::{Credentials, Precondition, ReadValue, WriteOptions, Written, credential_headers};
 use crate::error::CallError;
-use crate::transport::{Answer, GatewayOptions, Outgoing, Transport};
+use crate::transport::{Answer, GatewayOptions, Missed, Outgoing, Transport};
 
 /// A URL that does not lead to a gateway.
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +75,14 @@ impl Gateway {
 
     /// Reads a value. With credentials the read is checked: a stale token is refused.
     pub async fn get(&self, key: &Key, credentials: Option<&Credentials>) -> Result<ReadValue, CallError> {
+        Ok(self.read(key, credentials).await?)
+    }
+
+    /// The same, and says whether it may be repeated.
+    pub(crate) async fn read(&self, key: &Key, credentials: Option<&Credentials>) -> Result<ReadValue, Missed> {
         let headers = credentials.map(credential_headers).unwrap_or_default();
-        let answer = self.call(Outgoing::get(named("kv", key.as_str())).with_headers(headers)).await?;
+        let outgoing = Outgoing::get(named("kv", key.as_str())).with_headers(headers);
+        let answer = self.transport.call(outgoing, self.timeout).await?;
         Ok(ReadValue {
             etag: answer.text(ETAG).unwrap_or_default(),
             content_type: answer.text(CONTENT_TYPE).unwrap_or_default(),
@@ -181,7 +187,7 @@ impl Gateway {
     }
 
     async fn call(&self, outgoing: Outgoing) -> Result<Answer, CallError> {
-        self.transport.call(outgoing, self.timeout).await
+        Ok(self.transport.call(outgoing, self.timeout).await?)
     }
 }
 

@@ -80,6 +80,38 @@ pub(crate) enum Effect {
     Write,
 }
 
+/// A call without the answer hoped for.
+pub(crate) struct Missed {
+    pub(crate) error: CallError,
+    /// It was surely not applied, or it is harmless to repeat.
+    pub(crate) repeatable: bool,
+}
+
+impl From<CallError> for Missed {
+    fn from(error: CallError) -> Missed {
+        let repeatable =
+            matches!(error, CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::NotApplied(_));
+        Missed { error, repeatable }
+    }
+}
+
+impl From<Missed> for CallError {
+    fn from(missed: Missed) -> CallError {
+        missed.error
+    }
+}
+
+impl Effect {
+    /// Whatever was sent, no answer came back: a write with an idempotency key and any read may be repeated.
+    fn lost(self, why: String) -> Missed {
+        let error = match self {
+            Effect::Write => CallError::Unknown(why),
+            Effect::Read => CallError::Failed(why),
+        };
+        Missed { error, repeatable: true }
+    }
+}
+
 /// A request on its way.
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
@@ -158,41 +190,34 @@ impl Transport {
     }
 
     /// Makes one call. Every end is an answer, a typed error, or an outcome that is not known.
-    pub(crate) async fn call(&self, outgoing: Outgoing, timeout: Duration) -> Result<Answer, CallError> {
+    pub(crate) async fn call(&self, outgoing: Outgoing, timeout: Duration) -> Result<Answer, Missed> {
         let effect = outgoing.effect;
-        let lost = |why: String| match effect {
-            Effect::Write => CallError::Unknown(why),
-            Effect::Read => CallError::Failed(why),
-        };
         let exchange = async {
             let (head, body) = self.send(outgoing).await?.into_parts();
-            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(|error| lost(error.to_string()))?;
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+            let body = body.map_err(|error| effect.lost(error.to_string()))?;
             Ok((head, body.to_bytes()))
         };
         let (head, body) = tokio::time::timeout(timeout, exchange)
             .await
-            .unwrap_or_else(|_| Err(lost(format!("no answer within {} s", timeout.as_secs_f64()))))?;
+            .unwrap_or_else(|_| Err(effect.lost(format!("no answer within {} s", timeout.as_secs_f64()))))?;
         if head.status.is_success() {
             return Ok(Answer { headers: head.headers, body });
         }
         let is_problem = head.headers.get(CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
         match serde_json::from_slice::<ProblemDocument>(&body) {
-            Ok(problem) if is_problem => Err(CallError::from_problem(problem)),
-            _ if head.status.is_server_error() => Err(lost(format!("the gateway answered {}", head.status))),
+            Ok(problem) if is_problem => Err(CallError::from_problem(problem).into()),
+            _ if head.status.is_server_error() => Err(effect.lost(format!("the gateway answered {}", head.status))),
             _ => {
-                let place = self.place();
-                Err(CallError::Failed(format!("{place} answered {}; is it a Fencepost gateway?", head.status)))
+                let why = format!("{} answered {}; is it a Fencepost gateway?", self.place(), head.status);
+                Err(CallError::Failed(why).into())
             }
         }
     }
 
-    async fn send(&self, outgoing: Outgoing) -> Result<Response<Incoming>, CallError> {
+    async fn send(&self, outgoing: Outgoing) -> Result<Response<Incoming>, Missed> {
         let Outgoing { method, path, headers, body, effect } = outgoing;
-        let lost = |why: String| match effect {
-            Effect::Write => CallError::Unknown(why),
-            Effect::Read => CallError::Failed(why),
-        };
-        let unreachable = |why: String| CallError::Unreachable { url: self.place(), why };
+        let unreachable = |why: String| Missed::from(CallError::Unreachable { url: self.place(), why });
         let uri = match self {
             Transport::Tcp { base, .. } => format!("{base}{path}"),
             Transport::Unix(_) => path,
@@ -208,7 +233,7 @@ impl Transport {
         match self {
             Transport::Tcp { http, .. } => http.request(request).await.map_err(|error| match error.is_connect() {
                 true => unreachable(causes(&error)),
-                false => lost(causes(&error)),
+                false => effect.lost(causes(&error)),
             }),
             Transport::Unix(path) => {
                 let stream = UnixStream::connect(path).await.map_err(|error| unreachable(error.to_string()))?;
@@ -216,7 +241,7 @@ impl Transport {
                     .await
                     .map_err(|error| unreachable(causes(&error)))?;
                 tokio::spawn(connection);
-                sender.send_request(request).await.map_err(|error| lost(causes(&error)))
+                sender.send_request(request).await.map_err(|error| effect.lost(causes(&error)))
             }
         }
     }

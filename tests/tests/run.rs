@@ -93,6 +93,25 @@ fn the_environment_is_what_the_other_commands_read() {
     assert_eq!(gateway.client().get("job").text().trim(), "paid");
 }
 
+/// The environment names the holder of the lock that it runs under, which is nobody's but its own.
+#[test]
+fn a_program_under_a_lock_takes_another_lock() {
+    let gateway = Fresh::memory(&[]);
+    for lock in [format!("--lock fencepost://{}", gateway.address()), String::new()] {
+        let acquire = format!("echo $FENCEPOST_HOLDER; {} lock acquire other --ttl 60s {lock}", binary().display());
+        let output = run(&gateway, &[], &["sh", "-c", &acquire]);
+        let (out, err) = said(&output);
+        assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{lock}");
+        let (holder, taken) = out.split_once('\n').unwrap();
+        assert!(taken.starts_with("acquired other for"), "{out}");
+        let other = taken.lines().find_map(|line| line.strip_prefix("holder ")).unwrap();
+        assert_ne!(other, holder, "unique per acquisition");
+        let lease = taken.lines().find_map(|line| line.strip_prefix("lease  ")).unwrap();
+        let release = format!("lock release other --url {} --lease {lease} {lock}", gateway.url());
+        assert!(Command::new(binary()).args(release.split_whitespace()).output().unwrap().status.success());
+    }
+}
+
 #[test]
 fn programs_that_cannot_be_run() {
     let gateway = Fresh::memory(&[]);
@@ -211,7 +230,8 @@ fn a_lost_lease_ends_the_program_and_all_it_started() {
         // Neither of the two obeys TERM.
         let script =
             format!("trap '' TERM; sleep 1000 & echo $$ $! > {}; while :; do sleep 0.05; done", pids.display());
-        let arguments = [&["--ttl", "300ms"], arguments].concat();
+        // Long enough that it is not lost before it shall be.
+        let arguments = [&["--ttl", "3s"], arguments].concat();
         let child = command(&gateway, &arguments, &["sh", "-c", &script]).spawn().unwrap();
         let pids = appears(&pids);
         lose(&gateway, &child);
@@ -219,6 +239,7 @@ fn a_lost_lease_ends_the_program_and_all_it_started() {
         assert_eq!(code, Some(3), "{err}");
         assert!(err.contains("taken over") || err.contains("in time"), "{err}");
         assert_eq!(err.contains("still there"), grace_over, "{err}");
+        assert_eq!(err.lines().filter(|line| line.contains("sending KILL")).count(), 1, "a line for each step: {err}");
         for pid in pids.split_whitespace() {
             let stat = format!("/proc/{pid}/stat");
             wait::until(&format!("{pid} to be gone"), SOON, || match std::fs::read_to_string(&stat) {
@@ -241,7 +262,7 @@ fn a_program_that_is_only_told_is_refused_by_the_fence() {
         go.display(),
         binary().display()
     );
-    let child = command(&gateway, &["--ttl", "300ms", "--on-lost", "notify"], &["sh", "-c", &script]).spawn().unwrap();
+    let child = command(&gateway, &["--ttl", "3s", "--on-lost", "notify"], &["sh", "-c", &script]).spawn().unwrap();
     appears(&ready);
     lose(&gateway, &child);
     std::fs::write(&go, "").unwrap();
@@ -249,6 +270,26 @@ fn a_program_that_is_only_told_is_refused_by_the_fence() {
     assert_eq!(code, Some(3), "{err}");
     assert!(err.contains("stale"), "{err}");
     assert_eq!(gateway.client().get("job").status, 404);
+}
+
+/// The lock service falls silent while the program runs.
+#[test]
+fn a_lock_that_cannot_be_given_back_is_no_error_of_the_program() {
+    let gateway = Fresh::memory(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    let (ready, go) = (dir.path().join("ready"), dir.path().join("go"));
+    let script = format!("echo > {}; until [ -e {} ]; do sleep 0.05; done; exit 7", ready.display(), go.display());
+    let service = Proxy::start(gateway.address().parse().unwrap());
+    let mut command = Command::new(binary());
+    command.args(["run", "--lock", &format!("fencepost://{}", service.address()), "--url", gateway.url()]);
+    command.args(["--resource", "job", "--ttl", "60s", "--", "sh", "-c", &script]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    appears(&ready);
+    service.hold();
+    std::fs::write(&go, "").unwrap();
+    let (code, _, err) = finish(child);
+    assert_eq!(code, Some(7), "{err}");
+    assert!(err.contains("could not be given back"), "{err}");
 }
 
 #[test]
@@ -302,7 +343,7 @@ fn holds_have_a_least_and_a_most() {
     let gateway = Fresh::memory(&[]);
     // Longer than the lease lasts, and than a release may take.
     let started = Instant::now();
-    let held = run(&gateway, &["--min-hold", "6s", "--ttl", "1s"], &["true"]);
+    let held = run(&gateway, &["--min-hold", "6s", "--ttl", "3s"], &["true"]);
     assert_eq!((held.status.code(), said(&held).1.as_str()), (Some(0), ""));
     assert!(started.elapsed() >= Duration::from_secs(6), "{:?}", started.elapsed());
     assert!(run(&gateway, &["--wait", "0s"], &["true"]).status.success());

@@ -127,7 +127,8 @@ fn ctrl_c_reaches_the_program() {
 fn a_lost_lease_ends_the_program_and_all_it_started() {
     let scene = Scene::new();
     let script = format!("trap \"\" TERM; sleep 1000 & echo $$ $! > $D/pids; {IDLE}");
-    let line = scene.line(&["--ttl", "300ms", "--grace", "300ms"], &script);
+    // Long enough that it is not lost before it shall be.
+    let line = scene.line(&["--ttl", "3s", "--grace", "300ms"], &script);
     // Whoever leads the session stays: with it the terminal would end, and with the terminal everybody in the foreground.
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{line}; echo $? > $D/code; read line")]).env("D", scene.dir.path());
@@ -181,9 +182,10 @@ fn ctrl_z_stops_both_and_fg_brings_both_back() {
 fn a_lease_that_ended_while_stopped_ends_the_program() {
     let scene = Scene::new();
     let terminal = scene.shell();
-    // Whatever it does after it was stopped is seen.
-    let script = "echo $$ > $D/ready; while :; do echo x >> $D/steps; sleep 0.02; done";
-    terminal.keys(&format!("{}\n", scene.line(&["--ttl", "300ms"], script)));
+    // Whatever it does after it was stopped is seen. One process: a shell that is stopped between vfork and exec of
+    // another sleeps otherwise than stopped.
+    let script = "echo $$ > $D/ready; while :; do echo x >> $D/steps; done";
+    terminal.keys(&format!("{}\n", scene.line(&["--ttl", "3s"], script)));
     let program = pid(&appears(&scene.file("ready")));
     let (_, run) = look(program).unwrap();
     until("the program to have the terminal", || terminal.foreground() == Some(program));
@@ -202,8 +204,10 @@ fn a_lease_that_ended_while_stopped_ends_the_program() {
 #[test]
 fn without_a_shell_ctrl_z_stops_nothing_for_good() {
     let scene = Scene::new();
-    let script = format!("trap 'exit 7' INT; echo $$ > $D/ready; {IDLE}");
-    let mut terminal = Terminal::start(&scene.run(&[], &script));
+    // One process: its child could be stopped between vfork and exec, and the shell, which sleeps otherwise than stopped,
+    // would never be seen to be.
+    let script = "trap 'exit 7' INT; echo $$ > $D/ready; while :; do :; done";
+    let mut terminal = Terminal::start(&scene.run(&[], script));
     let program = pid(&appears(&scene.file("ready")));
     until("the program to have the terminal", || terminal.foreground() == Some(program));
     terminal.keys("\x1a");

@@ -11,6 +11,7 @@ use super::Locks;
 use crate::CallError;
 use crate::locks::{Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
 use crate::random::{self, jittered};
+use crate::transport::Missed;
 
 /// Why there is no guard.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +71,10 @@ impl AcquireError {
     pub fn is_transient(&self) -> bool {
         match self {
             AcquireError::Service(error) => error.is_transient(),
-            AcquireError::Gateway(error) => super::may_repeat(error) || matches!(error, CallError::Failed(_)),
+            AcquireError::Gateway(error) => matches!(
+                error,
+                CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::NotApplied(_) | CallError::Failed(_)
+            ),
             _ => false,
         }
     }
@@ -95,24 +99,36 @@ pub(super) fn validity(since: Instant, ttl: Duration) -> Instant {
     since + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
 }
 
+/// How often the steps are gone through if the generation changes on the way, whether there is time to wait or not.
+const GENERATIONS: usize = 3;
+
 /// What one attempt came to.
 enum Attempt {
     Claimed(Claimed),
-    /// Lost, or of a generation that has ended: from the start.
-    Again(AcquireError),
+    /// Lost before it was claimed: from the start.
+    Lost,
+    /// The generation that was read has ended, or is not known where the claim arrived: from the start.
+    OtherGeneration(Box<ProblemDocument>),
 }
 
 impl Locks {
-    /// The four steps, again from the first if the lock is lost on the way and there is time left.
+    /// The four steps, again from the first if the lock is lost on the way and there is time left, or if the
+    /// generation changes.
     pub(super) async fn claimed(&self, resource: &Resource) -> Result<Claimed, AcquireError> {
         let deadline = Instant::now() + self.options.wait.min(LONGEST_WAIT);
+        let mut generations = 1;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.attempt(resource, left).await? {
                 Attempt::Claimed(claimed) => return Ok(claimed),
-                Attempt::Again(why) if Instant::now() >= deadline => return Err(why),
-                Attempt::Again(_) => tokio::time::sleep(jittered(AGAIN)).await,
+                Attempt::Lost if Instant::now() >= deadline => return Err(AcquireError::Lost(resource.clone())),
+                Attempt::Lost => {}
+                Attempt::OtherGeneration(problem) if generations == GENERATIONS => {
+                    return Err(AcquireError::Refused(problem));
+                }
+                Attempt::OtherGeneration(_) => generations += 1,
             }
+            tokio::time::sleep(jittered(AGAIN)).await;
         }
     }
 
@@ -129,7 +145,7 @@ impl Locks {
         };
         // It may be lost already (T23). After a long wait, a renewal also tells how long it is surely ours.
         let Some(mut valid_until) = sure(backend, &lease).await? else {
-            return Ok(Attempt::Again(AcquireError::Lost(resource.clone())));
+            return Ok(Attempt::Lost);
         };
         let mut lifted = false;
         loop {
@@ -150,18 +166,18 @@ impl Locks {
                     match backend.lift(&mut lease, fence).await? {
                         Lifted::Lifted => match sure(backend, &lease).await? {
                             Some(until) => valid_until = until,
-                            None => return Ok(Attempt::Again(AcquireError::Lost(resource.clone()))),
+                            None => return Ok(Attempt::Lost),
                         },
-                        Lifted::Lost => return Ok(Attempt::Again(AcquireError::Lost(resource.clone()))),
+                        Lifted::Lost => return Ok(Attempt::Lost),
                         Lifted::Unsupported => return self.backwards(resource, lease, *problem).await,
                     }
                 }
                 Some(ProblemKind::Stale | ProblemKind::Collision) => {
                     return self.backwards(resource, lease, *problem).await;
                 }
-                Some(ProblemKind::RetiredGeneration) => {
+                Some(ProblemKind::RetiredGeneration | ProblemKind::UnknownGeneration) => {
                     lease.give_back().await;
-                    return Ok(Attempt::Again(AcquireError::Refused(problem)));
+                    return Ok(Attempt::OtherGeneration(problem));
                 }
                 Some(ProblemKind::ForeignIssuer) => {
                     let ours = lease.issuer.to_string();
@@ -188,7 +204,7 @@ impl Locks {
     ) -> Result<Attempt, AcquireError> {
         let backend = self.backend.as_ref();
         if backend.verify(&lease).await? == Kept::Lost {
-            return Ok(Attempt::Again(AcquireError::Lost(resource.clone())));
+            return Ok(Attempt::Lost);
         }
         let number = lease.number.get();
         lease.give_back().await;
@@ -210,9 +226,14 @@ impl Locks {
         loop {
             match self.gateway.claim(resource, presented, Some(Vec::new())).await {
                 Ok(_) => return Ok(()),
-                Err(error) if !super::may_repeat(&error) || Instant::now() + pause >= until => return Err(error),
-                Err(_) => tokio::time::sleep(jittered(pause)).await,
+                Err(error) => {
+                    let Missed { error, repeatable } = error.into();
+                    if !repeatable || Instant::now() + pause >= until {
+                        return Err(error);
+                    }
+                }
             }
+            tokio::time::sleep(jittered(pause)).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }

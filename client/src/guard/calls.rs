@@ -7,8 +7,9 @@ use fencepost_core::wire::{S3CredentialsAnswer, TxnAnswer, TxnRequest};
 use fencepost_core::{IdempotencyKey, Key, ProblemDocument, ProblemKind};
 
 use super::observer::{LockEvent, tell};
-use super::{Guard, Loss, may_repeat};
+use super::{Guard, Loss};
 use crate::random::{self, jittered};
+use crate::transport::Missed;
 use crate::{CallError, Precondition, ReadValue, WriteOptions, Written};
 
 /// Why a call under a lock failed.
@@ -51,7 +52,7 @@ impl Guard {
     /// Reads a value; refused if somebody newer has been here.
     pub async fn get(&self, key: &str) -> Result<ReadValue, GuardError> {
         let key = named(key)?;
-        self.call(|| self.locks.gateway.get(&key, Some(&self.presented))).await
+        self.call(|| self.locks.gateway.read(&key, Some(&self.presented))).await
     }
 
     /// Credentials for the S3 face, which carry this lock's token; again whenever they are about to expire. Nothing is
@@ -81,13 +82,14 @@ impl Guard {
         let once = new_key()?;
         let done = first.call(|| first.locks.gateway.transact(&transaction, Some(&once))).await;
         if let Err(GuardError::Fenced(problem)) = &done {
-            guards.iter().for_each(|guard| guard.refused(problem));
+            guards.iter().skip(1).for_each(|guard| guard.refused(problem));
         }
         done
     }
 
     /// A refusal of our token is the end of the lease, whatever the lock service says.
     fn refused(&self, problem: &ProblemDocument) {
+        tell(self.locks.options.observer.as_ref(), &self.resource, LockEvent::Refused(&problem.detail));
         let concerned = problem.resource.as_ref().is_none_or(|resource| *resource == self.resource)
             || problem.refusals.iter().any(|refusal| refusal.resource == self.resource);
         // One write per token leaves the lock as it is, and so does a claim that is asked for.
@@ -106,25 +108,25 @@ impl Guard {
     /// Makes a call; again while it is surely not applied, or harmless to repeat, and the lock is surely ours.
     ///
     /// Not an `AsyncFn`: with one, no task that is spawned could make a call.
-    async fn call<T, F>(&self, call: impl Fn() -> F) -> Result<T, GuardError>
+    async fn call<T, E, F>(&self, call: impl Fn() -> F) -> Result<T, GuardError>
     where
-        F: Future<Output = Result<T, CallError>>,
+        E: Into<Missed>,
+        F: Future<Output = Result<T, E>>,
     {
         if let Some(loss) = self.loss() {
             return Err(GuardError::Lost(loss));
         }
         let mut pause = Duration::from_millis(10);
         loop {
-            let error = match call().await {
+            let Missed { error, repeatable } = match call().await {
                 Ok(answer) => return Ok(answer),
-                Err(CallError::Fenced(problem)) => {
-                    tell(self.locks.options.observer.as_ref(), &self.resource, LockEvent::Refused(&problem.detail));
-                    self.refused(&problem);
-                    return Err(GuardError::Fenced(problem));
-                }
-                Err(error) => error,
+                Err(missed) => missed.into(),
             };
-            if !may_repeat(&error) || pause >= self.validity() {
+            if let CallError::Fenced(problem) = error {
+                self.refused(&problem);
+                return Err(GuardError::Fenced(problem));
+            }
+            if !repeatable || pause >= self.validity() {
                 return Err(GuardError::Call(error));
             }
             tokio::time::sleep(jittered(pause)).await;

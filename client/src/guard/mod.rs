@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 use fencepost_core::{Holder, Issuer, NameError, Presented, Resource, Token};
 use tokio::sync::{oneshot, watch};
 
+use crate::Gateway;
 use crate::locks::{LockBackend, LockError};
 use crate::random::jittered;
-use crate::{CallError, Gateway};
 
 pub use acquire::AcquireError;
 pub use calls::GuardError;
@@ -281,9 +281,4 @@ impl fmt::Debug for Guard {
 
 fn invalid(error: NameError) -> LockError {
     LockError::Invalid(error.to_string())
-}
-
-/// May the same call be made again, because it surely was not applied, or because repeating it is harmless?
-fn may_repeat(error: &CallError) -> bool {
-    matches!(error, CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::NotApplied(_))
 }

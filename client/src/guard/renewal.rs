@@ -1,16 +1,23 @@
 //! Keeping a lease alive.
 
+use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{sleep_until, timeout};
 
 use super::acquire::validity;
 use super::observer::{LockEvent, tell};
 use super::{LockOptions, Loss};
 use crate::locks::{Kept, Lease, LockBackend, LockError};
 use crate::random::jittered;
+
+/// What the service is given to answer at least, and at most. In between it is a quarter of the ttl: after a renewal
+/// that hangs there is time for another one, on a connection of its own.
+const LEAST_PATIENCE: Duration = Duration::from_millis(250);
+const MOST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How a lease stands.
 #[derive(Clone, Copy, Debug)]
@@ -81,18 +88,27 @@ impl Keeper {
     async fn hold_out(&self, lease: &Lease) {
         let end = self.claimed + self.options.min_hold;
         while Instant::now() < end {
-            // An error may be one in passing; the next renewal will tell.
-            if let Ok(Ok(Kept::Lost)) = tokio::time::timeout(lease.ttl, self.backend.renew(lease)).await {
-                return;
-            }
-            let next = Instant::now() + jittered(lease.ttl / 3);
-            sleep_until(next.min(end).into()).await;
+            let pause = match self.ask(lease).await {
+                Ok(Kept::Kept) => lease.ttl / 3,
+                Ok(Kept::Lost) => return,
+                Err(_) => soon(lease.ttl),
+            };
+            sleep_until((Instant::now() + jittered(pause)).min(end).into()).await;
+        }
+    }
+
+    /// Asks the service once to renew. No answer in time is an error like any other, and may be one in passing.
+    async fn ask(&self, lease: &Lease) -> Result<Kept, String> {
+        let patience = (lease.ttl / 4).clamp(LEAST_PATIENCE, MOST_PATIENCE);
+        match timeout(patience, self.backend.renew(lease)).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", patience.as_secs_f64())),
         }
     }
 
     async fn give_back(&self, lease: Lease) -> Result<(), LockError> {
         let ttl = lease.ttl;
-        match tokio::time::timeout(ttl, self.backend.release(lease)).await {
+        match timeout(ttl, self.backend.release(lease)).await {
             Ok(released) => released,
             // By now it has ended by itself.
             Err(_) => Ok(()),
@@ -103,71 +119,83 @@ impl Keeper {
         tell(self.options.observer.as_ref(), name, event);
     }
 
+    /// Whatever a renewal does, even if it hangs: the lease comes into danger, ends, or was held for long enough by our
+    /// own clock.
     async fn renewals(&self, lease: &Lease, mut orders: oneshot::Receiver<Order>) -> End {
         let mut valid_until = self.standing.borrow().valid_until;
         // A claim that took long has used up a part of the lease.
         let left = valid_until.saturating_duration_since(Instant::now());
-        let mut pause = jittered(lease.ttl / 3).min(left / 3);
-        let end_of_hold = self.options.max_hold.map(|most| self.claimed + most);
+        let mut next = Instant::now() + jittered(lease.ttl / 3).min(left / 3);
+        let end_of_hold = self.options.max_hold.and_then(|most| self.claimed.checked_add(most));
         let in_danger_below = self.options.danger.unwrap_or(lease.ttl / 3);
         let mut warned = false;
         let mut watched = self.standing.subscribe();
+        let mut under_way: Option<Renewal<'_>> = None;
         loop {
-            let next = Instant::now() + pause;
             let danger = valid_until.checked_sub(in_danger_below).unwrap_or(valid_until);
-            let step = async {
-                let mut renewal = next.min(valid_until);
-                if let Some(end) = end_of_hold {
-                    renewal = renewal.min(end);
-                }
-                if !warned && danger < renewal {
-                    sleep_until(danger.into()).await;
-                    return true;
-                }
-                sleep_until(renewal.into()).await;
-                false
-            };
-            let in_danger = tokio::select! {
+            let due = under_way.is_none().then_some(next);
+            let (asked, answer) = tokio::select! {
                 biased;
                 order = &mut orders => return End::Ordered(order.ok()),
                 // A call under the guard was refused.
                 _ = watched.wait_for(|standing| standing.lost.is_some()) => return End::Lost(Loss::TakenOver),
-                in_danger = step => in_danger,
-            };
-            if in_danger {
-                warned = true;
-                if let Some(warn) = &self.options.on_danger {
-                    warn(valid_until.saturating_duration_since(Instant::now()));
+                answered = answered(&mut under_way) => answered,
+                () = reached((!warned).then_some(danger)) => {
+                    warned = true;
+                    if let Some(warn) = &self.options.on_danger {
+                        warn(valid_until.saturating_duration_since(Instant::now()));
+                    }
+                    continue;
                 }
-                pause = next.saturating_duration_since(Instant::now());
-                continue;
-            }
-            let asked = Instant::now();
-            if end_of_hold.is_some_and(|end| asked >= end) {
-                return End::Lost(Loss::MaxHold);
-            }
-            if asked >= valid_until {
-                return End::Lost(Loss::Expired);
-            }
-            let renewed = tokio::select! {
-                biased;
-                order = &mut orders => return End::Ordered(order.ok()),
-                renewed = timeout_at(valid_until.into(), self.backend.renew(lease)) => renewed,
+                () = reached(end_of_hold) => return End::Lost(Loss::MaxHold),
+                () = reached(Some(valid_until)) => return End::Lost(Loss::Expired),
+                () = reached(due) => {
+                    under_way = Some(Renewal { asked: Instant::now(), answer: Box::pin(self.ask(lease)) });
+                    continue;
+                }
             };
-            match renewed {
-                Ok(Ok(Kept::Kept)) => {
+            under_way = None;
+            let pause = match answer {
+                Ok(Kept::Kept) => {
                     valid_until = validity(asked, lease.ttl);
                     self.standing.send_modify(|standing| standing.valid_until = valid_until);
-                    pause = jittered(lease.ttl / 3);
                     warned = false;
+                    lease.ttl / 3
                 }
-                Ok(Ok(Kept::Lost)) => return End::Lost(Loss::TakenOver),
-                Ok(Err(error)) => {
-                    self.tell(&lease.name, LockEvent::RenewFailed(&error.to_string()));
-                    pause = jittered((lease.ttl / 20).clamp(Duration::from_millis(10), Duration::from_secs(1)));
+                Ok(Kept::Lost) => return End::Lost(Loss::TakenOver),
+                Err(why) => {
+                    self.tell(&lease.name, LockEvent::RenewFailed(&why));
+                    soon(lease.ttl)
                 }
-                Err(_) => return End::Lost(Loss::Expired),
-            }
+            };
+            next = Instant::now() + jittered(pause);
         }
     }
+}
+
+/// A renewal on its way.
+struct Renewal<'a> {
+    asked: Instant,
+    answer: Pin<Box<dyn Future<Output = Result<Kept, String>> + Send + 'a>>,
+}
+
+/// The answer to the renewal that is under way, and when that was asked for.
+async fn answered(under_way: &mut Option<Renewal<'_>>) -> (Instant, Result<Kept, String>) {
+    match under_way {
+        Some(renewal) => (renewal.asked, renewal.answer.as_mut().await),
+        None => pending().await,
+    }
+}
+
+/// Resolves at this moment, if there is one.
+async fn reached(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment.into()).await,
+        None => pending().await,
+    }
+}
+
+/// The pause after a renewal that failed.
+fn soon(ttl: Duration) -> Duration {
+    (ttl / 20).clamp(Duration::from_millis(10), Duration::from_secs(1))
 }

@@ -10,13 +10,17 @@ use fencepost_core::wire::{AcquireRequest, MIN_TTL_MS, RenewRequest};
 use super::list::{Backend, Connecting};
 use super::url::wrong;
 use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
+use crate::random::jittered;
 use crate::{CallError, Gateway};
 
 /// How long a call may take beyond what it is asked to wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often an acquisition is repeated whose answer was lost; its idempotency key makes that safe.
+/// How often an acquisition is made at least if its answer is lost; its idempotency key makes that safe.
 const ATTEMPTS: usize = 3;
+
+/// How long a waiter leaves a gateway alone that cannot be reached.
+const OUTAGE: Duration = Duration::from_millis(100);
 
 pub(super) const BACKEND: Backend = Backend {
     scheme: "fencepost",
@@ -86,13 +90,16 @@ impl LockBackend for Fencepost {
         CAPABILITIES.check_ttl(wanted.ttl)?;
         let key = IdempotencyKey::new(&format!("lock:{}", wanted.holder));
         let key = key.map_err(|error| LockError::Invalid(format!("holder `{}`: {error}", wanted.holder)))?;
-        let asked =
-            AcquireRequest { holder: wanted.holder.clone(), ttl_ms: millis(wanted.ttl), wait_ms: millis(wanted.wait) };
-        let mut attempt = 1;
         // A repeated request may bring the grant of the first: its ttl counts from before that one.
         let since = Instant::now();
+        let deadline = since.checked_add(wanted.wait);
+        let left = || deadline.map_or(wanted.wait, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let mut attempt = 1;
         loop {
-            match self.gateway.acquire(wanted.name, &asked, Some(&key)).await {
+            // Only what is left: whoever waited already does not wait again.
+            let (holder, ttl_ms) = (wanted.holder.clone(), millis(wanted.ttl));
+            let asked = AcquireRequest { holder, ttl_ms, wait_ms: millis(left()) };
+            let error = match self.gateway.acquire(wanted.name, &asked, Some(&key)).await {
                 Ok(granted) => {
                     return Ok(Acquired::Held(Lease {
                         name: wanted.name.clone(),
@@ -106,12 +113,23 @@ impl LockBackend for Fencepost {
                     }));
                 }
                 Err(CallError::Held(_)) => return Ok(Acquired::Busy),
+                Err(error) => error,
+            };
+            let again = match &error {
                 // Granted or not: the same key finds out (5).
-                Err(CallError::Unknown(_)) if attempt < ATTEMPTS && since.elapsed() <= wanted.wait + TIMEOUT => {
-                    attempt += 1;
-                }
-                Err(error) => return Err(self.error(error)),
+                CallError::Unknown(_) => attempt < ATTEMPTS || left() > OUTAGE,
+                // A gateway that restarts is waited for as long as for the lock. One that was never there is an error.
+                CallError::Unreachable { .. } => attempt > 1 && left() > OUTAGE,
+                CallError::NotApplied(_) => left() > OUTAGE,
+                _ => false,
+            };
+            if !again {
+                return Err(self.error(error));
             }
+            if attempt >= ATTEMPTS || !matches!(error, CallError::Unknown(_)) {
+                tokio::time::sleep(jittered(OUTAGE)).await;
+            }
+            attempt += 1;
         }
     }
 

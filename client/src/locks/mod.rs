@@ -55,6 +55,9 @@ pub use url::LockUrl;
 ///    no error.
 /// 9. **A ttl is kept.** One that the service would round up, or not grant, is an error.
 /// 10. **No herd.** Waiting is by watch or push; where [`Capabilities::fair`] says so, in order of arrival.
+/// 11. **Given up, asked again.** The future of any call may be dropped. A renewal that was, changed nothing but perhaps
+///     the end of the lease, and the next call does not wait for what hung: where a lease outlives its connection, it goes
+///     over another one.
 #[async_trait]
 pub trait LockBackend: Send + Sync + 'static {
     /// What it can do.

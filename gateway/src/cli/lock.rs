@@ -39,7 +39,8 @@ pub(super) struct Acquire {
     #[arg(value_parser = Resource::new)]
     name: Resource,
     /// Who wants it, unique per acquisition [default: this machine's name and a random nonce]
-    #[arg(long, value_name = "NAME#NONCE", env = "FENCEPOST_HOLDER", value_parser = Holder::new)]
+    // Not from FENCEPOST_HOLDER: under `fencepost run` that is the holder of another lock.
+    #[arg(long, value_name = "NAME#NONCE", value_parser = Holder::new)]
     holder: Option<Holder>,
     /// How long the lease lasts unless it is renewed
     #[arg(long, value_name = "TIME", default_value = "30s")]

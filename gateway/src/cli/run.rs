@@ -222,8 +222,10 @@ impl Run {
             // It may have been stopped.
             job.send(Signal::CONT);
             if tokio::time::timeout(self.grace.0, job.child.wait()).await.is_err() {
-                say(&format!("the program is still there after {}", self.grace));
+                say(&format!("the program is still there after {}; sending KILL to it", self.grace));
             }
+        } else {
+            say("sending KILL to the program");
         }
         // Also to what the program may have left behind in its group.
         job.send(Signal::KILL);

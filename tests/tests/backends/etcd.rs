@@ -32,6 +32,12 @@ impl Service for Etcd {
     fn restart(&mut self) {
         self.restart();
     }
+
+    fn waiting(&self, name: &str) -> Option<usize> {
+        // All but the one that has it.
+        let contenders = self.keys(&format!("fencepost/lock:{}/", name.replace('/', "%2F"))).len();
+        Some(contenders.saturating_sub(1))
+    }
 }
 
 suite!(super::Etcd);

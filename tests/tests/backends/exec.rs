@@ -9,7 +9,10 @@ use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::wait;
 use tempfile::TempDir;
 
-use crate::suite::{connect, holder, resource};
+use crate::suite::{connect, holder, played, resource};
+
+/// `echo $((FENCEPOST_FLOOR+1))`
+const COUNTS: &str = "exec:sh?arg=-c&arg=echo%20%24%28%28FENCEPOST_FLOOR%2B1%29%29";
 
 /// `exec:sh`, with a script as its argument.
 async fn script(text: &str) -> Arc<dyn LockBackend> {
@@ -135,12 +138,20 @@ async fn wrong_urls_say_what_is_wrong() {
 #[tokio::test]
 async fn its_numbers_fence() {
     let gateway = Fresh::memory(&[]);
-    let service = "exec:sh?arg=-c&arg=echo%20%24%28%28FENCEPOST_FLOOR%2B1%29%29";
-    let locks = Locks::connect(gateway.url(), service).await.unwrap();
+    let locks = Locks::connect(gateway.url(), COUNTS).await.unwrap();
     let first = locks.acquire("orders/1").await.unwrap();
     let second = locks.acquire("orders/1").await.unwrap();
     assert!(second.token() > first.token());
     second.put("orders/1", "new").await.unwrap();
     assert!(first.put("orders/1", "old").await.is_err());
     assert_eq!(second.get("orders/1").await.unwrap().body, "new");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zombie_is_refused() {
+    let gateway = Fresh::memory(&[]);
+    let ttl = Duration::from_secs(30);
+    let (code, said, value) = tokio::task::block_in_place(|| played(&gateway, [COUNTS; 2], ttl, None));
+    assert_eq!((code, value.as_str()), (Some(3), "new"), "{said}");
+    assert!(said.contains("stale"), "{said}");
 }

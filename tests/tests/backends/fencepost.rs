@@ -1,15 +1,19 @@
 //! The built-in lock service.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fencepost_client::locks::Lease;
+use fencepost_client::locks::{Acquired, Lease};
 use fencepost_conformance::harness::http::Client;
 use fencepost_conformance::harness::process::GatewayProcess;
+use fencepost_conformance::harness::proxy::Direction;
 use fencepost_core::Resource;
 use tempfile::TempDir;
 
-use crate::suite::Service;
+use crate::suite::{RECOVERY, Service, ask, connect, connect_through, in_line, patiently, start, take, take_within};
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(600);
 
 struct BuiltIn {
     data: TempDir,
@@ -49,6 +53,12 @@ impl Service for BuiltIn {
         self.process = Some(BuiltIn::launch(&self.data, &self.address.to_string()));
     }
 
+    fn waiting(&self, name: &str) -> Option<usize> {
+        let lock = Client::connect(&self.address.to_string()).request("GET", &format!("/v1/locks/{name}"), &[], b"");
+        assert_eq!(lock.status, 200, "{}", lock.text());
+        lock.json()["waiting"].as_u64().map(|waiting| waiting as usize)
+    }
+
     /// The built-in service reads the fence itself, in the commit that grants.
     fn raise_fence(&self, resource: &Resource, floor: u64, lease: &Lease) {
         let mut client = Client::connect(&self.address.to_string());
@@ -60,3 +70,50 @@ impl Service for BuiltIn {
 }
 
 suite!(super::BuiltIn);
+
+/// A waiter stands in line again when the gateway is back, for as long as it wanted to wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_of_the_gateway_is_waited_out() {
+    let mut service = start::<BuiltIn>();
+    let (proxy, b) = connect_through(&service).await;
+    let a = connect(&service.url()).await;
+    let held = take(a.as_ref(), "orders/1", "a#1", LONG).await;
+    let before = proxy.count(Direction::Up).bytes;
+    let waiter = connect(&service.url()).await;
+    let waiting =
+        tokio::spawn(async move { take_within(waiter.as_ref(), "orders/1", "b#1", LONG, RECOVERY * 2).await });
+    in_line(&service, "orders/1", 1, &proxy, before).await;
+    tokio::task::block_in_place(|| service.restart());
+    in_line(&service, "orders/1", 1, &proxy, before).await;
+    let number = held.number;
+    a.release(held).await.unwrap();
+    let next = waiting.await.unwrap();
+    assert!(next.number > number, "{} after {number}", next.number);
+    // One that was never there is not waited for.
+    drop(proxy);
+    let since = Instant::now();
+    let error = crate::suite::try_ask(b.as_ref(), "orders/1", "c#1", LONG, LONG).await.unwrap_err();
+    assert!(error.is_transient() && since.elapsed() < LONG / 2, "{error} after {:?}", since.elapsed());
+}
+
+/// A lost answer does not make the wait begin anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_does_not_make_the_wait_longer() {
+    let wait = Duration::from_secs(6);
+    patiently(Duration::from_secs(1), || async move {
+        let service = start::<BuiltIn>();
+        let (proxy, b) = connect_through(&service).await;
+        let a = connect(&service.url()).await;
+        let _held = take(a.as_ref(), "orders/1", "a#1", LONG).await;
+        let since = Instant::now();
+        let cut = async {
+            tokio::time::sleep(wait * 2 / 3).await;
+            proxy.cut();
+        };
+        let (answer, ()) = tokio::join!(ask(b.as_ref(), "orders/1", "b#1", LONG, wait), cut);
+        let waited = since.elapsed();
+        assert!(matches!(answer, Acquired::Busy), "{answer:?}");
+        assert!(waited >= wait && waited < wait * 3 / 2, "busy after {waited:?} instead of {wait:?}");
+    })
+    .await;
+}

@@ -1,6 +1,7 @@
 //! Guards on a real gateway: what reaches the user, what keeps a lease, what ends it.
 
 mod calls;
+mod diary;
 mod keeping;
 mod scripted;
 mod several;

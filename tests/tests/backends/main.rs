@@ -7,11 +7,15 @@ mod suite;
 #[macro_use]
 mod tls;
 
+mod complete;
 mod etcd;
 mod exec;
 mod fencepost;
 mod guard;
 mod postgres;
 mod redis;
+#[path = "../said/mod.rs"]
+mod said;
+mod scripts;
 mod token;
 mod zk;

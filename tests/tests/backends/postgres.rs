@@ -65,6 +65,11 @@ mod advisory {
         fn restart(&mut self) {
             self.0.restart();
         }
+
+        fn waiting(&self, _name: &str) -> Option<usize> {
+            let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+            Some(self.0.sql(waiting).parse().unwrap())
+        }
     }
 
     suite!(super::Sessions);

@@ -11,7 +11,7 @@ use fencepost_conformance::harness::servers::certificates::{Certificates, Client
 use fencepost_conformance::harness::servers::free_port;
 use fencepost_conformance::harness::servers::redis::RedisServer;
 
-use crate::suite::{Service, connect, holder, resource};
+use crate::suite::{Service, connect, copy, holder, resource};
 use crate::tls::Encrypted;
 
 impl Service for RedisServer {
@@ -31,6 +31,10 @@ impl Service for RedisServer {
 
     fn restart(&mut self) {
         RedisServer::restart(self);
+    }
+
+    fn waiting(&self, name: &str) -> Option<usize> {
+        Some(self.cli(&["LLEN", &format!("fencepost:{{{name}}}:queue")]).parse().unwrap())
     }
 }
 
@@ -191,4 +195,36 @@ async fn what_cannot_be_used_says_so() {
     assert!(error.is_transient() && error.to_string().contains("replica"), "{error}");
     let error = refused(&format!("redis://{}?timeout=1", server.address())).await;
     assert!(error.contains("`timeout`"), "{error}");
+}
+
+/// T23: a replica may be behind its primary, and a primary that was made one does not know what happens since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_says_nothing_about_a_lock() {
+    let primary = RedisServer::start(&[]);
+    let backend = connect(&primary.url()).await;
+    let mut held = take(backend.as_ref(), "r", "a#1", LONG).await;
+    let mut gone = take(backend.as_ref(), "s", "a#2", LONG).await;
+    backend.release(copy(&gone)).await.unwrap();
+    let replica = RedisServer::replica_of(&primary);
+    assert_eq!(
+        replica.cli(&["EXISTS", "fencepost:{r}:lock", "fencepost:{s}:lock"]),
+        "1",
+        "it has what its primary has"
+    );
+    let there = connect(&replica.url()).await;
+    for lease in [&mut held, &mut gone] {
+        let said = [there.verify(lease).await, there.renew(lease).await];
+        for said in said {
+            assert!(said.as_ref().is_err_and(LockError::is_transient), "{}: {said:?}", lease.name);
+        }
+        let said = there.lift(lease, 7).await;
+        assert!(said.as_ref().is_err_and(LockError::is_transient), "{}: {said:?}", lease.name);
+    }
+    assert_eq!(backend.verify(&held).await, Ok(Kept::Kept));
+    assert_eq!(backend.verify(&gone).await, Ok(Kept::Lost));
+    // Looking changes nothing, and least of all the end of the lease.
+    primary.cli(&["PEXPIRE", "fencepost:{r}:lock", "30000"]);
+    assert_eq!(backend.verify(&held).await, Ok(Kept::Kept));
+    let left: u64 = primary.cli(&["PTTL", "fencepost:{r}:lock"]).parse().unwrap();
+    assert!(left <= 30_000, "{left} ms left");
 }

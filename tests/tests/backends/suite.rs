@@ -1,16 +1,19 @@
 //! What every lock service must do, by the numbers of the `LockBackend` contract.
 //!
 //! Times are ratios of the service's ttl with room for a slow machine. Where a case needs that a lease was renewed in
-//! time, it looks at the clock before it accuses the service.
+//! time, it looks at the clock before it accuses the service; and a case that fails while the machine stood still has
+//! another try ([`patiently`]).
 
 mod faults;
 mod garbled;
 mod holding;
 mod numbers;
+mod stall;
 mod waiting;
 mod zombie;
 
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +24,7 @@ use fencepost_core::{Holder, Resource};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub(crate) use stall::{noticed, patiently};
 pub(crate) use {faults::*, garbled::*, holding::*, numbers::*, waiting::*, zombie::*};
 
 /// A real server of one test's own.
@@ -51,6 +55,11 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     /// `kill -9`, then starts it again with the same data at the same address.
     fn restart(&mut self);
 
+    /// How many wait for the lock with this name, if the service can tell.
+    fn waiting(&self, _name: &str) -> Option<usize> {
+        None
+    }
+
     /// Makes this the fence of the resource, for a service that looks there by itself.
     fn raise_fence(&self, _resource: &Resource, _floor: u64, _lease: &Lease) {}
 }
@@ -62,6 +71,7 @@ macro_rules! suite {
             $crate::suite::cases! { $service:
                 exclusive_while_held
                 renewal_keeps_a_lease
+                a_renewal_may_be_given_up
                 a_missed_renewal_loses_the_lease
                 verify_tells_the_truth
                 a_late_release_changes_nothing
@@ -93,7 +103,8 @@ macro_rules! cases {
     ($service:path: $($case:ident)*) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $case() {
-            $crate::suite::$case::<$service>().await;
+            let bears = <$service as $crate::suite::Service>::TTL / 4;
+            $crate::suite::patiently(bears, $crate::suite::$case::<$service>).await;
         })*
     };
 }
@@ -210,12 +221,19 @@ pub(crate) fn keep(backend: &Arc<dyn LockBackend>, lease: Lease) -> Keeping {
     let (stop, mut stopped) = oneshot::channel();
     let backend = backend.clone();
     let kept = tokio::spawn(async move {
+        let mut renewed = Instant::now();
         loop {
-            let pause = tokio::time::timeout(lease.ttl / 4, &mut stopped).await;
-            if pause.is_ok() {
+            let pause = lease.ttl / 4;
+            if tokio::time::timeout(pause, &mut stopped).await.is_ok() {
                 return lease;
             }
-            assert_eq!(backend.renew(&lease).await, Ok(Kept::Kept), "a lease that is renewed in time is kept");
+            let asked = Instant::now();
+            let kept = backend.renew(&lease).await;
+            if kept != Ok(Kept::Kept) {
+                noticed(renewed.elapsed().saturating_sub(pause));
+            }
+            assert_eq!(kept, Ok(Kept::Kept), "a lease that is renewed in time is kept");
+            renewed = asked;
         }
     });
     Keeping { stop, kept }
@@ -224,7 +242,7 @@ pub(crate) fn keep(backend: &Arc<dyn LockBackend>, lease: Lease) -> Keeping {
 impl Keeping {
     pub(crate) async fn stop(self) -> Lease {
         let _ = self.stop.send(());
-        self.kept.await.unwrap()
+        self.kept.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 }
 
@@ -237,17 +255,28 @@ pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until so many stand in line for a lock, the last of them behind the proxy, where `before` bytes had been sent.
+pub(crate) async fn in_line<S: Service>(service: &S, name: &str, count: usize, proxy: &Proxy, before: u64) {
+    let waiting = || tokio::task::block_in_place(|| service.waiting(name));
+    match waiting() {
+        Some(_) => until("somebody to stand in line", || waiting() >= Some(count)).await,
+        None => asked(proxy, before).await,
+    }
+}
+
 /// Waits until something was sent through the proxy since `before` bytes, and then nothing more for a while: whoever
-/// asked stands in the queue.
-pub(crate) async fn asked(proxy: &Proxy, before: u64) {
+/// asked waits to be told, as far as can be seen from outside.
+async fn asked(proxy: &Proxy, before: u64) {
     let mut seen = before;
     let mut quiet = Instant::now();
+    let patience = Instant::now() + SLACK;
     until("the request to be on its way", || {
         let now = proxy.count(Direction::Up).bytes;
         if now != seen {
             (seen, quiet) = (now, Instant::now());
         }
-        seen > before && quiet.elapsed() >= Duration::from_millis(100)
+        // Where nobody is told, they ask again and again.
+        seen > before && (quiet.elapsed() >= Duration::from_millis(250) || Instant::now() >= patience)
     })
     .await;
 }

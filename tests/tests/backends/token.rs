@@ -6,7 +6,7 @@ use fencepost_client::locks::{self, Kept, Lifted, LockError};
 use fencepost_client::{AcquireError, GuardError, Locks};
 use fencepost_conformance::harness::fresh::Fresh;
 
-use crate::suite::{connect, take};
+use crate::suite::{connect, played, take};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -65,4 +65,13 @@ async fn is_claimed_like_any_other() {
     let refused = new.put("orders/1", "late").await.unwrap_err();
     assert!(matches!(refused, GuardError::Fenced(_)), "{refused}");
     newest.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zombie_is_refused() {
+    let gateway = Fresh::memory(&[]);
+    let workers = ["token:33", "token:34"];
+    let (code, said, value) = tokio::task::block_in_place(|| played(&gateway, workers, TTL, None));
+    assert_eq!((code, value.as_str()), (Some(3), "new"), "{said}");
+    assert!(said.contains("stale"), "{said}");
 }

@@ -14,7 +14,10 @@ use fencepost_conformance::harness::servers::zk::ZooKeeper;
 use fencepost_core::{Key, Presented, ProblemKind, Token};
 use zookeeper_client::Client;
 
-use crate::suite::{SLACK, Service, ask, connect, eventually, is_busy, keep, start, take, take_within, try_ask, until};
+use crate::suite::{
+    RECOVERY, SLACK, Service, ask, connect, connect_through, eventually, is_busy, keep, start, take, take_within,
+    try_ask, until,
+};
 use crate::tls::Encrypted;
 
 const TTL: Duration = Duration::from_secs(2);
@@ -39,6 +42,13 @@ impl Service for ZooKeeper {
 
     fn restart(&mut self) {
         ZooKeeper::restart(self);
+    }
+
+    fn waiting(&self, _name: &str) -> Option<usize> {
+        // Each watches the one before it; a test has one lock.
+        let said = self.ask("wchs");
+        let watches = said.lines().find_map(|line| line.strip_prefix("Total watches:"));
+        Some(watches.unwrap_or_else(|| panic!("{said}")).trim().parse().unwrap())
     }
 }
 
@@ -246,12 +256,13 @@ async fn any_name_is_a_lock_of_its_own() {
         ["orders", "orders/1", "orders%2F1", "incarnation", "locks", "zookeeper", "日本/ä b", "...", "*", &long];
     let mut leases = Vec::new();
     for name in names {
-        leases.push(take(backend.as_ref(), name, "a#1", Duration::from_secs(10)).await);
+        leases.push(keep(&backend, take(backend.as_ref(), name, "a#1", TTL * 4).await));
     }
     for name in names {
         assert!(is_busy(backend.as_ref(), name, "b#1", TTL).await, "{name}");
     }
     for lease in leases {
+        let lease = lease.stop().await;
         assert_eq!(backend.verify(&lease).await, Ok(Kept::Kept), "{}", lease.name);
         backend.release(lease).await.unwrap();
     }
@@ -292,7 +303,7 @@ async fn a_lease_that_nobody_renews_ends() {
     backend.release(next.stop().await).await.unwrap();
 }
 
-/// Contract 10: three waiters watch three znodes, and a waiter whose znode is deleted is told.
+/// Contract 10: three waiters watch three znodes, and a waiter whose znode is deleted stands at the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_waiter_watches_its_predecessor_only() {
     let service = start::<ZooKeeper>();
@@ -325,14 +336,42 @@ async fn each_waiter_watches_its_predecessor_only() {
                 ends.push(lease.number.get());
                 backend.release(lease).await.unwrap();
             }
-            Ok(Acquired::Busy) => panic!("busy after {:?}", asked.elapsed()),
-            Err(error) => {
-                assert!(error.is_transient() && error.to_string().contains("our znode was deleted"), "{error}");
-                ends.push(0);
-            }
+            other => panic!("{other:?} after {:?}", asked.elapsed()),
         }
     }
-    assert!(ends[0] > 0 && ends[1] == 0 && ends[2] > ends[0], "{ends:?}");
+    assert!(ends[0] < ends[2] && ends[2] < ends[1], "{ends:?}");
+}
+
+/// A session that expires while its waiter waits costs the place in the queue, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_session_expires_stands_in_the_queue_again() {
+    let service = start::<ZooKeeper>();
+    let (proxy, b) = connect_through(&service).await;
+    let a = connect(&service.url()).await;
+    let first = keep(&a, take(a.as_ref(), "orders/1", "a#1", TTL).await);
+    let waiting = tokio::spawn(async move {
+        let lease = take_within(b.as_ref(), "orders/1", "b#1", TTL, RECOVERY).await;
+        (b, lease)
+    });
+    let watching = |count: usize| service.waiting("orders/1") == Some(count);
+    until("the waiter to watch", || watching(1)).await;
+    let raw = raw(&service).await;
+    let parent = "/apps/fencepost/locks/orders%2F1";
+    let place = |znodes: &[String], held: &str| znodes.iter().find(|znode| !held.ends_with(*znode)).cloned();
+    let znodes = raw.list_children(parent).await.unwrap();
+    assert_eq!(znodes.len(), 2);
+    proxy.hold();
+    until("the session to expire", || watching(0)).await;
+    proxy.pass();
+    until("the waiter to watch again", || watching(1)).await;
+    let lease = first.stop().await;
+    let (before, after) = (place(&znodes, &lease.handle), raw.list_children(parent).await.unwrap());
+    assert!(before.is_some() && before != place(&after, &lease.handle), "{before:?} and then {after:?}");
+    let number = lease.number;
+    a.release(lease).await.unwrap();
+    let (b, lease) = waiting.await.unwrap();
+    assert!(lease.number > number, "{} after {number}", lease.number);
+    b.release(lease).await.unwrap();
 }
 
 /// Contract 6: the service's word is what its data says.

@@ -215,13 +215,16 @@ impl Calls {
         let mut last = Trouble::Unreachable(String::new());
         for _ in 0..ATTEMPTS.max(self.members.len()) {
             let member = self.current.load(Ordering::Relaxed);
+            let unanswered = Unanswered { calls: self, member };
             let answer = tokio::time::timeout(limit, self.attempt(member, path, body)).await;
             match answer {
                 Ok(Err(trouble @ (Trouble::Unreachable(_) | Trouble::Untrusted(_)))) => last = trouble,
-                Ok(done) => return done,
+                Ok(done) => {
+                    std::mem::forget(unanswered);
+                    return done;
+                }
                 Err(_) => last = Trouble::Unreachable(format!("no answer within {} s", limit.as_secs_f64())),
             }
-            self.avoid(member);
         }
         Err(last)
     }
@@ -318,6 +321,19 @@ impl Calls {
             }
         }
         Err(Trouble::Unreachable("it ended a watch".into()))
+    }
+}
+
+/// An attempt on its way. One that comes to nothing, also because nobody waits for it any more, is not repeated at the
+/// same member.
+struct Unanswered<'a> {
+    calls: &'a Calls,
+    member: usize,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.calls.avoid(self.member);
     }
 }
 

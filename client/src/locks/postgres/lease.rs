@@ -129,7 +129,7 @@ async fn released(heard: &mut broadcast::Receiver<String>, name: &Resource) {
 impl Server {
     async fn session(&self) -> Result<Arc<Session>, LockError> {
         let mut session = self.session.lock().await;
-        if let Some(open) = session.as_ref().filter(|open| !open.is_closed()) {
+        if let Some(open) = session.as_ref().filter(|open| !open.is_closed() && !open.is_in_doubt()) {
             return Ok(open.clone());
         }
         let opened = Session::open(&self.settings).await.map_err(|trouble| self.error(trouble))?;

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::future::poll_fn;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OnceCell, broadcast};
@@ -27,6 +28,8 @@ pub(super) struct Session {
     heard: broadcast::Receiver<String>,
     listening: OnceCell<()>,
     driver: AbortHandle,
+    /// An answer was not waited for, or did not come.
+    in_doubt: AtomicBool,
 }
 
 impl Session {
@@ -46,11 +49,17 @@ impl Session {
                 }
             }
         });
-        Ok(Session { client, heard, listening: OnceCell::new(), driver: driver.abort_handle() })
+        let (listening, driver, in_doubt) = (OnceCell::new(), driver.abort_handle(), AtomicBool::new(false));
+        Ok(Session { client, heard, listening, driver, in_doubt })
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
+    }
+
+    /// It may hang: a call that was given up, by its caller or by its limit, had no answer.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
     }
 
     /// Sends a statement. It is not prepared under a name, which pooling proxies would not know.
@@ -64,12 +73,22 @@ impl Session {
         statement: &str,
         values: &Values<'_>,
     ) -> Result<Vec<Row>, Trouble> {
-        bounded(limit, self.client.query_typed(statement, values), Trouble::asking).await
+        self.answered(bounded(limit, self.client.query_typed(statement, values), Trouble::asking)).await
     }
 
     /// Several statements in one transaction.
     pub(super) async fn batch(&self, statements: &str) -> Result<(), Trouble> {
-        bounded(TIMEOUT, self.client.batch_execute(statements), Trouble::asking).await
+        self.answered(bounded(TIMEOUT, self.client.batch_execute(statements), Trouble::asking)).await
+    }
+
+    /// In doubt until the answer is there, so also if nobody waits for it any more.
+    async fn answered<T>(&self, call: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+        let unanswered = Unanswered(self);
+        let answer = call.await;
+        if answer.as_ref().map_or_else(Trouble::is_an_answer, |_| true) {
+            std::mem::forget(unanswered);
+        }
+        answer
     }
 
     /// Names of locks that are released from now on.
@@ -78,6 +97,15 @@ impl Session {
         let listen = format!("listen {CHANNEL}");
         self.listening.get_or_try_init(|| self.batch(&listen)).await?;
         Ok(heard)
+    }
+}
+
+/// A call on its way.
+struct Unanswered<'a>(&'a Session);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.in_doubt.store(true, Ordering::Relaxed);
     }
 }
 
@@ -138,6 +166,11 @@ impl Trouble {
         let network = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).next();
         let passes = network.is_some_and(|cause| cause.kind() != io::ErrorKind::InvalidData);
         Trouble { lasting: !passes && !error.is_closed(), ..Trouble::asking(error) }
+    }
+
+    /// Did the server say so?
+    fn is_an_answer(&self) -> bool {
+        self.code.is_some()
     }
 
     pub(super) fn is(&self, code: &SqlState) -> bool {

@@ -1,5 +1,6 @@
 //! The connection to Redis: made when it is needed, made again when it is in doubt.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -26,6 +27,8 @@ pub(super) struct Link {
     /// If it is spoken to over TLS.
     terms: Option<Terms>,
     current: Mutex<Current>,
+    /// Up to this one, connections are not used again.
+    in_doubt: AtomicU64,
 }
 
 /// The connection, and how many there were, so that only the one that failed is given up.
@@ -57,7 +60,7 @@ impl Link {
                 Client::build_with_tls(info, TlsCertificates { client_tls, root_cert }).map_err(refused)?
             }
         };
-        Ok(Link { client, service: url.to_string(), terms, current: Mutex::default() })
+        Ok(Link { client, service: url.to_string(), terms, current: Mutex::default(), in_doubt: AtomicU64::new(0) })
     }
 
     /// Finds out early what would fail later.
@@ -83,15 +86,17 @@ impl Link {
     /// Runs a script.
     pub(super) async fn run<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T, LockError> {
         let (made, mut connection) = self.connection().await?;
+        let unanswered = Unanswered { link: self, made };
         let answer = script.invoke_async(&mut connection).await;
-        self.answered(made, answer).await
+        unanswered.answered(answer)
     }
 
     /// Runs one command.
     pub(super) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LockError> {
         let (made, mut connection) = self.connection().await?;
+        let unanswered = Unanswered { link: self, made };
         let answer = command.query_async(&mut connection).await;
-        self.answered(made, answer).await
+        unanswered.answered(answer)
     }
 
     /// A connection of one waiter's own, because listening blocks it. It sets its own limits of time.
@@ -107,9 +112,13 @@ impl Link {
 
     async fn connection(&self) -> Result<(u64, MultiplexedConnection), LockError> {
         let mut current = self.current.lock().await;
-        if let Some(connection) = &current.connection {
+        if let Some(connection) = &current.connection
+            && current.made > self.in_doubt.load(Ordering::Relaxed)
+        {
             return Ok((current.made, connection.clone()));
         }
+        // Whoever still waits for an answer has a share of the old one.
+        current.connection = None;
         let limits =
             AsyncConnectionConfig::new().set_connection_timeout(Some(TIMEOUT)).set_response_timeout(Some(TIMEOUT));
         let connection = self.client.get_multiplexed_async_connection_with_config(&limits).await;
@@ -117,22 +126,6 @@ impl Link {
         current.made += 1;
         current.connection = Some(connection.clone());
         Ok((current.made, connection))
-    }
-
-    async fn answered<T>(&self, made: u64, answer: Result<T, RedisError>) -> Result<T, LockError> {
-        let error = match answer {
-            Ok(answer) => return Ok(answer),
-            Err(error) => error,
-        };
-        // A server's own words prove that the connection is good, except for a replica's: behind the same name another
-        // server may be the one to write to by now.
-        if !matches!(error.kind(), ErrorKind::Server(kind) if kind != ServerErrorKind::ReadOnly) {
-            let mut current = self.current.lock().await;
-            if current.made == made {
-                current.connection = None;
-            }
-        }
-        Err(self.error(&error))
     }
 
     fn error(&self, error: &RedisError) -> LockError {
@@ -178,6 +171,36 @@ impl Link {
                 _ => failed(error.to_string()),
             },
         }
+    }
+}
+
+/// A call on its way. One that is given up leaves its connection in doubt: it may hang, and the next call must not.
+struct Unanswered<'a> {
+    link: &'a Link,
+    made: u64,
+}
+
+impl Unanswered<'_> {
+    fn answered<T>(self, answer: Result<T, RedisError>) -> Result<T, LockError> {
+        let link = self.link;
+        // A server's own words prove that the connection is good, except for a replica's: behind the same name another
+        // server may be the one to write to by now.
+        let good = match &answer {
+            Ok(_) => true,
+            Err(error) => {
+                matches!(error.kind(), ErrorKind::Server(kind) if kind != ServerErrorKind::ReadOnly)
+            }
+        };
+        if good {
+            std::mem::forget(self);
+        }
+        answer.map_err(|error| link.error(&error))
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.link.in_doubt.fetch_max(self.made, Ordering::Relaxed);
     }
 }
 

@@ -85,9 +85,9 @@ impl LockBackend for Redis {
     }
 
     async fn verify(&self, lease: &Lease) -> Result<Kept, LockError> {
-        let lock: Option<String> = self.link.query(redis::cmd("GET").arg(Keys::of(&lease.name).lock)).await?;
-        let holder = lock.as_deref().and_then(|lock| lock.split_once(' ')).map(|(_, holder)| holder);
-        Ok(if holder == Some(lease.handle.as_str()) { Kept::Kept } else { Kept::Lost })
+        // Not a plain GET: a replica, or a primary that was made one, would answer it.
+        let verify = self.scripts.verify.on(&Keys::of(&lease.name), &[&lease.handle]);
+        Ok(if self.link.run::<i64>(&verify).await? == 1 { Kept::Kept } else { Kept::Lost })
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Kept, LockError> {

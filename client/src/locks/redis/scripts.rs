@@ -15,7 +15,7 @@ pub(super) struct Keys {
     /// A hash: `number`, the counter; `incarnation`, which it counts in.
     pub(super) state: String,
     /// `number holder`, with the lease's ttl.
-    pub(super) lock: String,
+    lock: String,
     /// A list of holders, in order of arrival.
     queue: String,
 }
@@ -49,6 +49,7 @@ impl Script {
 
 pub(super) struct Scripts {
     pub(super) acquire: Script,
+    pub(super) verify: Script,
     pub(super) renew: Script,
     pub(super) lift: Script,
     pub(super) release: Script,
@@ -59,6 +60,7 @@ impl Scripts {
         let script = |step: &str| Script(redis::Script::new(&[include_str!("lua/shared.lua"), step].concat()));
         Scripts {
             acquire: script(include_str!("lua/acquire.lua")),
+            verify: script(include_str!("lua/verify.lua")),
             renew: script(include_str!("lua/renew.lua")),
             lift: script(include_str!("lua/lift.lua")),
             release: script(include_str!("lua/release.lua")),

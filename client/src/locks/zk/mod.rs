@@ -15,17 +15,21 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fencepost_core::Issuer;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, CreateMode, Error};
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
 use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted, tls};
+use crate::random::jittered;
 use held::Held;
 use queue::{Queue, Stood, repeated};
 use session::{Ensemble, PATIENCE};
 use tunnel::Tunnel;
 use znodes::Znodes;
+
+/// Before a waiter stands in the queue once more.
+const AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) const BACKEND: Backend = Backend {
     scheme: "zk",
@@ -70,9 +74,32 @@ fn connect(url: LockUrl) -> Connecting {
 }
 
 impl ZooKeeper {
+    /// Stands in the queue, and again at its end if the place in it is lost and there is time left.
     async fn queue_up(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
         let until = Instant::now().checked_add(wanted.wait);
+        let mut stood = false;
+        loop {
+            match self.stand(wanted, until, &mut stood).await {
+                Err(error)
+                    if stood && error.is_transient() && until.is_none_or(|until| Instant::now() + AGAIN < until) =>
+                {
+                    tracing::debug!(%error, "a place in a queue was lost; standing there again");
+                    sleep(jittered(AGAIN)).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// One session, and one place in the queue. Sets `stood` when there is a session.
+    async fn stand(
+        &self,
+        wanted: &Wanted<'_>,
+        until: Option<Instant>,
+        stood: &mut bool,
+    ) -> Result<Acquired, LockError> {
         let client = self.ensemble.open(wanted.ttl).await?;
+        *stood = true;
         let queue = Queue {
             ensemble: &self.ensemble,
             znodes: &self.znodes,

@@ -1,13 +1,17 @@
 //! Calls under a guard.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
-use fencepost_client::{Admin, CallError, Guard, GuardError, Loss, Precondition};
+use fencepost_client::{Admin, CallError, Guard, GuardError, LockOptions, Loss, Precondition};
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::proxy::{Direction, Rule};
 use fencepost_core::wire::TxnRequest;
 
+use super::diary::Diary;
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};
-use crate::suite::{resource, until};
+use crate::suite::{SLACK, resource, until};
 
 fn transaction(json: &str) -> TxnRequest {
     serde_json::from_str(json).unwrap()
@@ -74,6 +78,75 @@ async fn a_lost_answer_applies_exactly_once() {
     // A connection that is reset before anything was sent.
     proxy.cut();
     assert!(!guard.put("orders/1", "sent").await.unwrap().replayed);
+}
+
+/// A read changes nothing, so it may be repeated whatever became of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_whose_answer_is_lost_is_repeated() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let guard =
+        locks_at(proxy.address(), address(&gateway), options("a", LONG)).await.acquire("orders/1").await.unwrap();
+    guard.put("orders/1", "paid").await.unwrap();
+    for direction in [Direction::Up, Direction::Down] {
+        let before = proxy.count(direction).dropped;
+        proxy.set(direction, Rule::Drop);
+        let broken = async {
+            until("a message to be lost", || proxy.count(direction).dropped > before).await;
+            proxy.pass();
+            proxy.cut();
+        };
+        let (read, ()) = tokio::join!(guard.get("orders/1"), broken);
+        assert_eq!(read.unwrap().body, "paid", "{direction:?}");
+    }
+    guard.release().await.unwrap();
+}
+
+/// Retries end with what makes them safe: the time for which the lock is surely ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retries_stop_when_validity_ends() {
+    let gateway = Fresh::memory(&[]);
+    let proxy = proxied(&gateway);
+    let ttl = TTL * 3;
+    for call in ["put", "get", "transact"] {
+        let locks = locks_at(proxy.address(), proxy.address(), options("a", ttl)).await;
+        let guard = locks.acquire("orders/1").await.unwrap();
+        proxy.shut();
+        let (since, left) = (Instant::now(), guard.validity());
+        let error = match call {
+            "put" => guard.put("orders/1", "late").await.map(drop),
+            "get" => guard.get("orders/1").await.map(drop),
+            _ => guard.transact(transaction(r#"{"then": [{"add": "orders/1", "by": "1"}]}"#)).await.map(drop),
+        };
+        let (error, took) = (error.unwrap_err(), since.elapsed());
+        let lost = matches!(
+            error,
+            GuardError::Call(CallError::Unreachable { .. } | CallError::Unknown(_) | CallError::Failed(_))
+        );
+        assert!(lost, "{call}: {error}");
+        // The last pause, of a second at most and a tenth, does not fit.
+        let last = Duration::from_millis(1150);
+        assert!(took + last >= left, "{call} ended after {took:?}, with {left:?} left at its beginning");
+        assert!(took <= left + SLACK, "{call} ended after {took:?}, with {left:?} left at its beginning");
+        proxy.pass();
+    }
+}
+
+#[tokio::test]
+async fn everybody_whose_token_was_sent_is_told_of_a_refusal() {
+    let gateway = Fresh::memory(&[]);
+    let (a, b) = (Arc::new(Diary::default()), Arc::new(Diary::default()));
+    let observed = async |name: &str, diary: &Arc<Diary>| {
+        locks(&gateway, LockOptions { observer: diary.clone(), ..options(name, LONG) }).await
+    };
+    let order = observed("a", &a).await.acquire("orders/1").await.unwrap();
+    let stock = observed("b", &b).await.acquire("stock/7").await.unwrap();
+    Admin::new(&gateway.data().join("admin.sock"), LONG).force_release(&resource("stock/7")).await.unwrap();
+    let both = transaction(r#"{"then": [{"add": "orders/1", "by": "1"}, {"add": "stock/7", "by": "5"}]}"#);
+    let refused = Guard::transact_all(&[&order, &stock], both).await.unwrap_err();
+    assert!(matches!(refused, GuardError::Fenced(_)), "{refused}");
+    assert_eq!((a.lines("orders/1 refused"), b.lines("stock/7 refused")), (1, 1), "each once");
+    assert_eq!((order.loss(), stock.loss()), (None, Some(Loss::TakenOver)), "only one of them is lost");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fencepost_client::{AcquireError, LockOptions};
 use fencepost_conformance::harness::budget;
 use fencepost_conformance::harness::fresh::Fresh;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::{LONG, TTL, locks, locks_at, options, proxied};
 
@@ -56,11 +56,13 @@ async fn all_or_none() {
 async fn the_lead_is_passed_on_and_taken_up_again() {
     let gateway = Fresh::memory(&[]);
     let proxy = proxied(&gateway);
-    let a = locks_at(proxy.address(), proxy.address(), options("a", TTL)).await;
-    let b = locks(&gateway, options("b", TTL)).await;
+    // Long enough that nobody is lost unless it is cut off.
+    let a = locks_at(proxy.address(), proxy.address(), options("a", TTL * 4)).await;
+    let b = locks(&gateway, options("b", TTL * 4)).await;
     let (tell, mut leaders) = mpsc::channel(16);
     let (first, second) = (tell.clone(), tell);
     let (stop, stopped) = mpsc::channel::<()>(1);
+    let (stand, told_to_stand) = oneshot::channel();
     let stopped = Arc::new(Mutex::new(stopped));
     let a_leads = a.lead("leader", async |guard| {
         first.send(("a", guard.token())).await.unwrap();
@@ -77,6 +79,7 @@ async fn the_lead_is_passed_on_and_taken_up_again() {
     let script = async {
         let (name, token) = leaders.recv().await.unwrap();
         assert_eq!(name, "a");
+        stand.send(()).unwrap();
         // The leader is cut off: the other one takes over.
         proxy.shut();
         let (name, next) = leaders.recv().await.unwrap();
@@ -91,7 +94,7 @@ async fn the_lead_is_passed_on_and_taken_up_again() {
     };
     let follower = async {
         // Not before the first one leads.
-        tokio::time::sleep(TTL / 2).await;
+        told_to_stand.await.unwrap();
         assert_eq!(b_leads.await.unwrap(), "done");
         pending::<()>().await;
     };

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use fencepost_client::{AcquireError, Admin, GuardError, LockOptions, Locks};
 use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::process::{GatewayProcess, binary};
 use fencepost_conformance::harness::proxy::{Direction, Rule};
+use fencepost_core::ProblemKind;
 use fencepost_core::wire::RotateRequest;
 
 use super::scripted::{Lift, Moment, Scripted};
@@ -68,12 +70,13 @@ async fn t23_a_lock_that_is_lost_when_acquire_returns_is_not_used() {
 async fn t24_validity_counts_from_before_the_request() {
     let gateway = Fresh::memory(&[]);
     let proxy = proxied(&gateway);
-    let locks = locks_at(address(&gateway), proxy.address(), options("a", Duration::from_secs(8))).await;
+    // So long that it is not renewed on the way, whatever the machine does.
+    let locks = locks_at(address(&gateway), proxy.address(), options("a", LONG)).await;
     let delay = Duration::from_secs(1);
     proxy.set(Direction::Down, Rule::Delay(delay));
     let guard = locks.acquire("orders/1").await.unwrap();
     // The grant was asked for at least two answers ago: its own, and that of the check after it.
-    assert!(guard.validity() <= Duration::from_secs(8) - delay * 2, "{:?}", guard.validity());
+    assert!(guard.validity() <= LONG - delay * 2, "{:?}", guard.validity());
     assert!(guard.validity() > Duration::ZERO && guard.loss().is_none());
 }
 
@@ -118,6 +121,68 @@ async fn t30_a_generation_learned_late_is_never_used() {
     assert_eq!(guard.token().to_string(), "1:1", "acquired again; 33 did not become 1:33");
     assert_eq!(service.asked().len(), 2);
     assert_eq!(service.lifts(), 0);
+}
+
+/// DESIGN 6.4: refused by generation is no end, also for whoever does not wait.
+#[tokio::test]
+async fn a_generation_that_ended_on_the_way_is_read_again_without_a_wait() {
+    let gateway = Fresh::memory(&[]);
+    let service = Scripted::new(Lift::Can);
+    let impatient = LockOptions { wait: Duration::ZERO, ..options("a", LONG) };
+    let locks = locks_of(&gateway, service.clone(), impatient);
+    let admin = Admin::new(&gateway.data().join("admin.sock"), LONG);
+    let rotation = |from: u32| -> RotateRequest {
+        serde_json::from_str(&format!(r#"{{"from": {from}, "reason": "replaced"}}"#)).unwrap()
+    };
+    let mut pause = service.pause_at(Moment::Granted);
+    let asking = locks.clone();
+    let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
+    pause.reached().await;
+    admin.rotate(&resource("orders/1"), &rotation(0)).await.unwrap();
+    pause.go_on();
+    let guard = acquiring.await.unwrap().unwrap();
+    assert_eq!((guard.token().to_string().as_str(), service.asked().len()), ("1:2", 2));
+    guard.release().await.unwrap();
+    // It has an end: a generation that ends each time is not waited out.
+    let asking = locks.clone();
+    let mut pause = service.pause_at(Moment::Granted);
+    let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
+    for from in 1..=3 {
+        pause.reached().await;
+        admin.rotate(&resource("orders/1"), &rotation(from)).await.unwrap();
+        let next = service.pause_at(Moment::Granted);
+        std::mem::replace(&mut pause, next).go_on();
+    }
+    let error = acquiring.await.unwrap().unwrap_err();
+    let AcquireError::Refused(problem) = &error else { panic!("{error}") };
+    assert_eq!(problem.kind(), Some(ProblemKind::RetiredGeneration));
+    assert_eq!(service.asked().len(), 5, "three times");
+    assert!(service.holder().is_none(), "given back");
+}
+
+/// The claim arrives at a gateway that knows less: restored, or behind the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_generation_that_is_not_known_is_read_again() {
+    let gateway = Fresh::memory(&[]);
+    let at = gateway.address().to_owned();
+    let admin = Admin::new(&gateway.data().join("admin.sock"), LONG);
+    let rotation: RotateRequest = serde_json::from_str(r#"{"from": 0, "reason": "replaced"}"#).unwrap();
+    admin.rotate(&resource("orders/1"), &rotation).await.unwrap();
+    let service = Scripted::new(Lift::Can);
+    let locks = locks_of(&gateway, service.clone(), LockOptions { wait: Duration::ZERO, ..options("a", LONG) });
+    let mut pause = service.pause_at(Moment::Granted);
+    let acquiring = tokio::spawn(async move { locks.acquire("orders/1").await });
+    pause.reached().await;
+    // One without that rotation comes to its place.
+    drop(gateway);
+    let data = tempfile::tempdir().unwrap();
+    let mut restored = std::process::Command::new(binary());
+    restored.args(["serve", "--engine", "memory", "--listen", &at, "--data"]).arg(data.path().join("data"));
+    let _restored = GatewayProcess::spawn(restored).unwrap_or_else(|said| panic!("it did not start:\n{said}"));
+    pause.go_on();
+    let guard = acquiring.await.unwrap().unwrap();
+    assert_eq!(guard.token().to_string(), "2", "acquired again, in the generation that is known there");
+    assert_eq!((service.asked().len(), service.lifts()), (2, 0));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{Kept, Lease, LockBackend, LockError};
-use fencepost_conformance::harness::proxy::Proxy;
+use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
 
 use super::{
     Keeping, SLACK, Service, connect, connect_through, copy, eventually, is_busy, keep, start, take, take_within,
@@ -43,6 +43,34 @@ pub(crate) async fn renewal_keeps_a_lease<S: Service>() {
     assert_eq!(a.verify(&lease).await, Ok(Kept::Kept));
     assert_eq!(lease.number, number, "the number is captured once (T12)");
     a.release(lease).await.unwrap();
+}
+
+/// Contract 11: whoever cannot wait for a renewal that hangs asks again, and is not kept waiting by the first one.
+pub(crate) async fn a_renewal_may_be_given_up<S: Service>() {
+    let service = start::<S>();
+    let (proxy, a) = connect_through(&service).await;
+    let b = connect(&service.url()).await;
+    // What the client itself waits for an answer would be too long by far.
+    let ttl = S::TTL * 4;
+    let lease = take(a.as_ref(), "orders/1", "a#1", ttl).await;
+    // What is held comes through later; after what is swallowed, a connection is of no use any more.
+    let faults: &[Rule] = if S::OUTLIVES_CONNECTION { &[Rule::Hold, Rule::Drop] } else { &[Rule::Hold] };
+    for fault in faults {
+        for patience in [Duration::ZERO, ttl / 8] {
+            assert_eq!(a.renew(&lease).await, Ok(Kept::Kept), "before {fault:?}");
+            proxy.set(Direction::Up, *fault);
+            let said = tokio::time::timeout(patience, a.renew(&lease)).await;
+            assert!(said.is_err(), "{fault:?}: nobody could be asked, and yet {said:?}");
+            proxy.pass();
+            let again = eventually("renewing", async || a.renew(&lease).await);
+            let again = tokio::time::timeout(ttl / 2, again).await;
+            assert_eq!(again, Ok(Kept::Kept), "{fault:?}, given up after {patience:?}");
+        }
+    }
+    assert!(is_busy(b.as_ref(), "orders/1", "b#1", ttl).await);
+    a.release(lease).await.unwrap();
+    let next = take_within(b.as_ref(), "orders/1", "b#2", ttl, SLACK).await;
+    b.release(next).await.unwrap();
 }
 
 /// A was cut off, and B has the lock since A's ttl was over.

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use fencepost_client::locks::Acquired;
 use fencepost_conformance::harness::proxy::{Direction, Proxy};
 
-use super::{RECOVERY, SLACK, Service, ask, asked, connect, connect_through, keep, start, take, take_within, try_ask};
+use super::{
+    RECOVERY, SLACK, Service, ask, connect, connect_through, in_line, keep, start, take, take_within, try_ask,
+};
 
 /// What a service that is asked again and again would not reach.
 const SOON: Duration = Duration::from_millis(250);
@@ -16,15 +18,20 @@ pub(crate) async fn a_waiter_gets_the_lock_soon<S: Service>() {
     let service = start::<S>();
     let a = connect(&service.url()).await;
     let (proxy, b) = connect_through(&service).await;
-    let mut took = Vec::new();
+    let (mut took, mut alone) = (Vec::new(), Vec::new());
     for round in 0..7 {
+        // What it takes without anybody to wait for, on this machine and now.
+        let since = Instant::now();
+        let lease = take_within(b.as_ref(), "orders/1", &format!("b#alone{round}"), S::TTL, SLACK).await;
+        alone.push(since.elapsed());
+        b.release(lease).await.unwrap();
         let kept = keep(&a, take_within(a.as_ref(), "orders/1", &format!("a#{round}"), S::TTL, SLACK).await);
         let (before, waiter) = (proxy.count(Direction::Up).bytes, b.clone());
         let waiting = tokio::spawn(async move {
             let lease = take_within(waiter.as_ref(), "orders/1", &format!("b#{round}"), S::TTL, RECOVERY).await;
             (Instant::now(), lease)
         });
-        asked(&proxy, before).await;
+        in_line(&service, "orders/1", 1, &proxy, before).await;
         let lease = kept.stop().await;
         let released = Instant::now();
         a.release(lease).await.unwrap();
@@ -33,8 +40,10 @@ pub(crate) async fn a_waiter_gets_the_lock_soon<S: Service>() {
         b.release(lease).await.unwrap();
     }
     took.sort();
-    let limit = if a.capabilities().watch { SOON } else { S::TTL };
-    assert!(took[took.len() / 2] <= limit, "from release to grant: {took:?}");
+    alone.sort();
+    let middle = took.len() / 2;
+    let limit = if a.capabilities().watch { SOON + alone[middle] * 2 } else { S::TTL };
+    assert!(took[middle] <= limit, "from release to grant: {took:?}, without a wait: {alone:?}");
 }
 
 /// Contract 10, where it is claimed; everybody gets it in any case.
@@ -54,7 +63,7 @@ pub(crate) async fn waiters_come_in_order<S: Service>() {
             order.lock().unwrap().push(waiter);
             backend.release(lease).await.unwrap();
         }));
-        asked(&proxy, before).await;
+        in_line(&service, "orders/1", waiter + 1, &proxy, before).await;
         proxies.push(proxy);
     }
     assert!(order.lock().unwrap().is_empty(), "nobody overtakes the holder");
@@ -75,7 +84,6 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
     const WHILE: Duration = Duration::from_millis(500);
     let service = start::<S>();
     let a = connect(&service.url()).await;
-    assert!(a.capabilities().watch, "a service without watch has another case to pass");
     let proxy = Proxy::start(service.address());
     let url = service.url_at(proxy.address());
     // Long enough that those who wait have little to renew meanwhile.
@@ -99,17 +107,21 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
             drop(lease);
         }));
         if a.capabilities().fair || waiter == 0 {
-            asked(&proxy, before).await;
+            in_line(&service, "orders/1", waiter + 1, &proxy, before).await;
         }
     }
     // Those that were not waited for one by one are in line too.
     if !a.capabilities().fair {
-        asked(&proxy, 0).await;
+        in_line(&service, "orders/1", WAITERS, &proxy, 0).await;
     }
     let sent = || proxy.count(Direction::Up).chunks;
-    let before = sent();
-    tokio::time::sleep(WHILE).await;
-    let usual = sent() - before;
+    // Whoever waits gives a sign of life now and then, in no even rhythm.
+    let mut usual = 0;
+    for _ in 0..4 {
+        let before = sent();
+        tokio::time::sleep(WHILE).await;
+        usual = usual.max(sent() - before);
+    }
     let lease = kept.stop().await;
     let before = sent();
     let since = Instant::now();
@@ -117,9 +129,13 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
     let first = tokio::time::timeout(RECOVERY, grants.recv()).await.expect("somebody is next");
     tokio::time::sleep(WHILE.saturating_sub(since.elapsed())).await;
     let sent = sent() - before;
+    // It took longer than planned if the machine was busy.
+    let usual = usual * since.elapsed().as_millis().div_ceil(WHILE.as_millis()) as u64;
     println!("{usual} messages while nothing happened, {sent} for a hand-over among {WAITERS}");
     assert!(first.is_some() && grants.try_recv().is_err(), "one at a time");
-    assert!(sent < usual + WAITERS as u64 * 3 / 4, "{sent} messages instead of {usual}: everybody was woken");
+    // Where nobody is told, everybody asks all the time: that is no herd that was woken.
+    let woken = a.capabilities().watch && sent >= usual + WAITERS as u64 * 3 / 4;
+    assert!(!woken, "{sent} messages instead of {usual}: everybody was woken");
     waiting.iter().for_each(|waiter| waiter.abort());
 }
 
@@ -152,7 +168,7 @@ pub(crate) async fn a_dropped_waiter_leaves_nothing<S: Service>() {
     let (before, waiter) = (proxy.count(Direction::Up).bytes, b.clone());
     let waiting =
         tokio::spawn(async move { try_ask(waiter.as_ref(), "orders/1", "b#1", S::TTL, RECOVERY).await.is_ok() });
-    asked(&proxy, before).await;
+    in_line(&service, "orders/1", 1, &proxy, before).await;
     waiting.abort();
     assert!(waiting.await.is_err_and(|error| error.is_cancelled()), "it was still waiting");
     a.release(kept.stop().await).await.unwrap();

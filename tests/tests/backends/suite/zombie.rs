@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::binary;
@@ -12,23 +13,11 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use super::{RECOVERY, Service};
 
 /// `fencepost run` of a shell script, on its own program's behalf.
-fn worker<S: Service>(gateway: &Fresh, lock: &str, script: &str) -> Command {
+fn worker(gateway: &Fresh, lock: &str, ttl: Duration, script: &str) -> Command {
     let mut command = Command::new(binary());
-    let ttl = format!("{}ms", S::TTL.as_millis());
-    command.args([
-        "run",
-        "--lock",
-        lock,
-        "--url",
-        gateway.url(),
-        "--resource",
-        "stock",
-        "--ttl",
-        &ttl,
-        "--wait",
-        "60s",
-    ]);
-    command.args(["--on-lost", "notify", "--", "sh", "-c", script]);
+    let ttl = format!("{}ms", ttl.as_millis());
+    command.args(["run", "--lock", lock, "--url", gateway.url(), "--resource", "stock"]);
+    command.args(["--ttl", &ttl, "--wait", "60s", "--on-lost", "notify", "--", "sh", "-c", script]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -46,15 +35,18 @@ fn ended(child: Child) -> (Option<i32>, String) {
 
 /// Two workers, the first of them stopped while the second does its work. What the first one's late write ended with,
 /// and what the key holds in the end.
-fn played<S: Service>(gateway: &Fresh) -> (Option<i32>, String, String) {
-    let service = S::start();
-    let proxy = Proxy::start(service.address());
+pub(crate) fn played(
+    gateway: &Fresh,
+    [first, second]: [&str; 2],
+    ttl: Duration,
+    network: Option<&Proxy>,
+) -> (Option<i32>, String, String) {
     let dir = tempfile::tempdir().unwrap();
     let (pid, go) = (dir.path().join("pid"), dir.path().join("go"));
     let put = |value: &str| format!("{} kv put stock {value}", binary().display());
     let script =
         format!("echo $$ > {}; until [ -e {} ]; do sleep 0.02; done; {}", pid.display(), go.display(), put("old"));
-    let first = worker::<S>(gateway, &service.url_at(proxy.address()), &script).spawn().unwrap();
+    let first = worker(gateway, first, ttl, &script).spawn().unwrap();
     let program = Pid::from_raw(written(&pid).parse().unwrap()).unwrap();
     // The whole worker stops, and the network forgets it: a session that ends with its connection ends too.
     let signal = |signal| {
@@ -62,20 +54,31 @@ fn played<S: Service>(gateway: &Fresh) -> (Option<i32>, String, String) {
         kill_process_group(program, signal).unwrap();
     };
     signal(Signal::STOP);
-    proxy.shut();
-    let second = worker::<S>(gateway, &service.url(), &put("new")).spawn().unwrap();
-    assert_eq!(ended(second), (Some(0), String::new()), "the second takes over and writes");
+    if let Some(network) = network {
+        network.shut();
+    }
+    let second = worker(gateway, second, ttl, &put("new")).spawn().unwrap();
+    let (code, said) = ended(second);
+    assert_eq!(code, Some(0), "the second takes over and writes: {said}");
     assert_eq!(gateway.client().get("stock").text(), "new");
-    proxy.pass();
+    if let Some(network) = network {
+        network.pass();
+    }
     std::fs::write(&go, "").unwrap();
     signal(Signal::CONT);
     let (code, said) = ended(first);
     (code, said, gateway.client().get("stock").text())
 }
 
+fn played_with<S: Service>(gateway: &Fresh) -> (Option<i32>, String, String) {
+    let service = S::start();
+    let proxy = Proxy::start(service.address());
+    played(gateway, [&service.url_at(proxy.address()), &service.url()], S::TTL, Some(&proxy))
+}
+
 /// The point of it all.
 pub(crate) async fn a_zombie_is_refused<S: Service>() {
-    let (code, said, value) = tokio::task::block_in_place(|| played::<S>(&Fresh::memory(&[])));
+    let (code, said, value) = tokio::task::block_in_place(|| played_with::<S>(&Fresh::memory(&[])));
     assert_eq!((code, value.as_str()), (Some(3), "new"), "{said}");
     assert!(said.contains("stale"), "{said}");
 }
@@ -83,6 +86,6 @@ pub(crate) async fn a_zombie_is_refused<S: Service>() {
 /// The same without the fence: what it prevents.
 pub(crate) async fn in_observe_mode_a_zombie_overwrites<S: Service>() {
     let observe = "[[guard]]\nkeys = \"**\"\nmode = \"observe\"\n";
-    let (code, said, value) = tokio::task::block_in_place(|| played::<S>(&Fresh::configured(observe, &[])));
+    let (code, said, value) = tokio::task::block_in_place(|| played_with::<S>(&Fresh::configured(observe, &[])));
     assert_eq!((code, value.as_str()), (Some(0), "old"), "{said}");
 }

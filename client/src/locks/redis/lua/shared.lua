@@ -30,6 +30,10 @@ end
 -- Says that a waiter lives. It expires unless the waiter asks again.
 local function sign_of_life(who) return state .. ':waiter:' .. who end
 
+-- A write that changes nothing, because whoever holds a lock does not wait for it. A replica refuses it, and so says
+-- nothing about a lock that its primary may have given to somebody else by now.
+local function only_on_a_primary() redis.call('DEL', sign_of_life(me)) end
+
 -- What a waiter listens to.
 local function turn(who) return state .. ':turn:' .. who end
 
