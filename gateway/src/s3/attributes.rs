@@ -65,7 +65,8 @@ fn without_chunks(encoding: &str) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-fn http_date(time: &Timestamp) -> String {
+/// A time as headers have it.
+pub(super) fn http_date(time: &Timestamp) -> String {
     let mut text = Vec::new();
     match time.format(TimestampFormat::HttpDate, &mut text) {
         Ok(()) => String::from_utf8(text).unwrap_or_default(),

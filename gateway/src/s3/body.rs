@@ -140,8 +140,8 @@ impl Body for Coming {
             };
             match arrived.transpose()? {
                 None => {
-                    chunks.end();
-                    return Poll::Ready(chunks.next().map(|bytes| Ok(Frame::data(bytes))));
+                    chunks.end()?;
+                    return Poll::Ready(None);
                 }
                 Some(frame) => match frame.into_data() {
                     Ok(bytes) => chunks.push(bytes)?,

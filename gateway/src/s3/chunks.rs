@@ -58,12 +58,11 @@ impl Chunks {
         self.ready.pop_front()
     }
 
-    /// The body has ended: what is left of it goes on as it is.
-    pub(super) fn end(&mut self) {
-        if let At::Line(line) = std::mem::replace(&mut self.at, At::Rest)
-            && !line.is_empty()
-        {
-            self.ready.push_back(line.freeze());
+    /// The body has ended, and its last chunk must have come before: the library does not ask for it.
+    pub(super) fn end(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        match std::mem::replace(&mut self.at, At::Rest) {
+            At::Rest => Ok(()),
+            _ => Err("it ended before its last chunk".into()),
         }
     }
 
@@ -144,8 +143,7 @@ mod tests {
             chunks.push(Bytes::copy_from_slice(piece)).map_err(|error| error.to_string())?;
             out.extend(std::iter::from_fn(|| chunks.next()).flatten());
         }
-        chunks.end();
-        out.extend(std::iter::from_fn(|| chunks.next()).flatten());
+        chunks.end().map_err(|error| error.to_string())?;
         Ok(out)
     }
 
@@ -172,21 +170,27 @@ mod tests {
         let size = MAX_SIGNED_CHUNK + 1;
         let error = framed(format!("{size:x};chunk-signature=00\r\n").as_bytes(), 100).unwrap_err();
         assert_eq!(error, "a chunk that is signed has at most 16777216 bytes, not 16777217");
-        assert_eq!(framed(b"ffffffffff\r\nab", 100).unwrap(), b"2\r\nab\r\n");
+        let mut chunks = Chunks::default();
+        chunks.push(Bytes::from_static(b"ffffffffff\r\nab")).unwrap();
+        assert_eq!(std::iter::from_fn(|| chunks.next()).flatten().collect::<Vec<u8>>(), b"2\r\nab\r\n");
     }
 
     #[test]
     fn what_is_no_chunk_is_left_to_the_library() {
-        for body in
-            ["zz\r\nab\r\n", "\r\n", "", "5", "-1\r\nab", "+1\r\nab", "10000000000000000\r\n", &"1".repeat(5000)]
-        {
+        for body in ["zz\r\nab\r\n", "\r\n", "-1\r\nab", "+1\r\nab", "10000000000000000\r\n", &"1".repeat(5000)] {
             assert_eq!(framed(body.as_bytes(), 7).unwrap(), body.as_bytes(), "{body}");
         }
         assert!(framed(b"2\r\nabc\r\n0\r\n\r\n", 100).is_err(), "a chunk that is longer than it says");
     }
 
     #[test]
-    fn a_body_that_ends_early_stays_short() {
-        assert_eq!(framed(b"a\r\n0123", 100).unwrap(), b"4\r\n0123\r\n");
+    fn a_body_that_ends_before_its_last_chunk_is_refused() {
+        for body in ["", "5", "a\r\n0123", "4\r\n0123", "4\r\n0123\r\n", "4\r\n0123\r\n0"] {
+            assert_eq!(framed(body.as_bytes(), 100).unwrap_err(), "it ended before its last chunk", "{body}");
+        }
+        let signed = format!("4;chunk-signature={}\r\n0123\r\n", "0".repeat(64));
+        for end in [0, 3, signed.len() - 1, signed.len()] {
+            assert!(framed(&signed.as_bytes()[..end], 7).is_err(), "{end}");
+        }
     }
 }

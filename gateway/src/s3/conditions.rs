@@ -4,11 +4,13 @@ use std::ops::Range;
 
 use fencepost_store::ObjectCondition;
 use fencepost_store::record::ObjectRecord;
-use hyper::header::{HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{
+    CACHE_CONTROL, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
+};
 use s3s::dto::{ETagCondition, Range as Wanted, Timestamp};
-use s3s::{S3Result, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
 
-use super::attributes::time;
+use super::attributes::{http_date, kept, time};
 
 /// The condition of a write.
 pub(super) fn of_write(
@@ -74,12 +76,32 @@ impl OfRead {
         };
         match (fresh, unmet) {
             (true, _) => Ok(()),
-            (false, Unmet::NotModified) => Err(s3_error!(NotModified, "Not modified.")),
+            (false, Unmet::NotModified) => Err(not_modified(object)),
             (false, Unmet::Failed) => {
                 Err(s3_error!(PreconditionFailed, "A condition on the source of the copy does not hold."))
             }
         }
     }
+}
+
+/// An answer without a body, which says of what, and for how long (RFC 9110, 15.4.5).
+fn not_modified(object: &ObjectRecord) -> S3Error {
+    let mut error = s3_error!(NotModified, "Not modified.");
+    let told = [
+        (ETAG, Some(format!("\"{}\"", object.etag))),
+        (LAST_MODIFIED, Some(http_date(&time(object.modified)))),
+        (CACHE_CONTROL, kept(&object.attributes, "cache-control")),
+        (EXPIRES, kept(&object.attributes, "expires")),
+    ];
+    // These take the place of all others, also of the type of a body that there is not.
+    let mut headers = HeaderMap::new();
+    for (name, value) in told {
+        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+            headers.insert(name, value);
+        }
+    }
+    error.set_headers(headers);
+    error
 }
 
 /// Which bytes are wanted, and how that is told if they are not all.

@@ -7,6 +7,7 @@ use s3s::{S3Result, s3_error};
 #[derive(Default)]
 pub(super) struct Unkept {
     acl: Option<String>,
+    grants: bool,
     encryption: bool,
     tags: bool,
     lock: bool,
@@ -22,6 +23,10 @@ macro_rules! unkept {
             fn from(input: &$input) -> Unkept {
                 Unkept {
                     acl: input.acl.as_ref().map(|acl| acl.as_str().to_owned()),
+                    grants: input.grant_full_control.is_some()
+                        || input.grant_read.is_some()
+                        || input.grant_read_acp.is_some()
+                        || input.grant_write_acp.is_some(),
                     encryption: input.sse_customer_algorithm.is_some()
                         || input.sse_customer_key.is_some()
                         || input.ssekms_key_id.is_some()
@@ -43,6 +48,10 @@ impl From<&PutObjectInput> for Unkept {
     fn from(input: &PutObjectInput) -> Unkept {
         Unkept {
             acl: input.acl.as_ref().map(|acl| acl.as_str().to_owned()),
+            grants: input.grant_full_control.is_some()
+                || input.grant_read.is_some()
+                || input.grant_read_acp.is_some()
+                || input.grant_write_acp.is_some(),
             encryption: input.sse_customer_algorithm.is_some()
                 || input.sse_customer_key.is_some()
                 || input.ssekms_key_id.is_some()
@@ -65,6 +74,7 @@ pub(super) fn unkept(asked: &Unkept) -> S3Result<()> {
         ));
     }
     for (asked, what) in [
+        (asked.grants, "Granting rights"),
         (asked.encryption, "Encryption by the server"),
         (asked.tags, "Tagging"),
         (asked.lock, "Object Lock"),

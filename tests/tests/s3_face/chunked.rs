@@ -140,7 +140,7 @@ fn chunks_with_the_right_signatures_are_taken() {
 type Spoilt = (&'static str, fn(&mut Vec<Vec<u8>>), &'static str);
 
 /// Each was signed by the holder, and changed on its way.
-const SPOILT: [Spoilt; 9] = [
+const SPOILT: [Spoilt; 10] = [
     ("the signature of the first chunk", |body| spoil_signature(&mut body[0]), "BadDigest"),
     ("the signature of a chunk in the middle", |body| spoil_signature(&mut body[1]), "BadDigest"),
     ("the signature of the last chunk", |body| spoil_signature(&mut body[3]), "BadDigest"),
@@ -148,6 +148,7 @@ const SPOILT: [Spoilt; 9] = [
     ("chunks in another order", |body| body.swap(0, 1), "BadDigest"),
     ("a chunk twice", |body| body.insert(0, body[0].clone()), "BadDigest"),
     ("a chunk without its signature", |body| body[1] = b"10\r\nin three pieces \r\n".to_vec(), "IncompleteBody"),
+    ("without the last chunk", |body| body.truncate(3), "IncompleteBody"),
     ("it ends after the first chunk", |body| body.truncate(1), "IncompleteBody"),
     (
         "it ends in a chunk",

@@ -107,9 +107,11 @@ fn what_is_not_kept_is_refused() {
     assert_eq!(signer.put("reports/x", b"before").status, 200);
     let before = (agreed(&signer, "reports"), gateway.files());
     let key = data_encoding::BASE64.encode(&[7; 32]);
-    let asked: [(&[(&str, &str)], &str); 10] = [
+    let asked: [(&[(&str, &str)], &str); 12] = [
         (&[("x-amz-acl", "public-read")], "public-read"),
         (&[("x-amz-acl", "authenticated-read")], "authenticated-read"),
+        (&[("x-amz-grant-read", "uri=\"http://acs.amazonaws.com/groups/global/AllUsers\"")], "Granting rights"),
+        (&[("x-amz-grant-full-control", "id=\"somebody\"")], "Granting rights"),
         (&[("x-amz-server-side-encryption", "AES256")], "Encryption by the server"),
         (&[("x-amz-server-side-encryption", "aws:kms")], "Encryption by the server"),
         (&[("x-amz-server-side-encryption-aws-kms-key-id", "key")], "Encryption by the server"),
