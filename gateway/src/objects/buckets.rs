@@ -43,24 +43,23 @@ impl Objects {
     ) -> Result<Changed, ObjectError> {
         let objects = self.clone();
         to_its_end(async move {
-            let _alone = objects.buckets.write().await;
+            // Taken in, if it has to be, before anybody is kept from writing.
             objects.need_bucket(bucket.as_str()).await?;
-            // Nobody takes it in again meanwhile.
-            let _adopting = objects.adopting.lock().await;
+            let _alone = objects.buckets.write().await;
             let changed = done(objects.store.judge_object(&bucket, presented.as_ref()).await?)?;
             let prefix = format!("{bucket}/");
             let there = objects.store.objects(&prefix, None, 1).await?;
             let uploads = objects.store.uploads(&prefix, None, 1).await?;
-            if !there.entries.is_empty() || !uploads.entries.is_empty() {
+            if !there.entries.is_empty()
+                || !uploads.entries.is_empty()
+                || !objects.layout.delete_bucket(bucket.as_str()).await?
+            {
                 return Err(ObjectError::NotEmpty);
             }
-            // First: whoever finds a directory of that name later, after a crash or made by hand, takes in what is in it.
+            // Whoever makes a directory of that name later finds it taken in anew, with what is in it.
             objects.store.set_adopted(bucket.as_str(), false).await?;
             objects.adopted.write().await.remove(bucket.as_str());
-            match objects.layout.delete_bucket(bucket.as_str()).await? {
-                true => Ok(changed),
-                false => Err(ObjectError::NotEmpty),
-            }
+            Ok(changed)
         })
         .await
     }

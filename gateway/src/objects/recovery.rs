@@ -176,7 +176,7 @@ impl Objects {
             for found in walked.found {
                 if !tellable(found.key.as_str()) {
                     tracing::warn!(name = ?found.key.as_str(), "not taken in: its name cannot be told in XML");
-                } else if self.store.object(&found.key).await?.is_none() {
+                } else if self.unshown(&found.key).is_none() && self.store.object(&found.key).await?.is_none() {
                     fresh.push(found);
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fencepost_core::{Key, Presented, Timestamp};
-use fencepost_store::record::{Attributes, PartRecord, UploadId, UploadRecord};
+use fencepost_store::record::{Attributes, ObjectRecord, PartRecord, UploadId, UploadRecord};
 use fencepost_store::{Changed, Complete, ObjectCondition, ObjectOutcome, Page, Upload};
 use futures_util::Stream;
 
@@ -204,8 +204,11 @@ impl Objects {
         match self.foresee(&completed.key, completed.presented.as_ref()).await {
             // A retry of a completion that was applied is told so, whoever has come since (T04).
             Err(refused @ ObjectError::Refused(_)) => {
-                let before = self.completed_before(&completed.key, completed.upload).await;
-                return before.map_err(|_| refused);
+                let token = completed.presented.map(|presented| presented.token);
+                return match self.completed_before(&completed.key, completed.upload, &completed.parts).await {
+                    Ok(before) if before.object.token == token => Ok(before),
+                    _ => Err(refused),
+                };
             }
             foreseen => foreseen?,
         }
@@ -230,7 +233,7 @@ impl Objects {
         let Completed { key, presented, condition, upload, parts: given, promised, composite } = completed;
         let begun = match self.need_upload(&key, upload).await {
             Ok(begun) => begun,
-            Err(ObjectError::NoUpload) => return self.completed_before(&key, upload).await,
+            Err(ObjectError::NoUpload) => return self.completed_before(&key, upload, &given).await,
             Err(error) => return Err(error),
         };
         let parts = self.all_parts(upload).await?;
@@ -257,11 +260,15 @@ impl Objects {
         Ok(written)
     }
 
-    /// A retry of a completion whose answer was lost.
-    async fn completed_before(&self, key: &Key, upload: UploadId) -> Result<Written, ObjectError> {
+    /// A retry of a completion whose answer was lost, with the same parts.
+    async fn completed_before(&self, key: &Key, upload: UploadId, given: &[GivenPart]) -> Result<Written, ObjectError> {
         let by = (COMPLETED_BY.to_owned(), upload.to_string());
+        let etags: Option<Vec<String>> = given.iter().map(|part| part.etag.clone()).collect();
+        let is_same = |object: &ObjectRecord| etags.is_none_or(|etags| etag_of_parts(&etags) == object.etag);
         match self.store.object(key).await? {
-            Some(object) if object.attributes.contains(&by) => Ok(Written { object, changed: Changed::default() }),
+            Some(object) if object.attributes.contains(&by) && is_same(&object) => {
+                Ok(Written { object, changed: Changed::default() })
+            }
             _ => Err(ObjectError::NoUpload),
         }
     }

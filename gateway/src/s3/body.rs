@@ -44,7 +44,10 @@ pub(super) fn promised(
             }
         }
     }
-    let length = length.map(u64::try_from).transpose().map_err(|_| s3_error!(InvalidArgument))?;
+    // Of a body in chunks, the library compares what comes only with a length that is not in chunks.
+    let decoded = headers.get("x-amz-decoded-content-length").filter(|_| chunks::are_used(headers));
+    let decoded = decoded.and_then(|length| length.to_str().ok()?.trim().parse::<i64>().ok());
+    let length = decoded.or(length).map(u64::try_from).transpose().map_err(|_| s3_error!(InvalidArgument))?;
     if length.is_some_and(|length| length > MAX_PIECE_BYTES) {
         return Err(s3_error!(
             EntityTooLarge,
@@ -62,8 +65,9 @@ pub(super) fn arrived_whole<T>(request: &S3Request<T>) -> S3Result<Result<(), Ob
     if promised.md5.is_none() && promised.checksums.is_empty() && promised.announced.is_empty() {
         return Ok(Ok(()));
     }
-    let Some(Measuring(measure)) = request.extensions.get::<Measuring>() else {
-        return Err(s3_error!(NotImplemented, "A list with a checksum is not taken in chunks."));
+    let measuring = request.extensions.get::<Measuring>().filter(|_| promised.announced.is_empty());
+    let Some(Measuring(measure)) = measuring else {
+        return Err(s3_error!(NotImplemented, "A list comes with its checksum in a header, and not in chunks."));
     };
     let mut measure = measure.lock().unwrap_or_else(PoisonError::into_inner);
     let measured = std::mem::replace(&mut *measure, Measure::new(std::iter::empty())).finish();

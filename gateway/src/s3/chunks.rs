@@ -16,11 +16,20 @@ pub(super) const MAX_SIGNED_CHUNK: u64 = 16 << 20;
 /// The line before a chunk is shorter than this.
 const MAX_LINE: usize = 1024;
 
+/// So many digits of a size the library looks at.
+const MAX_DIGITS: usize = 8;
+
+/// Pieces of a signed chunk go on together if they are smaller: the library keeps each until the chunk has come to its
+/// end.
+const PIECE: usize = 64 << 10;
+
+const MISFRAMED: &str = "its chunks are not framed as `aws-chunked` says";
+
 const LINE_END: Bytes = Bytes::from_static(b"\r\n");
 
 /// Is the body of a request framed in this way?
 pub(super) fn are_used(headers: &HeaderMap) -> bool {
-    headers.get("x-amz-content-sha256").is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-"))
+    headers.get_all("x-amz-content-sha256").iter().any(|kind| kind.as_bytes().starts_with(b"STREAMING-"))
 }
 
 /// Frames a body anew.
@@ -40,9 +49,9 @@ enum At {
     Plain(u64),
     /// In the end of a line, before so many bytes of it.
     End(usize),
-    /// In a chunk that is signed, before so many bytes of it and of the line's end behind it.
-    Signed(u64),
-    /// After the last chunk, or in what is no chunk at all: the library looks at it as it is.
+    /// In a chunk that is signed, before so many bytes of it and of the line's end behind it; with pieces of it.
+    Signed(u64, BytesMut),
+    /// After the line of the last chunk: the library looks at the rest as it is.
     Rest,
 }
 
@@ -88,20 +97,23 @@ impl Chunks {
                 }
                 At::End(left) => {
                     if bytes.get_u8() != LINE_END[LINE_END.len() - *left] {
-                        return Err("its chunks are not framed as `aws-chunked` says".into());
+                        return Err(MISFRAMED.into());
                     }
                     *left -= 1;
                     if *left == 0 {
                         self.at = At::default();
                     }
                 }
-                At::Signed(left) => {
+                At::Signed(left, pieces) => {
                     let piece = bytes.split_to(bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
                     *left -= piece.len() as u64;
+                    pieces.extend_from_slice(&piece);
+                    if *left == 0 || pieces.len() >= PIECE {
+                        self.ready.push_back(pieces.split().freeze());
+                    }
                     if *left == 0 {
                         self.at = At::default();
                     }
-                    self.ready.push_back(piece);
                 }
                 At::Rest => self.ready.push_back(std::mem::take(&mut bytes)),
             }
@@ -115,17 +127,19 @@ impl Chunks {
         let number = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit));
         let size = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         match size {
-            Some(size) if size > 0 && line[digits.len()..] == LINE_END => Ok(At::Plain(size)),
+            None => Err(MISFRAMED.into()),
+            Some(0) => {
+                self.ready.push_back(line);
+                Ok(At::Rest)
+            }
+            Some(size) if line[digits.len()..] == LINE_END => Ok(At::Plain(size)),
             Some(size) if size > MAX_SIGNED_CHUNK => {
                 Err(format!("a chunk that is signed has at most {MAX_SIGNED_CHUNK} bytes, not {size}").into())
             }
-            Some(size) if size > 0 => {
+            Some(_) if digits.len() > MAX_DIGITS => Err(MISFRAMED.into()),
+            Some(size) => {
                 self.ready.push_back(line);
-                Ok(At::Signed(size + LINE_END.len() as u64))
-            }
-            _ => {
-                self.ready.push_back(line);
-                Ok(At::Rest)
+                Ok(At::Signed(size + LINE_END.len() as u64, BytesMut::new()))
             }
         }
     }
@@ -176,11 +190,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chunk_is_left_to_the_library() {
-        for body in ["zz\r\nab\r\n", "\r\n", "-1\r\nab", "+1\r\nab", "10000000000000000\r\n", &"1".repeat(5000)] {
-            assert_eq!(framed(body.as_bytes(), 7).unwrap(), body.as_bytes(), "{body}");
+    fn what_is_no_chunk_is_refused() {
+        // The library would take the first digits of some of these for a size of 4 GiB.
+        let long = "1".repeat(5000);
+        let lines = ["zz\r\n", "\r\n", "-1\r\n", "+1\r\n", "10000000000000000\r\n", "ffffffffz\r\n", &long];
+        let signed = ["ffffffffz;chunk-signature=00\r\n", "0000000110;chunk-signature=00\r\n"];
+        for line in lines.into_iter().chain(signed) {
+            assert_eq!(framed(line.as_bytes(), 7).unwrap_err(), MISFRAMED, "{line}");
         }
         assert!(framed(b"2\r\nabc\r\n0\r\n\r\n", 100).is_err(), "a chunk that is longer than it says");
+    }
+
+    #[test]
+    fn a_signed_chunk_in_tiny_pieces_goes_on_in_larger_ones() {
+        let mut chunks = Chunks::default();
+        let size = 3 * PIECE;
+        chunks.push(Bytes::from(format!("{size:x};chunk-signature=00\r\n"))).unwrap();
+        (0..size).for_each(|_| chunks.push(Bytes::from_static(b"x")).unwrap());
+        assert_eq!(std::iter::from_fn(|| chunks.next()).count(), 4, "the line, and three pieces");
+    }
+
+    #[test]
+    fn any_header_that_says_so_counts() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-amz-content-sha256", hyper::header::HeaderValue::from_bytes(b"\xff").unwrap());
+        assert!(!are_used(&headers));
+        headers.append("x-amz-content-sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER".parse().unwrap());
+        assert!(are_used(&headers));
     }
 
     #[test]

@@ -39,6 +39,11 @@ impl<'a> ObjectPath<'a> {
         self.key
     }
 
+    /// What is between the `/`.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.key.split('/')
+    }
+
     pub(super) fn bucket(&self) -> &'a str {
         self.bucket
     }

@@ -8,11 +8,12 @@ use rustix::fs::{FlockOperation, flock, fstatfs, fstatvfs};
 use rustix::io::Errno;
 
 use super::dir::Dir;
+use super::names::is_bucket_name;
 use super::probe;
 use super::tree::Tree;
 
 /// Everything of ours is in here.
-const OURS: &str = ".fencepost";
+pub(super) const OURS: &str = ".fencepost";
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
@@ -161,7 +162,7 @@ fn check_below(root: &Dir, shown: &str) -> Result<(), OpenError> {
     };
     for entry in root.entries().map_err(reading)? {
         let entry = entry.map_err(reading)?;
-        let Ok(name) = entry.file_name().to_str() else { continue };
+        let Some(name) = entry.file_name().to_str().ok().filter(|name| is_bucket_name(name)) else { continue };
         let Ok(bucket) = root.open_dir(name) else { continue };
         if let Ok(ours) = bucket.open_dir(OURS)
             && ours.stat("lock").map_err(reading)?.is_some()

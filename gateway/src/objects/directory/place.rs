@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::dir::{Dir, SHARED_DIRECTORY, failed, kind, kind_name};
 use super::names::{ObjectPath, split_last};
+use super::opening::OURS;
 use super::reservations::{Purpose, clash_above, clash_below};
 use super::tree::{Reservation, Tree};
 use crate::objects::layout::{LayoutError, Place};
@@ -30,6 +31,12 @@ impl Place for FilePlace {
 pub(super) fn prepare(tree: &Arc<Tree>, key: &Key) -> Result<(FilePlace, Dir), LayoutError> {
     tree.check_running()?;
     let path = tree.path(key)?;
+    if path.parts().nth(1) == Some(OURS) {
+        return Err(LayoutError::Name(format!(
+            "`{key}` cannot be stored: a bucket with `{OURS}` in it would be taken for the directory of another gateway; \
+             choose another name"
+        )));
+    }
     let reservation = Reservation::take(tree, key, Purpose::Publish)?;
     let parent = open_parents(tree, &path)?;
     if !parent.is_writable() {
