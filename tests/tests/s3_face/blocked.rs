@@ -217,3 +217,25 @@ fn a_committed_object_whose_bytes_are_lost_is_blocked_until_the_storage_is_belie
         assert_eq!(world.seen(&signer)["x"], b"after");
     }
 }
+
+/// What is removed stays so, although its file is still there: a bucket that cannot be removed for it does not take it in
+/// again.
+#[test]
+fn a_delete_that_cannot_be_unlinked_is_not_undone_by_removing_its_bucket() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    assert_eq!(signer.put("reports/x", b"old").status, 200);
+    let failing = Injected::error(running.pid(), "unlinkat", "EIO");
+    assert_unshown(&signer.delete("reports/x"), "reports/x");
+    let answer = signer.request("DELETE", "/reports", &[], b"");
+    assert_eq!((answer.status, code(&answer).as_str()), (409, "BucketNotEmpty"), "{}", answer.text());
+    assert_eq!(code(&signer.get("reports/x")), "NoSuchKey");
+    assert!(signer.list("reports", 10).is_empty());
+    drop(failing);
+    running.gateway.kill();
+    let running = world.start();
+    let signer = running.again(&signer);
+    assert!(world.seen(&signer).is_empty());
+    assert_eq!(signer.request("DELETE", "/reports", &[], b"").status, 204);
+}

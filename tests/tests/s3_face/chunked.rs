@@ -275,3 +275,29 @@ fn memory_stays_flat_for_one_large_chunk_without_a_signature() {
     let read = std::fs::read(file).unwrap();
     assert!(read.chunks(BLOCK).enumerate().all(|(number, found)| found == block(number)), "the bytes are others");
 }
+
+/// Without a `Content-Length`, only the length of what is in the chunks tells whether some of them are missing.
+#[test]
+fn a_body_in_chunks_is_as_long_as_was_said() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    for (said, status) in [("8", 200), ("9", 400), ("7", 400)] {
+        let headers = [
+            ("content-encoding", "aws-chunked"),
+            ("transfer-encoding", "chunked"),
+            ("x-amz-content-sha256", SIGNED),
+            ("x-amz-decoded-content-length", said),
+        ];
+        let head = signer.head("PUT", "/reports/x", &headers);
+        let mut chain = Chain::after(&signer, &head);
+        let body = [chain.chunk(b"12345678"), chain.chunk(b""), b"\r\n".to_vec()].concat();
+        let framed = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+        let mut client = Client::connect(&signer.address.to_string());
+        client.send(head.as_bytes()).unwrap();
+        let sent = client.send(&framed);
+        let answer = client.receive().unwrap_or_else(|error| panic!("{error} after {sent:?}"));
+        assert_eq!(answer.status, status, "{said}: {}", answer.text());
+    }
+    assert_eq!(agreed(&signer, "reports")["x"], b"12345678");
+    until_nothing_is_staged(&gateway.objects());
+}

@@ -326,3 +326,22 @@ fn a_part_that_is_sent_several_times_at_once_is_taken_each_time() {
     assert_eq!(md5_of(&agreed(&signer, "reports")["x"]), left);
     until_nothing_is_staged(&gateway.objects());
 }
+
+/// What another holder made of an upload is no success of the one who asked for something else, or came too late.
+#[test]
+fn a_completion_by_another_holder_is_answered_for_by_nobody_else() {
+    let gateway = Bucketed::start();
+    let first = Signer::holder(&gateway, "reports", "33");
+    let upload = first.begin_upload("reports/x");
+    let one = etag(&first.put_part("reports/x", &upload, 1, b"one"));
+    let two = etag(&first.put_part("reports/x", &upload, 2, b"two"));
+    let second = Signer::holder(&gateway, "reports", "34");
+    assert_eq!(second.complete("reports/x", &upload, std::slice::from_ref(&one)).status, 200);
+    for parts in [vec![one.clone()], vec![one.clone(), two.clone()]] {
+        assert_stale(&first.complete("reports/x", &upload, &parts));
+    }
+    assert_eq!(second.complete("reports/x", &upload, std::slice::from_ref(&one)).status, 200, "a retry");
+    let other = second.complete("reports/x", &upload, &[one, two]);
+    assert_eq!((other.status, code(&other).as_str()), (404, "NoSuchUpload"), "{}", other.text());
+    assert_eq!(agreed(&second, "reports")["x"], b"one");
+}

@@ -237,3 +237,20 @@ fn a_file_is_no_directory_and_a_directory_no_file() {
     assert_eq!(signer.put("reports/dir", b"dir").status, 200);
     until_nothing_is_staged(&gateway.objects());
 }
+
+/// Whoever could write these would keep the gateway from starting again: it would take the bucket for the directory of
+/// another one.
+#[test]
+fn a_bucket_is_not_made_to_look_like_the_directory_of_a_gateway() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    for name in ["reports/.fencepost", "reports/.fencepost/lock", "reports/.fencepost/staging/x"] {
+        let answer = signer.put(name, b"x");
+        assert_eq!((answer.status, code(&answer).as_str()), (400, "InvalidArgument"), "{name}: {}", answer.text());
+        assert!(answer.text().contains("choose another name"), "{}", answer.text());
+    }
+    assert!(!gateway.objects().join("reports/.fencepost").exists());
+    for name in ["reports/.fencepost2/lock", "reports/a/.fencepost/lock"] {
+        assert_eq!(signer.put(name, b"x").status, 200, "{name}");
+    }
+}
