@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -126,6 +127,7 @@ impl S3Door {
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let id = requests.fetch_add(1, Ordering::Relaxed);
             let service = service.clone();
+            let is_head = request.method() == hyper::Method::HEAD;
             async move {
                 let mut answer = match is_a_form(&request) {
                     // The S3 library would take it in before it asks who sends it.
@@ -142,6 +144,10 @@ impl S3Door {
                         service.call(request).await?
                     }
                 };
+                // The S3 library says so of answers with a body only.
+                if is_head && answer.status() == StatusCode::OK && answer.headers().contains_key(CONTENT_RANGE) {
+                    *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+                }
                 if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
                     answer.headers_mut().insert(REQUEST_ID, id);
                 }

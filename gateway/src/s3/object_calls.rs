@@ -2,7 +2,6 @@
 
 use fencepost_store::ObjectCondition;
 use fencepost_store::record::ObjectRecord;
-use hyper::StatusCode;
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -101,12 +100,8 @@ impl Face {
         let (range, shown) = conditions::range(input.range.as_ref(), object.size)?;
         let mut head = attributes::head(&object, asked(input.checksum_mode.as_ref()) && shown.is_none());
         head.content_length = i64::try_from(range.end - range.start).ok();
-        // The library says so by itself of an answer with a body only.
-        let partial = shown.is_some().then_some(StatusCode::PARTIAL_CONTENT);
         head.content_range = shown;
-        let mut answer = with_token(head, object.token);
-        answer.status = partial;
-        Ok(answer)
+        Ok(with_token(head, object.token))
     }
 
     pub(super) async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {

@@ -4,9 +4,12 @@ use std::fs;
 
 use fencepost_conformance::harness::bucketed::Bucketed;
 use fencepost_conformance::harness::http::Answer;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 
 use crate::signing::{Signer, code};
+use crate::steps::Steps;
 use crate::takeovers::assert_stale;
+use crate::world::World;
 
 fn make(signer: &Signer, bucket: &str) -> Answer {
     signer.request("PUT", &format!("/{bucket}"), &[], b"")
@@ -102,6 +105,31 @@ fn t09_buckets_are_made_and_removed_by_the_holder_only() {
     assert_stale(&make(&old, "reports"));
     assert!(!gateway.objects().join("reports").exists());
     assert_eq!(make(&new, "reports").status, 200);
+}
+
+/// Its client has gone. What was judged is done to its end all the same, or a directory that is made by hand later would
+/// be taken for one whose files are known.
+#[test]
+fn a_bucket_is_removed_to_its_end_without_its_client() {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    assert_eq!(make(&signer, "made").status, 200);
+    assert_eq!(signer.put("made/x", b"x").status, 200);
+    assert_eq!(signer.delete("made/x").status, 204);
+    let mut steps = Steps::hold(running.pid(), world.path());
+    let leaving = signer.begin("DELETE", "/made", &[], 0);
+    wait::until("its directory to be about to go", PATIENCE, || {
+        steps.look();
+        steps.seen.iter().any(|step| step == "unlinkat objects").then_some(())
+    });
+    drop((leaving, steps));
+    let directory = world.objects().join("made");
+    wait::until("its directory to be gone", PATIENCE, || (!directory.exists()).then_some(()));
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("by-hand"), "precious").unwrap();
+    assert_eq!(signer.get("made/by-hand").text(), "precious");
+    assert_eq!(world.buckets(&signer), ["made", "reports"]);
 }
 
 /// Trap 15: a lease of something else, or none at all, is no right to a bucket.
