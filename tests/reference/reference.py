@@ -20,13 +20,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 BUGS = {
     "accept-all", "reject-all", "equality", "off-by-one", "refused-but-written", "textual-order", "floating-point",
-    "ratchets-down", "gt-for-ge", "ge-for-gt", "holder-ignored", "absent-adopts", "lenient-tokens", "unfenced-claim",
+    "signed-cast", "ratchets-down", "gt-for-ge", "ge-for-gt", "holder-ignored", "absent-adopts", "lenient-tokens", "unfenced-claim",
     "unfenced-cas", "unfenced-delete", "unfenced-batch", "global-fence", "delete-drops-fence", "claim-forgets",
     "stale-reads", "partial-batch", "refused-batch-raises", "check-then-act", "process-cache", "memory-only",
-    "answered-first", "memory-first", "two-commits",
+    "answered-first", "memory-first", "two-commits", "eviction",
 }
 
 TOKEN_MAX = 2**64 - 1
+
+# So many fences are kept by the bug eviction.
+KEPT = 1500
 
 
 class Refused(Exception):
@@ -116,6 +119,7 @@ class Resource:
         self.log = None
         self.memory = {}
         self.pending = {}
+        self.recent = {}
 
     def init(self, request):
         self.log = Log(request["dir"])
@@ -166,16 +170,30 @@ class Resource:
         if self.bug == "global-fence":
             highest = max(changes.values(), key=lambda record: record.high)
             changes = {**changes, "": highest.with_value(None)}
+        if self.bug == "eviction":
+            changes = {**changes, **self.evicted(changes)}
         if self.bug == "two-commits":
             self.log.put({name: self.log.get(name).with_value(record.value) for name, record in changes.items()})
             time.sleep(random.random() / 500)
         self.log.put(changes)
+
+    def evicted(self, changes):
+        """The resources that were not used for longest, without their fences."""
+        for name in changes:
+            self.recent.pop(name, None)
+            self.recent[name] = True
+        oldest = list(self.recent)[: max(0, len(self.recent) - KEPT)]
+        for name in oldest:
+            del self.recent[name]
+        return {name: Record(value=self.log.get(name).value) for name in oldest}
 
     def order(self, token, high):
         if self.bug == "textual-order":
             token, high = str(token), str(high)
         if self.bug == "floating-point":
             token, high = float(token), float(high)
+        if self.bug == "signed-cast":
+            token, high = signed(token), signed(high)
         if self.bug == "off-by-one":
             token += 1
         return (token > high) - (token < high)
@@ -197,7 +215,8 @@ class Resource:
         return order == 0 and self.same(record, holder) and (verb == "claim" or not (once and record.used))
 
     def apply(self, record, verb, token, holder, value):
-        if self.bug in ("accept-all", "ratchets-down", "textual-order", "floating-point") and token != record.high:
+        forced = ("accept-all", "ratchets-down", "textual-order", "floating-point", "signed-cast")
+        if self.bug in forced and token != record.high:
             record.high, record.used, record.holder = token, False, holder
         record.raise_to(token, holder)
         if verb != "claim":
@@ -284,6 +303,10 @@ class Resource:
             return {"result": "unsupported"}
         except Refused as refused:
             return refused.answer
+
+
+def signed(number):
+    return number - 2**64 if number >= 2**63 else number
 
 
 def fence(high):

@@ -1,5 +1,7 @@
 //! How much a history shows. A case that saw too little is unknown, not passed.
 
+mod shown;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -47,6 +49,10 @@ pub struct Evidence {
     pub overlapping: u64,
     /// Kills with an operation in flight that was not answered.
     pub kills_in_flight: u64,
+    /// Those of them where an answer to somebody else had already shown the operation in flight: a refusal that nothing
+    /// else justifies, its value, or its fence. This is where a resource that tells too early is found out.
+    #[serde(default)]
+    pub shown_in_flight: u64,
     /// Times that the resource came back.
     pub restarts: u64,
 }
@@ -76,10 +82,12 @@ impl Evidence {
             match mark.event {
                 Event::Killed => {
                     // Answered in spite of it, it says nothing: the kill may have hit nobody.
-                    let in_flight = |operation: &Operation| {
+                    let in_flight = |operation: &&Operation| {
                         operation.called < mark.at && mark.at < operation.returned && operation.answer.is_unknown()
                     };
-                    evidence.kills_in_flight += u64::from(history.operations.iter().any(in_flight));
+                    let hit: Vec<&Operation> = history.operations.iter().filter(in_flight).collect();
+                    evidence.kills_in_flight += u64::from(!hit.is_empty());
+                    evidence.shown_in_flight += u64::from(hit.iter().any(|hit| shown::shown(history, hit, mark.at)));
                 }
                 Event::Restarted => {
                     let until = downs.iter().map(|(from, _)| *from).find(|from| *from > mark.at).unwrap_or(Time::MAX);
@@ -236,6 +244,7 @@ mod tests {
             marks,
         );
         assert_eq!((evidence.unknown, evidence.kills_in_flight, evidence.restarts), (1, 2, 1));
+        assert_eq!(evidence.shown_in_flight, 0, "nobody was told of them");
         assert_eq!(evidence.lacks(&[Minimum::KillsInFlight(2)]), None);
         assert!(evidence.lacks(&[Minimum::KillsInFlight(3)]).is_some());
         assert!(seen(vec![write(1, 10, 20, lost())], Vec::new()).lacks(&[]).is_some(), "all are unknown");

@@ -214,31 +214,39 @@ pub fn run_case(
         // What was seen before a case ended early can still convict.
         _ => checker::check(&history, limit),
     };
-    let mut by = Judge::Case;
-    let (status, reason, failure) = match (verdict, ended) {
-        (Verdict::Violated(found), _) => {
-            by = Judge::Checker;
-            let failure = Failure { sentence: found.sentence.clone(), operations: found.operations };
-            (Status::Fail, found.sentence, Some(failure))
-        }
-        (_, Err(Ended::Failed(failure))) => (Status::Fail, failure.sentence.clone(), Some(failure)),
-        (_, Err(Ended::NotApplicable(why))) => (Status::NotApplicable, why, None),
-        (_, Err(Ended::Skipped(why))) => (Status::Skip, why, None),
-        (_, Err(Ended::Broken(why))) => (Status::Error, why.to_string(), None),
-        (_, Err(Ended::Unknown(why))) => (Status::Unknown, why, None),
-        (Verdict::Undecided(why), _) => {
-            by = Judge::Checker;
-            (Status::Unknown, why, None)
-        }
-        (Verdict::Explained, Err(Ended::Info(what))) => (Status::Info, what, None),
-        (Verdict::Explained, Ok(())) => match trial.survived().or_else(|| evidence.lacks(case.minima)) {
-            Some(lacking) => (Status::Unknown, lacking, None),
-            None => (Status::Pass, String::new(), None),
-        },
-    };
+    let lacking = || trial.survived().or_else(|| evidence.lacks(case.minima));
+    let (by, status, reason, failure) = judged(verdict, ended, lacking);
     let keep = !matches!(status, Status::Pass | Status::NotApplicable | Status::Skip);
     history.judged = Some(Judged { status, reason: reason.clone(), by });
     CaseResult { case, status, reason, failure, evidence, took: began.elapsed(), history: keep.then_some(history) }
+}
+
+/// What the checker says, how the case ended, and what it has not seen: who has the last word, and which.
+fn judged(
+    verdict: Verdict,
+    ended: Result<(), Ended>,
+    lacking: impl FnOnce() -> Option<String>,
+) -> (Judge, Status, String, Option<Failure>) {
+    let by_case = |status, reason| (Judge::Case, status, reason, None);
+    match (verdict, ended) {
+        (Verdict::Violated(found), _) => {
+            let failure = Failure { sentence: found.sentence.clone(), operations: found.operations };
+            (Judge::Checker, Status::Fail, found.sentence, Some(failure))
+        }
+        (_, Err(Ended::Failed(failure))) => (Judge::Case, Status::Fail, failure.sentence.clone(), Some(failure)),
+        (_, Err(Ended::NotApplicable(why))) => by_case(Status::NotApplicable, why),
+        (_, Err(Ended::Skipped(why))) => by_case(Status::Skip, why),
+        (_, Err(Ended::Broken(why))) => by_case(Status::Error, why.to_string()),
+        (_, Err(Ended::Unknown(why))) => by_case(Status::Unknown, why),
+        (Verdict::Explained, Err(Ended::Info(what))) => by_case(Status::Info, what),
+        (Verdict::Undecided(why), Err(Ended::Info(_))) => (Judge::Checker, Status::Unknown, why, None),
+        (verdict, Ok(())) => match (lacking(), verdict) {
+            // Also if the checker gave up: whoever lets it think longer must not take that for enough.
+            (Some(lacking), _) => by_case(Status::Unknown, lacking),
+            (None, Verdict::Undecided(why)) => (Judge::Checker, Status::Unknown, why, None),
+            (None, _) => by_case(Status::Pass, String::new()),
+        },
+    }
 }
 
 fn attempt(trial: &Trial<'_>, subject: &dyn Subject, case: &'static Case) -> Result<(), Ended> {
@@ -258,9 +266,11 @@ fn attempt(trial: &Trial<'_>, subject: &dyn Subject, case: &'static Case) -> Res
 mod tests {
     use std::time::Duration;
 
-    use super::told_nothing;
-    use crate::cases;
+    use super::{judged, told_nothing};
+    use crate::cases::{self, Ended};
+    use crate::checker::Verdict;
     use crate::evidence::Evidence;
+    use crate::history::Judge;
     use crate::verdict::{CaseResult, Status};
 
     fn result(status: Status, operations: u64, unknown: u64, seconds: u64) -> CaseResult {
@@ -268,6 +278,23 @@ mod tests {
         let evidence = Evidence { operations, unknown, ..Evidence::default() };
         let took = Duration::from_secs(seconds);
         CaseResult { status, evidence, took, ..CaseResult::not_tried(case, String::new()) }
+    }
+
+    /// A history is judged again by the checker alone, perhaps with more time: what the case has not seen must stay its word.
+    #[test]
+    fn a_checker_that_gives_up_hides_nothing() {
+        let given_up = || Verdict::Undecided("no time".to_owned());
+        let few = || Some("too little was seen".to_owned());
+        let word = |judged: (Judge, Status, String, _)| (judged.0, judged.1, judged.2);
+        let unknown = |by, why: &str| (by, Status::Unknown, why.to_owned());
+        assert_eq!(word(judged(given_up(), Ok(()), few)), unknown(Judge::Case, "too little was seen"));
+        assert_eq!(word(judged(given_up(), Ok(()), || None)), unknown(Judge::Checker, "no time"));
+        assert_eq!(word(judged(Verdict::Explained, Ok(()), few)), unknown(Judge::Case, "too little was seen"));
+        assert_eq!(word(judged(Verdict::Explained, Ok(()), || None)), (Judge::Case, Status::Pass, String::new()));
+        let info = || Err(Ended::Info("so it is".to_owned()));
+        assert_eq!(word(judged(given_up(), info(), few)), unknown(Judge::Checker, "no time"));
+        let ended = Err(Ended::Unknown("not finished".to_owned()));
+        assert_eq!(word(judged(given_up(), ended, few)), unknown(Judge::Case, "not finished"));
     }
 
     #[test]

@@ -179,6 +179,20 @@ impl CaseResult {
     }
 }
 
+impl CaseResult {
+    /// What the reader of a pass should know: how often the moment came that the case waits for.
+    pub fn note(&self) -> Option<String> {
+        let Evidence { kills_in_flight, shown_in_flight, restarts, .. } = self.evidence;
+        let rare = self.status == Status::Pass && crate::cases::RARE_MOMENTS.contains(&self.case.id);
+        rare.then(|| {
+            format!(
+                "at {kills_in_flight} of {restarts} kills a request was in flight and stayed unanswered; at {shown_in_flight} \
+                 of them somebody had been told of it already"
+            )
+        })
+    }
+}
+
 /// What a run has shown, in a word. Each has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -227,6 +241,11 @@ impl Results {
     fn tried(&self, level: Level) -> bool {
         let ran = |result: &CaseResult| !matches!(result.status, Status::Skip | Status::NotApplicable);
         self.cases.iter().any(|result| result.case.level == level && ran(result))
+    }
+
+    /// How long the cases up to this level took together.
+    pub fn took(&self, level: Level) -> Duration {
+        self.cases.iter().filter(|result| result.case.level <= level).map(|result| result.took).sum()
     }
 
     /// Whether there was a case with this status.

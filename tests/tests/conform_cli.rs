@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use fencepost_conformance::cases;
 use fencepost_conformance::harness::{process, wait};
+use fencepost_conformance::history::{History, Judge, Judged};
+use fencepost_conformance::verdict::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -81,10 +83,40 @@ fn a_history_that_is_explained_is_0_and_one_that_cannot_be_read_is_3() {
     assert_eq!(odd.status.code(), Some(3));
     assert!(text(&odd.stderr).contains("odd.jsonl: line 1: "), "{}", text(&odd.stderr));
     let mut history = Vec::new();
-    fencepost_conformance::history::History::default().write_to(&mut history).unwrap();
+    History::default().write_to(&mut history).unwrap();
     std::fs::write(dir.path().join("good.jsonl"), history).unwrap();
     let good = conform(dir.path(), &["recheck", "good.jsonl"], &[]);
     assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
+}
+
+/// An error explains itself to the checker; that a first write must be accepted is known to the case.
+#[test]
+fn what_the_case_itself_has_seen_broken_stays_1() {
+    let dir = dir();
+    let script = r#"read -r line; echo '{"id":1,"result":"ok","caps":[]}'
+        while read -r line; do id=${line#*\"id\":}; echo "{\"id\":${id%%,*},\"result\":\"error\",\"definite\":true,\"code\":\"no\"}"; done"#;
+    let output = conform(dir.path(), &["exec", "--only", "A01"], &["sh", "-c", script].map(str::to_owned));
+    assert_eq!(output.status.code(), Some(1), "{}{}", text(&output.stdout), text(&output.stderr));
+    let again = conform(dir.path(), &["recheck", "conform-report/history-A01.jsonl"], &[]);
+    let stdout = text(&again.stdout);
+    assert_eq!(again.status.code(), Some(1), "{stdout}");
+    assert!(stdout.starts_with("FAIL: ") && stdout.contains("the case itself ended with FAIL"), "{stdout}");
+}
+
+/// A checker that is given more time may explain everything, and too little was seen all the same.
+#[test]
+fn what_the_checker_had_given_up_is_not_enough_if_too_little_was_seen() {
+    let dir = dir();
+    for (case, code, said) in [("C01", 2, "UNKNOWN: too little was seen: "), ("", 0, "EXPLAINED: ")] {
+        let judged = Judged { status: Status::Unknown, reason: "no time".to_owned(), by: Judge::Checker };
+        let history = History { case: case.to_owned(), judged: Some(judged), ..History::default() };
+        let mut file = std::fs::File::create(dir.path().join("h.jsonl")).unwrap();
+        history.write_to(&mut file).unwrap();
+        let output = conform(dir.path(), &["recheck", "h.jsonl"], &[]);
+        let stdout = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{stdout}{}", text(&output.stderr));
+        assert!(stdout.starts_with(said) && stdout.contains("the run had said UNKNOWN: no time"), "{stdout}");
+    }
 }
 
 #[test]
@@ -118,6 +150,110 @@ fn whatever_keeps_the_suite_from_its_work_is_3() {
     }
 }
 
+/// Requests are answered twice, or not at all from the start, or not at all after `init`. A child of the adapter is left to find.
+#[test]
+fn an_adapter_that_hangs_or_answers_twice_is_3_and_leaves_no_process_behind() {
+    let init = r#"sleep 600 & read -r line; echo '{"id":1,"result":"ok","caps":[]}';"#;
+    let twice = format!(
+        r#"{init} while read -r line; do id=${{line#*\"id\":}}; id=${{id%%,*}}; for i in 1 2; do echo "{{\"id\":$id,\"result\":\"ok\"}}"; done; done"#
+    );
+    let patient = ["exec", "--only", "A"];
+    for (arguments, script, said) in [
+        (
+            &[&patient[..], &["--ready", "2s"]].concat(),
+            "sleep 600 & sleep 600".to_owned(),
+            "did not answer init within 2s",
+        ),
+        (&[&patient[..], &["--timeout", "500ms"]].concat(), format!("{init} cat >/dev/null"), "answers nobody"),
+        (&patient.to_vec(), twice, "was answered before"),
+    ] {
+        let (dir, temporary) = (dir(), dir());
+        let mark = temporary.path().display().to_string();
+        let adapter = ["env", &format!("CONFORM_CLI_MARK={mark}"), "sh", "-c", &script].map(str::to_owned);
+        let output = command(dir.path(), arguments, &adapter).env("TMPDIR", temporary.path()).output().unwrap();
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{printed}");
+        assert!(printed.contains(said), "`{said}` is missing in {printed}");
+        assert_eq!(marked(&mark), Vec::<PathBuf>::new(), "processes were left behind");
+        assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "or directories");
+    }
+}
+
+/// Processes that were started with this mark in their environment, or by one that was.
+fn marked(mark: &str) -> Vec<PathBuf> {
+    let entry = format!("CONFORM_CLI_MARK={mark}").into_bytes();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let of_it = |path: &PathBuf| {
+        let environment = std::fs::read(path.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|found| found == entry)
+    };
+    processes.filter(of_it).collect()
+}
+
+/// Answers `ok` to everything, and does this at the first request.
+fn agreeable(at_first: &str) -> [String; 3] {
+    let script = format!(
+        r#"
+import json, os, shutil, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = {{"id": request["id"], "result": "ok"}}
+    if request["op"] == "init":
+        answer["caps"] = []
+        {at_first}
+    print(json.dumps(answer), flush=True)
+"#
+    );
+    ["python3".to_owned(), "-c".to_owned(), script]
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_to_is_told_before_the_run() {
+    let dir = dir();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let adapter = agreeable("open('started', 'w').close()");
+    let output = conform(dir.path(), &["exec", "--only", "A01", "--out", "file/reports"], &adapter);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("file/reports cannot be written") && stderr.contains("--out"), "{stderr}");
+    assert!(!dir.path().join("started").exists(), "nothing was run for nothing");
+}
+
+#[test]
+fn a_verdict_is_told_although_its_report_cannot_be_written() {
+    for (case, code, said) in
+        [("A01", 3, "PASSED: 1 of 1 case (A01)"), ("A03", 1, "NOT SAFE: 1 of 1 case failed (A03)")]
+    {
+        let dir = dir();
+        let adapter = agreeable("shutil.rmtree('conform-report'); open('conform-report', 'w').close()");
+        let output = conform(dir.path(), &["exec", "--only", case], &adapter);
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        assert!(text(&output.stdout).contains(said), "{printed}");
+        assert!(text(&output.stderr).contains("conform-report cannot be written"), "{printed}");
+    }
+}
+
+#[test]
+fn a_reproduction_has_the_limits_that_were_given() {
+    let dir = dir();
+    let given = ["--timeout", "7s", "--ready", "40s", "--case-limit", "5min"];
+    let output = conform(dir.path(), &[&["exec", "--only", "A03"][..], &given].concat(), &adapter(Some("accept-all")));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let reproduce = || {
+        let results = std::fs::read_to_string(dir.path().join("conform-report/results.json")).unwrap();
+        let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+        results["cases"][0]["reproduce"].as_str().unwrap().to_owned()
+    };
+    let told = reproduce();
+    for option in ["--timeout 7s", "--ready 40s", "--case-limit 300s"] {
+        assert!(told.contains(option), "{told}");
+    }
+    conform(dir.path(), &["exec", "--only", "A03"], &adapter(Some("accept-all")));
+    let told = reproduce();
+    assert!(told.starts_with("fencepost conform exec --only A03 --seed 1 -- "), "nothing that was not given: {told}");
+}
+
 #[test]
 fn every_case_is_listed() {
     let dir = dir();
@@ -127,6 +263,8 @@ fn every_case_is_listed() {
     }
     let some = text(&conform(dir.path(), &["exec", "--list", "--only", "E"], &[]).stdout);
     assert!(some.contains("E01") && !some.contains("A01"), "{some}");
+    let over_http = conform(dir.path(), &["http", "--list", "--only", "E"], &[]);
+    assert_eq!((text(&over_http.stdout), over_http.status.code()), (some, Some(0)), "{}", text(&over_http.stderr));
     assert!(!dir.path().join("conform-report").exists(), "nothing was run");
 }
 
@@ -150,6 +288,13 @@ fn the_self_test_is_run_from_the_command_line() {
     assert!(stdout.contains("accept-all"), "{stdout}{}", text(&output.stderr));
     assert!(!stdout.contains("reference:") && !stdout.contains("lazy:"), "nothing else was asked for: {stdout}");
     assert_eq!(output.status.code(), Some(0), "{stdout}");
+    // Without an interpreter less is shown than was asked for.
+    let nowhere = dir.path().display().to_string();
+    let output = command(dir.path(), &arguments[..5], &[]).env("PATH", nowhere).output().unwrap();
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{stdout}");
+    assert!(stdout.contains("NOT RUN the mutants in Python: `python3` cannot be started"), "{stdout}");
+    assert!(stdout.lines().last().unwrap().starts_with("not shown: "), "{stdout}");
 }
 
 #[test]
@@ -232,7 +377,7 @@ fn a_run_that_is_ended_says_what_it_has_and_leaves_no_process_behind() {
         assert_eq!(started.len(), 1, "the adapter runs");
         kill_process(Pid::from_child(&child), signal).unwrap();
         let said: Vec<String> = lines.map(Result::unwrap).collect();
-        let status = wait::until("the run to end", Duration::from_secs(20), || child.try_wait().unwrap());
+        let status = wait::until("the run to end", Duration::from_secs(60), || child.try_wait().unwrap());
         assert_eq!(status.code(), Some(3), "{said:?}");
         let last = said.last().unwrap();
         assert!(last.starts_with("ERROR: ") && last.contains(&format!("ended by {name} in case 2 of 2")), "{last}");
@@ -261,9 +406,9 @@ fn a_second_signal_ends_a_run_at_once() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert!(lines.any(|line| line.unwrap().contains("once more ends at once")), "the first one is gentle");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let status = wait::until("the run to end", Duration::from_secs(10), || child.try_wait().unwrap());
+    let status = wait::until("the run to end", Duration::from_secs(60), || child.try_wait().unwrap());
     assert_eq!(status.code(), Some(3));
-    wait::until("its adapter to end", Duration::from_secs(5), || {
+    wait::until("its adapter to end", Duration::from_secs(60), || {
         started.iter().all(|child| !child.exists()).then_some(())
     });
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "nor a directory");

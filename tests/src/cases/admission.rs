@@ -143,7 +143,8 @@ pub(super) const CASES: &[Case] = &[
         why: "JavaScript, Lua in Redis, and many JSON parsers keep numbers as floating point, and round these to one.",
         level: Level::L1,
         needs: &[],
-        minima: &[],
+        // A resource whose largest token is 2^53-1 accepts one, and has an error for the others.
+        minima: &[Minimum::Accepted(1)],
         run: |t| around(t, &[1 << 53]),
     },
     Case {
@@ -153,7 +154,8 @@ pub(super) const CASES: &[Case] = &[
         why: "A signed or 32-bit column wraps around: the highest token becomes the lowest, and the fence is gone.",
         level: Level::L1,
         needs: &[],
-        minima: &[],
+        // One whose largest token is 2^31-1 accepts that, and two small ones at each of the others.
+        minima: &[Minimum::Accepted(7)],
         run: |t| around(t, &[1 << 31, 1 << 32, 1 << 63, u64::MAX - 1]),
     },
     Case {

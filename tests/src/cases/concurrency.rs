@@ -137,7 +137,7 @@ fn look(t: &Trial<'_>, client: u32, res: &str, late: u64) -> Result<(), Ended> {
 
 fn next_token(t: &Trial<'_>) -> Result<(), Ended> {
     let mut random = t.random(0);
-    for _ in t.rounds(500) {
+    for _ in t.races(500) {
         let res = t.resource();
         let newest = 3 + random.below(1000);
         let old = behind(t, newest);
@@ -151,7 +151,7 @@ fn next_token(t: &Trial<'_>) -> Result<(), Ended> {
 fn random_tokens(t: &Trial<'_>) -> Result<(), Ended> {
     const WRITERS: u32 = 8;
     let mut random = t.random(0);
-    for _ in t.rounds(30) {
+    for _ in t.races(30) {
         let res = t.resource();
         let mut highest = 0;
         for step in 0..4 {
@@ -170,7 +170,7 @@ fn random_tokens(t: &Trial<'_>) -> Result<(), Ended> {
 fn shared_token(t: &Trial<'_>) -> Result<(), Ended> {
     const WRITERS: u32 = 8;
     let holder = t.holder(0);
-    for round in t.rounds(25) {
+    for round in t.races(25) {
         let res = t.resource();
         for step in 0..3 {
             let token = 7 + round + step;
@@ -188,7 +188,7 @@ fn shared_token(t: &Trial<'_>) -> Result<(), Ended> {
 fn exactly_one(t: &Trial<'_>) -> Result<(), Ended> {
     const WRITERS: u32 = 16;
     let holder = t.holder(0);
-    for round in t.rounds(30) {
+    for round in t.races(30) {
         let res = t.resource();
         let write = |client| (client, Op::write(&res, 5 + round, &holder, &t.value()));
         let answers = t.race((0..WRITERS).map(write).collect())?;
@@ -210,7 +210,7 @@ fn exactly_one(t: &Trial<'_>) -> Result<(), Ended> {
 fn readers_and_writers(t: &Trial<'_>) -> Result<(), Ended> {
     const EACH: u32 = 4;
     let mut random = t.random(0);
-    for _ in t.rounds(25) {
+    for _ in t.races(25) {
         let res = t.resource();
         for step in 0..5 {
             let writes = (0..EACH).map(|client| (client, t.write_op(client, &res, 1 + step * 2 + random.below(4))));
@@ -227,7 +227,7 @@ fn readers_and_writers(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn claim_against_write(t: &Trial<'_>) -> Result<(), Ended> {
     let mut random = t.random(0);
-    for _ in t.rounds(150) {
+    for _ in t.races(150) {
         let res = t.resource();
         let newest = 4 + random.below(1000);
         t.call(0, t.write_op(0, &res, 1))?;
@@ -260,7 +260,7 @@ fn instances(t: &Trial<'_>) -> Result<(), Ended> {
         }
     }
     let mut random = t.random(0);
-    for round in t.rounds(100) {
+    for round in t.races(100) {
         let res = t.resource();
         let newest = 3 + random.below(1000);
         let (old, new) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
@@ -306,7 +306,7 @@ fn conditional_writes(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 4;
     let mut random = t.random(0);
     let holder = t.holder(0);
-    for _ in t.rounds(30) {
+    for _ in t.races(30) {
         let res = t.resource();
         let mut known: Option<String> = None;
         let mut token = 10;
@@ -341,7 +341,7 @@ fn conditional_writes(t: &Trial<'_>) -> Result<(), Ended> {
 fn highest(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 8;
     let mut random = t.random(0);
-    for _ in t.rounds(20) {
+    for _ in t.races(20) {
         let res = t.resource();
         let best = random.below(u64::from(CLIENTS)) as u32;
         let token = |client: u32| 10 + u64::from((client + CLIENTS - 1 - best) % CLIENTS);

@@ -50,6 +50,9 @@ pub struct Group {
     pub cases: &'static [Case],
 }
 
+/// Cases that wait for a moment which a right resource hardly ever offers: how often it came is told with a pass.
+pub(crate) const RARE_MOMENTS: [&str; 2] = ["R03", "R04"];
+
 /// All cases, in listing order.
 pub static GROUPS: &[Group] = &[
     Group { letter: 'A', title: "admission", cases: admission::CASES },

@@ -6,7 +6,7 @@ use super::GROUPS;
 use crate::answer::Answer;
 use crate::harness::proxy::Proxy;
 use crate::manifest::{Equal, Manifest, Policy};
-use crate::op::{Op, Write};
+use crate::op::{Op, Verb, Write};
 use crate::reference::{Bug, OverHttp, Reference, SETUPS, Service};
 use crate::resource::{FencedResource, InProcess};
 use crate::run::{Options, run};
@@ -252,6 +252,115 @@ fn lost_answers_of_the_highest_are_not_held_against_the_resource() {
         |request: &Request<'_>, _| (request.op.tokens() == [&Token::Number(17)]).then(|| Ok(Answer::error("busy")));
     let results = run_on(&Behind { instead: refused, ..Behind::new(reference()) }, &["C10"], Level::L2);
     assert_eq!(results[0].status, Status::Fail, "{}", results[0].reason);
+}
+
+/// What M07 says of a resource that loses the answers of its first so many races.
+fn standing_still(races: u64) -> CaseResult {
+    struct Still {
+        resource: Service,
+        races: u64,
+        batches: AtomicU64,
+    }
+
+    impl Subject for Still {
+        fn describe(&self) -> String {
+            "it stands still now and then".to_owned()
+        }
+
+        fn manifest(&self) -> &Manifest {
+            self.resource.manifest()
+        }
+
+        fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
+            let answer = self.resource.call(request)?;
+            // The first batch is alone, and so is each fifth after a race of four that was lost.
+            let number = self.batches.fetch_add(u64::from(request.op.verb() == Verb::Batch), Ordering::Relaxed);
+            let lost = number > 0 && (number - 1) / 5 < self.races && (number - 1) % 5 < 4;
+            Ok(if lost && request.op.verb() == Verb::Batch { Answer::unknown("no answer in time") } else { answer })
+        }
+
+        fn has(&self, _: Hook) -> bool {
+            false
+        }
+
+        fn hook(&self, _: Hook) -> Result<(), Broken> {
+            Ok(())
+        }
+    }
+
+    let still = Still { resource: reference(), races, batches: AtomicU64::new(0) };
+    run_on(&still, &["M07"], Level::L2).remove(0)
+}
+
+#[test]
+fn a_resource_that_stood_still_for_a_while_is_not_taken_for_one_that_deadlocks() {
+    for (races, expected) in [(0, Status::Pass), (1, Status::Unknown), (2, Status::Unknown), (3, Status::Fail)] {
+        let result = standing_still(races);
+        assert_eq!(result.status, expected, "{races} races were lost: {}", result.reason);
+    }
+}
+
+type Said = fn(&Service, &str) -> Answer;
+
+/// The reference, and what becomes of requests by other ways.
+struct ByWays {
+    resource: Service,
+    said: Said,
+}
+
+impl Subject for ByWays {
+    fn describe(&self) -> String {
+        "ways around".to_owned()
+    }
+
+    fn manifest(&self) -> &Manifest {
+        self.resource.manifest()
+    }
+
+    fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
+        self.resource.call(request)
+    }
+
+    fn has(&self, _: Hook) -> bool {
+        false
+    }
+
+    fn hook(&self, _: Hook) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    fn bypasses(&self) -> Vec<String> {
+        vec!["one way".to_owned(), "the other".to_owned()]
+    }
+
+    fn bypass(&self, _: usize, request: &Request<'_>) -> Result<Answer, Broken> {
+        Ok((self.said)(&self.resource, request.op.resources().first().unwrap()))
+    }
+}
+
+#[test]
+fn another_way_must_have_been_answered_and_leave_the_fence() {
+    let answers: [(Said, Status, &str); 4] = [
+        (|_, _| Answer::error("not found"), Status::Pass, ""),
+        (|_, _| Answer::unknown("reset"), Status::Unknown, "2 other ways were tried, and none was answered"),
+        (|_, _| Answer::Unsupported, Status::NotApplicable, "none of the other ways"),
+        // The value is what it was: only the fence can tell.
+        (
+            |service, res| {
+                let resource = service.reference();
+                let value = FencedResource::read(resource, res).value().flatten().unwrap().to_owned();
+                resource.hook(Hook::Reset).unwrap();
+                FencedResource::write(resource, res, 2, "h", &value)
+            },
+            Status::Fail,
+            "the fence of ",
+        ),
+    ];
+    for (said, status, reason) in answers {
+        let results = run_on(&ByWays { resource: reference(), said }, &["B05"], Level::L1);
+        assert_eq!(results[0].status, status, "{}", results[0].reason);
+        assert!(results[0].reason.contains(reason), "{}", results[0].reason);
+    }
 }
 
 /// Lets a stale write in if its client decided on it before the write at the fence was: by the time of the client.

@@ -6,6 +6,7 @@
 
 pub mod bucketed;
 pub mod budget;
+pub mod cpu;
 pub mod fresh;
 pub mod http;
 pub mod load;

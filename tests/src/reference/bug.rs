@@ -92,6 +92,8 @@ bugs! {
     UnfencedBatch "unfenced-batch" "B04" GE "Batches are not checked."
     AliasUnfenced "alias-unfenced" "B05" GE "A name with a slash at its end leads to the same resource, past the check."
     ImportUnfenced "import-unfenced" "B05" GE "The bulk import writes without a check."
+    RenameUnfenced "rename-unfenced" "B05" GE "A rename onto a resource takes its place, with the fence of the other."
+    ExpiryDropsFence "expiry-drops-fence" "B05" GE "A request to let the value expire is refused as stale, and the fence is gone."
     GlobalFence "global-fence" "B06" GE "There is one fence for all resources."
     FoldsNames "folds-names" "B06" GE "Names that differ in case or in percent signs are one resource."
     DeleteDropsFence "delete-drops-fence" "B07" GE "A delete removes the fence with the value."

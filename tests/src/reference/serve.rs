@@ -25,12 +25,20 @@ pub(super) enum Way {
     Slash,
     /// The bulk import.
     Import,
+    /// Another resource gets its name.
+    Rename,
+    /// The value is to expire now.
+    Expire,
 }
 
 impl Way {
     /// All of them, with what a report calls them.
-    pub(super) const ALL: [(Way, &'static str); 2] =
-        [(Way::Slash, "the name with a slash at its end"), (Way::Import, "the bulk import")];
+    pub(super) const ALL: [(Way, &'static str); 4] = [
+        (Way::Slash, "the name with a slash at its end"),
+        (Way::Import, "the bulk import"),
+        (Way::Rename, "a rename of another resource"),
+        (Way::Expire, "an expiry that is asked for"),
+    ];
 }
 
 /// A write, cas, delete or claim.
@@ -255,7 +263,29 @@ impl Reference {
                 change.res.push('/');
                 self.change(visit, &change)
             }
-            (Way::Import, _) => self.change(visit, &change),
+            (Way::Rename, Some(Bug::RenameUnfenced)) => {
+                // It comes with the fence it had under its old name.
+                let mut moved = Record::default();
+                moved.force(write.token.number().unwrap_or_default(), &write.holder);
+                moved.value = Some(write.value.clone());
+                visit.put([(change.res, moved)])?;
+                Ok(Answer::ok())
+            }
+            (Way::Import | Way::Rename, _) => self.change(visit, &change),
+            (Way::Expire, Some(Bug::ExpiryDropsFence)) => {
+                let high = self.known(visit, &change.res)?.high;
+                visit.with(|disk, _| {
+                    if let Some(record) = disk.get_mut(&change.res) {
+                        *record = Record::default().with_value_of(record);
+                    }
+                })?;
+                Ok(Answer::Stale { high })
+            }
+            (Way::Expire, _) => {
+                change.verb = Verb::Delete;
+                change.value = None;
+                self.change(visit, &change)
+            }
         }
     }
 

@@ -42,6 +42,13 @@ pub(super) fn history_file(result: &CaseResult) -> Option<String> {
     history.map(|_| format!("history-{}.jsonl", result.case.id))
 }
 
+/// Makes the directory if it is not there, and sees that a file can be written into it: before a run, which may take long.
+pub fn make_room(dir: &Path) -> Result<(), Unwritten> {
+    let unwritten = |error| Unwritten { path: dir.to_owned(), error };
+    fs::create_dir_all(dir).map_err(unwritten)?;
+    tempfile::tempfile_in(dir).map(drop).map_err(unwritten)
+}
+
 /// Writes `report.html`, `junit.xml`, the histories and last `results.json` into `dir`, which is made if it is not there. Each file is
 /// there as a whole or not at all.
 pub fn write_all(dir: &Path, results: &Results, setting: &Setting) -> Result<Written, Unwritten> {

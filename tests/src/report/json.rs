@@ -1,6 +1,7 @@
 //! `results.json`: everything a program may want to know. docs/conformance/reports.md says what each field means.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -30,6 +31,7 @@ struct Document<'a> {
     outcome: Outcome,
     exit_code: u8,
     summary: String,
+    took_ms: u64,
     level_asked: Level,
     level_shown: Option<Level>,
     not_shown: Vec<Level>,
@@ -80,6 +82,7 @@ pub fn json(results: &Results, setting: &Setting) -> String {
         outcome: results.outcome(),
         exit_code: results.exit_code(),
         summary: results.last_line(),
+        took_ms: millis(results.took(Level::L4)),
         level_asked: results.level,
         level_shown: results.shown(),
         not_shown: results.not_shown(),
@@ -97,6 +100,10 @@ pub fn json(results: &Results, setting: &Setting) -> String {
     text
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn entry<'a>(result: &'a CaseResult, seed: u64, setting: &Setting) -> Entry<'a> {
     let case = result.case;
     Entry {
@@ -111,7 +118,7 @@ fn entry<'a>(result: &'a CaseResult, seed: u64, setting: &Setting) -> Entry<'a> 
         failure: result.failure.as_ref(),
         evidence: &result.evidence,
         required: case.minima.iter().map(ToString::to_string).collect(),
-        took_ms: u64::try_from(result.took.as_millis()).unwrap_or(u64::MAX),
+        took_ms: millis(result.took),
         history: history_file(result),
         reproduce: setting.again(case.id, seed),
     }

@@ -14,7 +14,7 @@ mod tap;
 mod terminal;
 pub mod text;
 
-pub use files::{Unwritten, Written, write_all};
+pub use files::{Unwritten, Written, make_room, write_all};
 pub use html::html;
 pub use json::{FORMAT, FORMAT_VERSION, json};
 pub use junit::junit;

@@ -13,6 +13,8 @@ pub struct Setting {
     pub program: Vec<String>,
     /// What `--rounds` said.
     pub rounds: Option<u64>,
+    /// What `--case-limit` said, as it was written.
+    pub case_limit: Option<String>,
 }
 
 impl Setting {
@@ -22,6 +24,7 @@ impl Setting {
         words.extend(self.adapter.iter().cloned());
         words.extend(["--only".to_owned(), case.to_owned(), "--seed".to_owned(), seed.to_string()]);
         words.extend(self.rounds.iter().flat_map(|rounds| ["--rounds".to_owned(), rounds.to_string()]));
+        words.extend(self.case_limit.iter().flat_map(|limit| ["--case-limit".to_owned(), limit.clone()]));
         words.extend(self.program.iter().cloned());
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
@@ -44,10 +47,11 @@ mod tests {
             adapter: words(&["exec", "--instances", "2"]),
             program: words(&["--", "python3", "my adapter.py"]),
             rounds: Some(20),
+            case_limit: Some("1h".into()),
         };
         assert_eq!(
             setting.again("C01", 7),
-            "fencepost conform exec --instances 2 --only C01 --seed 7 --rounds 20 -- python3 'my adapter.py'"
+            "fencepost conform exec --instances 2 --only C01 --seed 7 --rounds 20 --case-limit 1h -- python3 'my adapter.py'"
         );
     }
 }

@@ -96,11 +96,11 @@ impl<W: Write> Watch for Tree<W> {
     }
 }
 
-/// What is said about a case that did not simply pass.
+/// What is said about a case that did not simply pass, or whose pass needs a word.
 fn said(result: &CaseResult) -> String {
     match &result.failure {
         Some(failure) => failure.sentence.clone(),
-        None => result.reason.clone(),
+        None => result.note().unwrap_or_else(|| result.reason.clone()),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Many runs of one case each, several at a time.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use super::{Budget, Report, lazy, python, run_one};
+use super::{AGAIN, Budget, Report, Tally, lazy, python, run_one};
 use crate::reference::{Front, Mutant, OverHttp, Service, Setup};
 use crate::subject::{Broken, Subject};
 use crate::verdict::Status;
@@ -28,6 +30,12 @@ enum Who {
     Python(python::Program),
 }
 
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.row, self.case, self.seed)
+    }
+}
+
 impl Job {
     pub(super) fn reference(row: &'static str, setup: Setup, case: &'static str, seed: u64) -> Job {
         Job { who: Who::Reference(setup), row, case, seed }
@@ -43,6 +51,26 @@ impl Job {
 
     pub(super) fn python(program: python::Program, row: &'static str, case: &'static str, seed: u64) -> Job {
         Job { who: Who::Python(program), row, case, seed }
+    }
+
+    /// The same run with any seed?
+    fn is_like(&self, other: &Job) -> bool {
+        let kind = |job: &Job| std::mem::discriminant(&job.who);
+        kind(self) == kind(other) && self.row == other.row && self.case == other.case
+    }
+
+    /// Is it a run that must have ended in one way, and once has not?
+    fn is_in_doubt(&self, tally: &Tally) -> bool {
+        let must_fail = match &self.who {
+            Who::Mutant(mutant) => mutant.cases().any(|case| case == self.case),
+            Who::Python(program) => program.has_a_bug(),
+            Who::Reference(_) | Who::Lazy => false,
+        };
+        match must_fail {
+            true => tally.count(Status::Fail) < tally.runs(),
+            // In the rest of the matrix a mutant may do as it likes.
+            false => !matches!(self.who, Who::Mutant(_)) && tally.count(Status::Unknown) > 0,
+        }
     }
 
     fn subject(&self) -> Result<Box<dyn Subject>, Broken> {
@@ -66,6 +94,28 @@ impl Job {
             Err(Broken(why)) => (Status::Error, why),
         }
     }
+}
+
+/// Those that did not end as they should, with more seeds. Whether that was luck, or the suite, shows in many runs.
+pub(super) fn again(jobs: &[Job], report: &Report) -> Vec<Job> {
+    let mut more = Vec::new();
+    let mut seen = BTreeSet::new();
+    for job in jobs {
+        let (rows, python) = match job.who {
+            Who::Reference(_) => (&report.reference, false),
+            Who::Mutant(_) => (&report.mutants, false),
+            Who::Python(_) => (&report.python, true),
+            Who::Lazy => continue,
+        };
+        let Some(tally) = rows.get(job.row).and_then(|row| row.get(job.case)) else { continue };
+        if !job.is_in_doubt(tally) || !seen.insert((python, job.row, job.case)) {
+            continue;
+        }
+        let latest = jobs.iter().filter(|other| other.is_like(job)).map(|other| other.seed).max().unwrap_or(job.seed);
+        let missing = AGAIN.saturating_sub(tally.runs());
+        more.extend((1..=missing).map(|step| Job { seed: latest + step, ..job.clone() }));
+    }
+    more
 }
 
 /// Runs them and counts how they end.

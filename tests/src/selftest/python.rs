@@ -22,7 +22,7 @@ const INTERPRETER: &str = "python3";
 const LONG: [&str; 3] = ["R05", "R07", "R08"];
 
 /// The bugs that the Python reference knows.
-const BUGS: [Bug; 29] = [
+const BUGS: [Bug; 31] = [
     Bug::AcceptAll,
     Bug::RejectAll,
     Bug::Equality,
@@ -30,6 +30,7 @@ const BUGS: [Bug; 29] = [
     Bug::RefusedButWritten,
     Bug::TextualOrder,
     Bug::FloatingPoint,
+    Bug::SignedCast,
     Bug::RatchetsDown,
     Bug::GtForGe,
     Bug::GeForGt,
@@ -52,6 +53,7 @@ const BUGS: [Bug; 29] = [
     Bug::AnsweredFirst,
     Bug::MemoryFirst,
     Bug::TwoCommits,
+    Bug::Eviction,
 ];
 
 /// The program with a bug, or without.
@@ -63,6 +65,10 @@ pub(super) struct Program {
 }
 
 impl Program {
+    pub(super) fn has_a_bug(&self) -> bool {
+        self.bug.is_some()
+    }
+
     pub(super) fn open(&self) -> Result<Box<dyn Subject>, Broken> {
         let policy = match self.setup.policy {
             Policy::Ge => "ge",
@@ -98,7 +104,8 @@ pub(super) fn jobs(budget: &Budget) -> Result<Vec<Job>, String> {
         );
     }
     for mutant in selected(budget).filter(|mutant| BUGS.contains(&mutant.bug)) {
-        for seed in budget.seed..budget.seed + if budget.whole { budget.seeds } else { 1 } {
+        let seeds = if budget.whole { budget.seeds(mutant.case()) } else { 1 };
+        for seed in budget.seed..budget.seed + seeds {
             let program = program(Some(mutant.bug), mutant.setup);
             jobs.push(Job::python(program, mutant.name, mutant.case(), seed));
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, Row};
+use super::{AGAIN, Budget, ESCAPES, Report, Row};
 use crate::cases::{self, GROUPS};
 use crate::reference::{Front, MUTANTS, Mutant};
 use crate::verdict::{Level, Status};
@@ -17,13 +17,20 @@ impl Report {
             let _ = writeln!(text, "{title}: {runs} runs in {} ways", rows.len());
         }
         text.push_str(&self.slowest());
+        for missing in &self.missing {
+            let _ = writeln!(text, "NOT RUN {missing}");
+        }
         for left in &self.left_out {
             let _ = writeln!(text, "not run: {left}");
         }
         for problem in &self.problems {
             let _ = writeln!(text, "PROBLEM {problem}");
         }
-        let word = if self.passed() { "the suite bites" } else { "the suite does not bite" };
+        let word = match self.exit_code() {
+            0 => "the suite bites",
+            1 => "the suite does not bite",
+            _ => "not shown: a part of it could not be run, the rest bites",
+        };
         let _ = writeln!(text, "{word}: {} mutants, {} problems", self.mutants.len(), self.problems.len());
         text
     }
@@ -80,7 +87,7 @@ impl Report {
 
     /// The document: what each mutant does wrong, which case must find it, and the matrix of this run.
     pub fn markdown(&self) -> String {
-        let mut text = String::from(PREFACE);
+        let mut text = preface();
         text.push_str("| Mutant | What it does wrong | Named case | Reached |\n| --- | --- | --- | --- |\n");
         for mutant in MUTANTS {
             let _ = writeln!(text, "{}", row(mutant));
@@ -105,13 +112,32 @@ fn row(mutant: &Mutant) -> String {
     format!("| `{}` | {} | {id} {title} | {way} |", mutant.name, mutant.what)
 }
 
-const PREFACE: &str = "# Does the suite bite?
+fn preface() -> String {
+    let (usual, full) = (Budget::default(), Budget::full());
+    let head = "# Does the suite bite?
 
 Each mutant is the reference resource with one bug. `fencepost conform selftest` runs them: each must be failed by the
 case that is named here, each case must fail at least one mutant, and the reference itself must pass every case. The
 test `write_the_document` in tests/tests/conform_selftest.rs writes this page.
-
 ";
+    let runs = format!(
+        "
+| runs | for every change | at the full budget (`--full`, `FENCEPOST_BUDGET=full`) |
+| --- | --- | --- |
+| each mutant against its cases of L1 | {} seeds | {} seeds |
+| each mutant against its cases of L2 and L3 | {} seeds | {} seeds |
+| each mutant in Python against its case | 1 seed | {} seeds |
+| the reference against every case | {} seeds, 1 in the setups other than the plain one | {} seeds in every setup |
+
+Of 100 runs one may let its mutant go. A mutant that escapes in fewer runs is tried with up to {AGAIN} seeds, and may escape in
+{ESCAPES} of them: so a mutant that is failed in 99 of 100 does not stop a change, and one that is failed in every second run does.
+The same holds for an UNKNOWN of the reference, on a busy machine. A FAIL of the reference is never excused.
+
+",
+        usual.seeds, full.seeds, usual.racy_seeds, full.racy_seeds, full.seeds, usual.reference_seeds, full.reference_seeds
+    );
+    format!("{head}{runs}")
+}
 
 fn groups() -> Vec<Vec<&'static str>> {
     let shown = |case: &&cases::Case| case.level <= Level::L3;

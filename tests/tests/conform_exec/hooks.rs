@@ -64,7 +64,7 @@ fn a_kill_leaves_outcomes_unknown_and_nothing_else() {
         for call in in_flight {
             assert!(call.join().unwrap().unwrap().is_unknown());
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "they fail soon, not at their limit");
+        assert!(began.elapsed() < Duration::from_secs(30), "they fail soon, not at their limit");
     });
     adapter.left_nothing();
     assert!(read(&subject, 0, "pid").unwrap().is_unknown(), "nobody is there");
@@ -133,10 +133,11 @@ fn place(adapter: &Marked) -> Option<PathBuf> {
 #[test]
 fn a_pause_is_no_silence() {
     let adapter = Marked::python(ADAPTER);
-    let subject = adapter.open(Options { timeout: Duration::from_millis(400), ..Options::default() }).unwrap();
+    let subject = adapter.open(Options { timeout: Duration::from_secs(3), ..Options::default() }).unwrap();
     let before = pid(&subject);
     subject.hook(Hook::Pause).unwrap();
-    for _ in 0..6 {
+    // Of one that runs, four would be a silence.
+    for _ in 0..5 {
         assert!(read(&subject, 0, "pid").unwrap().is_unknown());
     }
     subject.hook(Hook::Resume).unwrap();

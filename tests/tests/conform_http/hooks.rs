@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use fencepost_conformance::adapters::http::HttpSubject;
 use fencepost_conformance::harness::wait;
-use fencepost_conformance::subject::{Hook, Subject};
+use fencepost_conformance::run::{Options, run};
+use fencepost_conformance::subject::{Hook, Part, Subject};
+use fencepost_conformance::verdict::Outcome;
 use fencepost_conformance::{Answer, Op};
 
 use crate::scripted::Scripted;
-use crate::{MapFile, call, why};
+use crate::{MapFile, call, request, why};
 
 /// Serves on its port, and notes in its directory what happens to it.
 const SERVER: &str = r#"
@@ -45,7 +47,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["CONFORM_PORT"])), 
 
 fn map(base: &str, hooks: &str) -> MapFile {
     let text = format!(
-        "map = 1\n[resource]\nbase = {base}\ntimeout = \"500ms\"\n[write]\nmethod = \"PUT\"\npath = \"/{{res}}\"\n\
+        "map = 1\n[resource]\nbase = {base}\ntimeout = \"5s\"\n[write]\nmethod = \"PUT\"\npath = \"/{{res}}\"\n\
          headers = {{ Token = \"{{token}}\" }}\nbody = \"{{value}}\"\nok = [204]\nstale = [409]\n[hooks]\n{hooks}\n"
     );
     let map = MapFile::new(&text);
@@ -87,9 +89,7 @@ fn a_program_of_the_suite_can_be_killed_restarted_and_stopped() {
         assert!(!subject.has(hook), "{}", hook.name());
     }
     subject.hook(Hook::Kill).unwrap();
-    let began = Instant::now();
-    assert!(why(write(&subject, "r")).contains("Connection refused"));
-    assert!(began.elapsed() < Duration::from_secs(1), "calls fail soon");
+    assert!(why(write(&subject, "r")).contains("Connection refused"), "calls fail soon, not at their limit");
     subject.hook(Hook::Restart).unwrap();
     assert_eq!(write(&subject, "r"), Answer::ok(), "after a restart calls reach the new process");
     subject.hook(Hook::Pause).unwrap();
@@ -103,6 +103,24 @@ fn a_program_of_the_suite_can_be_killed_restarted_and_stopped() {
     subject.hook(Hook::Start).unwrap();
     subject.hook(Hook::Ready).unwrap();
     assert_eq!(write(&subject, "r"), Answer::ok());
+}
+
+/// A listener may be away for a moment, also when a request is sent in parts: that is no defect of the suite.
+#[test]
+fn a_part_that_cannot_be_sent_is_an_unknown_outcome() {
+    let map = map(FREE, "start = \"exec python3 server.py\"");
+    let subject = map.open().unwrap();
+    subject.hook(Hook::Kill).unwrap();
+    let op = Op::write("r", 5, "h", "0123456789");
+    for part in [Part::Head, Part::HalfBody] {
+        let begun = subject.begin(&request(&op), part).unwrap().unwrap();
+        let said = why(begun.finish().unwrap());
+        assert!(said.contains("could not be sent") && said.contains("Connection refused"), "{said}");
+        subject.begin(&request(&op), part).unwrap().unwrap().abandon();
+    }
+    let only = vec!["Z02".to_owned(), "Z09".to_owned()];
+    let results = run(&subject, &Options { only, ..Options::default() }, &mut ());
+    assert_eq!(results.outcome(), Outcome::Unknown, "{:?}", results.broken);
 }
 
 #[test]
@@ -142,12 +160,12 @@ fn a_program_that_ends_or_never_serves_is_an_error_with_what_it_said() {
     assert!(error.contains("the program of `start` has ended (exit status: 3)"), "{error}");
     assert!(error.contains("no such database"), "{error}");
     let began = Instant::now();
-    let error = map(FREE, "start = \"echo recovering; exec sleep 1000\"\nlimit = \"400ms\"").error();
-    assert!(error.contains("does not serve after 400ms (`limit` in [hooks])"), "{error}");
+    let error = map(FREE, "start = \"echo recovering; exec sleep 1000\"\nlimit = \"3s\"").error();
+    assert!(error.contains("does not serve after 3s (`limit` in [hooks])"), "{error}");
     assert!(error.contains("recovering") && error.contains("does not answer"), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     let error =
-        map(FREE, "start = \"exec python3 server.py\"\nready = \"echo not yet; false\"\nlimit = \"400ms\"").error();
+        map(FREE, "start = \"exec python3 server.py\"\nready = \"echo not yet; false\"\nlimit = \"5s\"").error();
     assert!(error.contains("the hook `ready` failed (exit status: 1)") && error.contains("not yet"), "{error}");
 }
 
@@ -190,7 +208,7 @@ fn a_hook_that_fails_or_hangs_is_an_error_and_is_gone() {
     let map = map(
         &format!("{:?}", service.base()),
         "reset = \"echo cannot; exit 4\"\nkill = \"echo waiting; echo pid $$ >> notes; sleep 1000\"\n\
-         restore = \"sleep 1000 & echo pid $! >> notes\"\npowerloss = \"no-such-program\"\nlimit = \"300ms\"",
+         restore = \"sleep 1000 & echo pid $! >> notes\"\npowerloss = \"no-such-program\"\nlimit = \"5s\"",
     );
     let subject = map.open().unwrap();
     assert_eq!(
@@ -199,8 +217,8 @@ fn a_hook_that_fails_or_hangs_is_an_error_and_is_gone() {
     );
     let began = Instant::now();
     let hung = subject.hook(Hook::Kill).unwrap_err().0;
-    assert!(hung.contains("`kill` was ended after 300ms (`limit` in [hooks])") && hung.contains("waiting"), "{hung}");
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(hung.contains("`kill` was ended after 5s (`limit` in [hooks])") && hung.contains("waiting"), "{hung}");
+    assert!(began.elapsed() < Duration::from_secs(60));
     let missing = subject.hook(Hook::Powerloss).unwrap_err().0;
     assert!(missing.contains("exit status: 127") && missing.contains("no-such-program"), "{missing}");
     subject.hook(Hook::Restore).unwrap();

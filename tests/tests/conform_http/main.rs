@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 mod answers;
+#[path = "../conform_exec/committed.rs"]
+mod committed;
 mod documented;
 mod examples;
 mod hooks;

@@ -89,8 +89,7 @@ pub(crate) fn setting() -> Setting {
     Setting {
         version: "0.1.0".into(),
         adapter: vec!["http".into(), "--map".into(), "my resource.toml".into()],
-        program: Vec::new(),
-        rounds: None,
+        ..Setting::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The page as text.
 
+use fencepost_conformance::harness::cpu::thread_time;
 use fencepost_conformance::report::html;
 use fencepost_conformance::verdict::{Level, Results, Status};
 
@@ -89,9 +90,10 @@ fn a_page_without_cases_is_a_page() {
 
 #[test]
 fn a_long_history_gives_a_small_page_that_says_what_it_leaves_out() {
-    let began = std::time::Instant::now();
-    let page = html(&failing(), &setting());
-    let took = began.elapsed();
+    let results = failing();
+    let began = thread_time();
+    let page = html(&results, &setting());
+    let took = thread_time() - began;
     assert!(page.len() < 150_000, "{} bytes", page.len());
     assert!(took.as_millis() < 1000, "{took:?}");
     assert!(page.contains("24 of 20,000 operations are drawn"), "what is left out is said");

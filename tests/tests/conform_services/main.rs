@@ -7,6 +7,9 @@
 #[allow(dead_code, reason = "shared with conform_exec")]
 mod marked;
 
+#[path = "../conform_exec/committed.rs"]
+mod committed;
+
 use fencepost_conformance::adapters::exec::Options;
 use fencepost_conformance::adapters::hooks::Commands;
 use fencepost_conformance::harness::budget;
@@ -15,6 +18,7 @@ use fencepost_conformance::harness::servers::redis::RedisServer;
 use fencepost_conformance::run;
 use fencepost_conformance::verdict::{Level, Status};
 
+use committed::Committed;
 use marked::{Marked, asked, example, judge, passes, python, root, two};
 
 fn on_postgres(server: &Postgres, name: &str) -> Marked {
@@ -60,6 +64,8 @@ fn looking_first_and_writing_then_is_convicted() {
     let server = Postgres::start();
     let adapter = on_postgres(&server, "postgres-check-then-act");
     passes(&judge(&adapter, Options::default(), &asked(Level::L1)), Level::L1);
+    let committed = Committed::of("postgres-check-then-act");
+    committed.agrees_with(&judge(&adapter, Options::default(), &committed.asked()));
     for seed in 0..budget::pick(3, 100) {
         let only = vec!["C01".to_owned(), "C02".to_owned()];
         let results = judge(&adapter, Options::default(), &run::Options { only, seed, ..run::Options::default() });

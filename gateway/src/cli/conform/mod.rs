@@ -61,8 +61,8 @@ enum How {
 #[derive(Args)]
 struct Http {
     /// The map file: which request each operation is, and what the answers mean
-    #[arg(long, value_name = "FILE")]
-    map: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "list")]
+    map: Option<PathBuf>,
     /// Another address than the map has; once for each process that serves the store
     #[arg(long, value_name = "URL")]
     base: Vec<String>,
@@ -78,15 +78,15 @@ struct Exec {
     /// How many adapters to start over one store
     #[arg(long, value_name = "N", default_value_t = 1)]
     instances: usize,
-    /// How long a request may take before its outcome is unknown
-    #[arg(long, value_name = "TIME", default_value = "5s")]
-    timeout: Span,
+    /// How long a request may take before its outcome is unknown [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Span>,
     /// Command for what lies behind the adapter: start, ready, kill, restart, pause, resume, powerloss, reset, restore. May be repeated
     #[arg(long, value_name = "NAME=COMMAND", value_parser = hook)]
     hook: Vec<(Hook, String)>,
-    /// How long an adapter may take to answer `init`
-    #[arg(long, value_name = "TIME", default_value = "30s")]
-    ready: Span,
+    /// How long an adapter may take to answer `init` [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    ready: Option<Span>,
     /// Pass on what the adapter prints on standard error
     #[arg(long)]
     adapter_log: bool,
@@ -114,9 +114,9 @@ struct Selection {
     /// How many rounds the cases do that have rounds
     #[arg(long, value_name = "N")]
     rounds: Option<u64>,
-    /// How long one case may take before it ends as unknown
-    #[arg(long, value_name = "TIME", default_value = "10min")]
-    case_limit: Span,
+    /// How long one case may take before it ends as unknown [default: 10min]
+    #[arg(long, value_name = "TIME")]
+    case_limit: Option<Span>,
     /// List the cases that would be run, with their rules, and run nothing
     #[arg(long)]
     list: bool,
@@ -163,11 +163,14 @@ impl Conform {
 
 impl Http {
     fn run(self) -> Result<(), Failed> {
-        let mut words = vec!["http".to_owned(), "--map".to_owned(), self.map.to_string_lossy().into_owned()];
+        // It may be missing for `--list` only, which opens nothing.
+        let map = self.map.unwrap_or_default();
+        let mut words = vec!["http".to_owned(), "--map".to_owned(), map.to_string_lossy().into_owned()];
         words.extend(self.base.iter().flat_map(|base| ["--base".to_owned(), base.clone()]));
+        words.extend(given("--timeout", self.timeout));
         let setting = setting(&words, &[], &self.run);
         let overrides = http::Overrides { base: self.base.clone(), timeout: self.timeout.map(|time| time.0) };
-        self.run.run(setting, || Ok(Box::new(http::open(&self.map, &overrides)?)))
+        self.run.run(setting, || Ok(Box::new(http::open(&map, &overrides)?)))
     }
 }
 
@@ -182,17 +185,25 @@ impl Exec {
             words.extend(["--hook".to_owned(), format!("{}={command}", hook.name())]);
             hooks.set(*hook, command);
         }
+        words.extend(given("--timeout", self.timeout));
+        words.extend(given("--ready", self.ready));
         let program: Vec<String> = std::iter::once("--".to_owned()).chain(self.command.iter().cloned()).collect();
         let setting = setting(&words, &program, &self.run);
+        let usual = exec::Options::default();
         let options = exec::Options {
             instances: self.instances,
-            timeout: self.timeout.0,
+            timeout: self.timeout.map_or(usual.timeout, |time| time.0),
             hooks,
             echo: self.adapter_log,
-            ready: self.ready.0,
+            ready: self.ready.map_or(usual.ready, |time| time.0),
         };
         self.run.run(setting, || Ok(Box::new(exec::open(&self.command, options)?)))
     }
+}
+
+/// An option that was given, as a reproduction has to have it.
+fn given(name: &str, time: Option<Span>) -> impl Iterator<Item = String> {
+    time.into_iter().flat_map(move |time| [name.to_owned(), time.to_string()])
 }
 
 fn setting(adapter: &[impl AsRef<str>], program: &[String], run: &Selection) -> Setting {
@@ -201,6 +212,7 @@ fn setting(adapter: &[impl AsRef<str>], program: &[String], run: &Selection) -> 
         adapter: adapter.iter().map(|word| word.as_ref().to_owned()).collect(),
         program: program.to_vec(),
         rounds: run.rounds,
+        case_limit: run.case_limit.map(|limit| limit.to_string()),
     }
 }
 
@@ -219,7 +231,7 @@ impl Selection {
             seed: self.seed,
             rounds: self.rounds,
             limit: THINKING,
-            case_limit: self.case_limit.0,
+            case_limit: self.case_limit.map_or(Options::default().case_limit, |limit| limit.0),
             stop: Stop::default(),
         };
         options.check().map_err(broken)?;
@@ -231,6 +243,8 @@ impl Selection {
         if self.list {
             return super::exit::write(list::list(&options).as_bytes());
         }
+        // A run may take many minutes: a directory that cannot be written to is told before it.
+        report::make_room(&self.out).map_err(broken)?;
         let signals = signals::Signals::listen()?;
         let subject = open().map_err(broken)?;
         signals.end_gently(&options.stop);
@@ -244,22 +258,27 @@ impl Selection {
             (run::run(subject.as_ref(), &options, &mut tree), look)
         };
         // What was found is said first: its processes and directories may take long to go.
-        let written = report::write_all(&self.out, &results, &setting).map_err(broken)?;
+        let written = report::write_all(&self.out, &results, &setting);
         let mut said = Vec::new();
         let saying = match self.tap {
             true => report::tap(&mut said, &results, &setting),
             false => {
-                let page = written.files.iter().find(|file| file.extension().is_some_and(|end| end == "html"));
+                let files = written.as_ref().map_or(&[][..], |written| &written.files);
+                let page = files.iter().find(|file| file.extension().is_some_and(|end| end == "html"));
                 page.map_or(Ok(()), |page| writeln!(said, "\nReport: {}", page.display()))
                     .and_then(|()| report::summary(&mut said, &results, look))
             }
         };
         saying.map_err(broken)?;
-        super::exit::write(&said)?;
+        let told = super::exit::write(&said);
         drop(subject);
-        match results.exit_code() {
-            0 => Ok(()),
-            code => Err(Failed::silent(code)),
+        match (results.exit_code(), written) {
+            // Nobody who went away (`| head`) is told that a rule is broken.
+            (0, Ok(_)) => told.map_err(|_| Failed::silent(HARNESS_FAILED)),
+            // A rule that was seen broken counts, whatever else failed.
+            (1, Err(unwritten)) => Err(Failed::with(1, unwritten.to_string())),
+            (_, Err(unwritten)) => Err(broken(unwritten)),
+            (code, Ok(_)) => Err(Failed::silent(code)),
         }
     }
 }

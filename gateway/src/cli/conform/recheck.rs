@@ -5,7 +5,9 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use clap::Args;
+use fencepost_conformance::cases;
 use fencepost_conformance::checker::{self, Verdict};
+use fencepost_conformance::evidence::Evidence;
 use fencepost_conformance::history::{History, Judge, Judged};
 use fencepost_conformance::verdict::Status;
 
@@ -48,13 +50,25 @@ fn explained(history: &History) -> Result<(), Failed> {
     let (word, reason) = (status.word(), reason.lines().next().unwrap_or_default());
     match (status, by) {
         (Status::Pass | Status::Info, _) => exit::write(format!("{line}\n").as_bytes()),
-        (_, Judge::Checker) => exit::write(format!("{line}; the run had said {word}: {reason}\n").as_bytes()),
+        (_, Judge::Checker) => match lacking(history) {
+            None => exit::write(format!("{line}; the run had said {word}: {reason}\n").as_bytes()),
+            // The checker had the first word then; this would have been the second.
+            Some(lacking) => {
+                exit::write(format!("UNKNOWN: {lacking}\n{line}; the run had said {word}: {reason}\n").as_bytes())?;
+                Err(Failed::silent(2))
+            }
+        },
         (_, Judge::Case) => {
             let more = "and that stays: a history alone does not show it";
             exit::write(
                 format!("{word}: {reason}\n{line}, but the case itself ended with {word}, {more}\n").as_bytes(),
             )?;
-            Err(Failed::silent(2))
+            Err(Failed::silent(if *status == Status::Fail { 1 } else { 2 }))
         }
     }
+}
+
+/// What the case had to see, and did not.
+fn lacking(history: &History) -> Option<String> {
+    Evidence::of(history).lacks(cases::find(&history.case)?.minima)
 }

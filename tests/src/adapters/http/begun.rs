@@ -13,9 +13,9 @@ use crate::subject::{Begun, Broken, Part};
 /// How long after a connection that could not be made the next one is tried.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The rest of a request, and the connection it waits on.
+/// The rest of a request, and the connection it waits on; or why there is none, and then nobody ever gets it.
 pub(super) struct HalfSent {
-    connection: Connection,
+    connection: Result<Connection, Lost>,
     rest: Vec<u8>,
     head: bool,
     outcomes: Outcomes,
@@ -31,7 +31,7 @@ impl HalfSent {
         part: Part,
         outcomes: Outcomes,
         timeout: Duration,
-    ) -> Result<HalfSent, Broken> {
+    ) -> HalfSent {
         let mut bytes = head.to_vec();
         bytes.extend_from_slice(&message.body);
         let sent = match (part, message.body.len()) {
@@ -45,8 +45,7 @@ impl HalfSent {
             connection.send(&bytes, deadline)?;
             Ok(connection)
         });
-        let connection = connection.map_err(|Lost(why)| Broken(format!("a request cannot be sent in parts: {why}")))?;
-        Ok(HalfSent { connection, rest, head: message.is_head(), outcomes, timeout })
+        HalfSent { connection, rest, head: message.is_head(), outcomes, timeout }
     }
 }
 
@@ -60,10 +59,14 @@ fn twice<T>(mut attempt: impl FnMut() -> Result<T, Lost>) -> Result<T, Lost> {
 
 impl Begun for HalfSent {
     fn finish(self: Box<Self>) -> Result<Answer, Broken> {
+        let connection = match &self.connection {
+            Ok(connection) => connection,
+            Err(Lost(why)) => return Ok(Answer::unknown(format!("its first part could not be sent: {why}"))),
+        };
         let deadline = Instant::now() + self.timeout;
         // It may have answered, and stopped listening, before this.
-        let sent = self.connection.send(&self.rest, deadline);
-        let reply = self.connection.receive(self.head, deadline);
+        let sent = connection.send(&self.rest, deadline);
+        let reply = connection.receive(self.head, deadline);
         Ok(match (reply, sent) {
             (Ok(reply), _) => self.outcomes.answer(&reply),
             (Err(_), Err(Lost(why))) | (Err(Lost(why)), Ok(_)) => Answer::unknown(why),
@@ -71,7 +74,9 @@ impl Begun for HalfSent {
     }
 
     fn abandon(self: Box<Self>) {
-        self.connection.reset();
+        if let Ok(connection) = self.connection {
+            connection.reset();
+        }
     }
 }
 

@@ -185,10 +185,19 @@ impl HttpSubject {
             // A read has no value, a batch no resource: this way is not for them.
             Err(_) => Answer::Unsupported,
             Ok(message) => match self.exchange(instance, request, &message) {
-                Ok(reply) => mutation.outcomes.answer(&reply),
+                Ok(reply) => answered(mutation.outcomes.answer(&reply)),
                 Err(lost) => self.lost(lost),
             },
         }
+    }
+}
+
+/// By another way any answer is one, also one that the map says nothing about: whether it changed something is looked at
+/// afterwards. Unknown is left for what was not answered at all.
+fn answered(answer: Answer) -> Answer {
+    match answer {
+        Answer::Unknown { why } => Answer::Error { definite: false, code: why },
+        answer => answer,
     }
 }
 
@@ -250,7 +259,7 @@ impl Subject for HttpSubject {
         let head = message.head(&instance.base.host, request);
         let timeout = self.map.timeout;
         let begun = HalfSent::begin(endpoint, &head, &message, part, mapped.outcomes.clone(), timeout);
-        Some(begun.map(|begun| -> Box<dyn Begun> { Box::new(begun) }))
+        Some(Ok(Box::new(begun)))
     }
 
     fn bypasses(&self) -> Vec<String> {
@@ -272,7 +281,7 @@ impl Subject for HttpSubject {
         };
         let Some(message) = message else { return Ok(Answer::Unsupported) };
         Ok(match self.exchange(instance, request, &message) {
-            Ok(reply) => mapped.outcomes.answer(&reply),
+            Ok(reply) => answered(mapped.outcomes.answer(&reply)),
             Err(lost) => self.lost(lost),
         })
     }
@@ -292,7 +301,7 @@ impl Subject for HttpSubject {
 /// Does somebody answer in HTTP there?
 fn serves(host: &str, endpoint: &Endpoint) -> Result<(), String> {
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Conformance: ready\r\nConnection: close\r\n\r\n");
-    let deadline = Instant::now() + Duration::from_secs(2);
+    let deadline = Instant::now() + Duration::from_secs(5);
     let connection = endpoint.connect(deadline);
     let reply = connection.and_then(|connection| {
         connection.send(request.as_bytes(), deadline)?;

@@ -5,10 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Ended, Trial};
+use crate::evidence::{Evidence, Minimum};
 use crate::run::{Options, Stop};
 
 /// The rounds of the case that has most; `--rounds` is given for it, and the others do as many in proportion.
 const ROUNDS: u64 = 500;
+
+/// Races that met too seldom are run again, so often at most.
+const AGAIN: u64 = 3;
 
 /// What a case may use up.
 pub(super) struct Bounds {
@@ -32,19 +36,28 @@ impl Progress {
 }
 
 /// The numbers of the rounds, from 0.
-pub struct Rounds {
+pub struct Rounds<'t, 'a> {
+    trial: &'t Trial<'a>,
     next: u64,
     all: u64,
-    progress: Progress,
+    /// How often as many are done once more, where too few pairs have overlapped.
+    again: u64,
+    each: u64,
 }
 
-impl Iterator for Rounds {
+impl Iterator for Rounds<'_, '_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
+        let [begun, all] = &*self.trial.bounds.progress.0;
+        if self.next == self.all && self.again > 0 && self.trial.met_too_seldom() {
+            self.again -= 1;
+            self.all += self.each;
+            all.fetch_add(self.each, Ordering::Relaxed);
+        }
         let round = (self.next < self.all).then_some(self.next)?;
         self.next += 1;
-        self.progress.0[0].fetch_add(1, Ordering::Relaxed);
+        begun.fetch_add(1, Ordering::Relaxed);
         Some(round)
     }
 }
@@ -60,7 +73,7 @@ impl Bounds {
     }
 }
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
     /// How often: this, or in proportion if `--rounds` says something else.
     pub fn scaled(&self, default: u64) -> u64 {
         let scaled = self.bounds.rounds.map_or(default, |rounds| default.saturating_mul(rounds) / ROUNDS);
@@ -68,10 +81,27 @@ impl Trial<'_> {
     }
 
     /// So many rounds, scaled, and told to whoever looks on.
-    pub fn rounds(&self, default: u64) -> Rounds {
+    pub fn rounds<'t>(&'t self, default: u64) -> Rounds<'t, 'a> {
         let all = self.scaled(default);
         self.bounds.progress.0[1].fetch_add(all, Ordering::Relaxed);
-        Rounds { next: 0, all, progress: self.bounds.progress.clone() }
+        Rounds { trial: self, next: 0, all, again: 0, each: all }
+    }
+
+    /// The same for races: on a busy machine, or with a resource that answers within a microsecond, those who were released
+    /// together often miss each other. Where fewer pairs overlapped than the case needs, as many rounds are done once more,
+    /// unless `--rounds` says how many.
+    pub fn races<'t>(&'t self, default: u64) -> Rounds<'t, 'a> {
+        let again = if self.bounds.rounds.is_none() { AGAIN } else { 0 };
+        Rounds { again, ..self.rounds(default) }
+    }
+
+    fn met_too_seldom(&self) -> bool {
+        let overlapping = |minimum: &Minimum| match minimum {
+            Minimum::Overlapping(wanted) => Some(*wanted),
+            _ => None,
+        };
+        let wanted = self.case.minima.iter().find_map(overlapping);
+        wanted.is_some_and(|wanted| Evidence::of(&self.history()).overlapping < wanted)
     }
 
     /// `Err`: its time is over, or the run was ended. Asked before everything that takes time.

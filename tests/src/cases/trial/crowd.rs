@@ -19,16 +19,16 @@ const LOOK: Duration = Duration::from_millis(1);
 const LOOKS: usize = 100;
 
 impl Trial<'_> {
-    /// Makes one request of each of these clients, all released in the same moment. Answers come in the same order.
+    /// Makes one request of each of these clients, all released in the same moment. Answers come in the same order. Each is
+    /// called when it is sent, not when it is released: who comes late overlaps nobody who was answered before.
     pub fn race(&self, requests: Vec<(u32, Op)>) -> Result<Vec<Answer>, Ended> {
         self.go_on()?;
         let inside = self.gate.enter_all(requests.len())?;
-        let numbers: Vec<u64> = requests.iter().map(|(client, op)| self.called(*client, op, None)).collect();
         let (ready, released) = (Barrier::new(requests.len()), AtomicUsize::new(0));
         let (ready, released, all) = (&ready, &released, requests.len());
         thread::scope(|scope| {
-            let running: Vec<_> = (requests.iter().zip(inside).zip(numbers))
-                .map(|(((client, op), inside), id)| {
+            let running: Vec<_> = (requests.iter().zip(inside))
+                .map(|((client, op), inside)| {
                     scope.spawn(move || {
                         ready.wait();
                         // Waking up takes some longer than others.
@@ -39,6 +39,7 @@ impl Trial<'_> {
                             }
                             thread::yield_now();
                         }
+                        let id = self.called(*client, op, None);
                         self.send(inside, id, *client, Route::Direct, op)
                     })
                 })

@@ -132,7 +132,9 @@ impl<'a> Trial<'a> {
         Ok(self.call_by(client, op, Route::Direct, None)?.1)
     }
 
-    /// The same as a copy of an operation that was sent before.
+    /// The same as a copy of an operation that was sent before. It has a number of its own: who knows requests by a key (a map
+    /// may make one of the number) answers a true repetition with what it said before and does nothing, and that would look
+    /// like a stale write that was accepted.
     pub fn call_copy(&self, client: u32, op: Op, copy_of: u64) -> Result<Answer, Ended> {
         Ok(self.call_by(client, op, Route::Direct, Some(copy_of))?.1)
     }
@@ -208,13 +210,21 @@ impl<'a> Trial<'a> {
     }
 
     fn called(&self, client: u32, op: &Op, copy_of: Option<u64>) -> u64 {
+        let (op, answer) = (op.clone(), Answer::unknown("no answer yet"));
         let mut recorded = self.recorded();
         let id = recorded.operations.len() as u64 + 1;
+        // Under the lock: numbers and times rise together.
         let called = self.now();
-        let answer = Answer::unknown("no answer yet");
-        let operation =
-            Operation { id, client, op: op.clone(), called, returned: Time::MAX, answer, dead_by: None, copy_of };
-        recorded.operations.push(operation);
+        recorded.operations.push(Operation {
+            id,
+            client,
+            op,
+            called,
+            returned: Time::MAX,
+            answer,
+            dead_by: None,
+            copy_of,
+        });
         id
     }
 

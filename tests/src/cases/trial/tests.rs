@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::{Case, Ended};
 use super::{Progress, Trial};
 use crate::answer::Answer;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Minimum};
 use crate::harness::seed::Random;
 use crate::harness::wait;
 use crate::manifest::{Kill, Manifest};
@@ -37,6 +37,8 @@ struct Stubborn {
     calls_while_down: AtomicU64,
     /// A kill does not end it.
     immortal: bool,
+    /// Nobody is answered before so many have come.
+    gathers: u64,
     /// How long it takes to start in order.
     start: Duration,
     /// When a start began that nobody waits for, and how long each was given before it was killed.
@@ -65,6 +67,9 @@ impl Subject for Stubborn {
 
     fn call(&self, _: &Request<'_>) -> Result<Answer, Broken> {
         self.calls.fetch_add(1, Ordering::AcqRel);
+        wait::until("the others", Duration::from_secs(60), || {
+            (self.calls.load(Ordering::Acquire) >= self.gathers).then_some(())
+        });
         if self.is(&self.down) {
             self.calls_while_down.fetch_add(1, Ordering::AcqRel);
             return Ok(Answer::unknown("refused"));
@@ -175,16 +180,29 @@ fn silence_ends_a_case_and_a_kill_does_not() {
     let mut random = Random::from_seed(1);
     let ended = t.crash_under_load(2, &mut random, |client| t.call(client, t.write_op(client, "r", 1)).map(drop));
     assert!(matches!(ended, Err(Ended::Unknown(_))), "{ended:?}");
-    assert!(began.elapsed() < Duration::from_secs(5), "the kill waited for load that will not come");
+    assert!(began.elapsed() < Duration::from_secs(9), "the kill waited for load that will not come");
 }
 
+fn race_of_eight(t: &Trial<'_>) -> u64 {
+    let answers = t.race((0..8).map(|client| (client, t.write_op(client, "r", 1))).collect()).unwrap();
+    assert!(answers.len() == 8 && answers.iter().all(Answer::is_ok), "{answers:?}");
+    Evidence::of(&t.history()).overlapping
+}
+
+/// One after the other they would wait in vain for the last.
 #[test]
 fn racers_are_all_in_flight_at_once() {
+    let subject = Stubborn { gathers: 8, ..Stubborn::new(Kill::Everything) };
+    assert_eq!(race_of_eight(&trial(&subject)), 28, "every pair");
+}
+
+/// Who is answered at once has met only those that were really sent by then. Sooner or later somebody comes later.
+#[test]
+fn a_racer_is_called_when_it_is_sent_and_not_when_it_is_released() {
     let subject = Stubborn::new(Kill::Everything);
-    let t = trial(&subject);
-    let answers = t.race((0..8).map(|client| (client, t.write_op(client, "r", 1))).collect()).unwrap();
-    assert_eq!(answers.len(), 8);
-    assert_eq!(Evidence::of(&t.history()).overlapping, 28, "every pair");
+    wait::until("a pair that has missed each other", Duration::from_secs(60), || {
+        (race_of_eight(&trial(&subject)) < 28).then_some(())
+    });
 }
 
 #[test]
@@ -215,6 +233,28 @@ fn rounds_are_in_proportion_and_told() {
         }
         assert_eq!(progress.rounds(), Some((expected, expected)));
     }
+}
+
+static RACE: Case = Case { minima: &[Minimum::Overlapping(28)], ..CASE };
+
+#[test]
+fn races_that_meet_too_seldom_are_run_again() {
+    let rounds = |rounds, race: bool| {
+        let subject = Stubborn { gathers: 8, ..Stubborn::new(Kill::Everything) };
+        let progress = Progress::default();
+        let t = Trial::new(&subject, &RACE, &Options { rounds, ..Options::default() }, "run", &progress);
+        let begun = t.races(5).inspect(|round| {
+            if race && *round == 6 {
+                assert_eq!(race_of_eight(&t), 28);
+            }
+        });
+        let begun = begun.count() as u64;
+        assert_eq!(progress.rounds(), Some((begun, begun)));
+        begun
+    };
+    assert_eq!(rounds(None, false), 20, "nobody ever met");
+    assert_eq!(rounds(None, true), 10, "enough have met in the second five");
+    assert_eq!(rounds(Some(500), false), 5, "as many as were asked for");
 }
 
 #[test]

@@ -74,5 +74,6 @@ fn seen(result: &CaseResult) -> String {
         (evidence.restarts, "restarts"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
-    counts.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+    let counts = counts.map(|(count, what)| format!("{count} {what}"));
+    counts.chain(result.note()).collect::<Vec<_>>().join(", ")
 }

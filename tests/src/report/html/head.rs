@@ -1,7 +1,6 @@
 //! The verdict, the levels, and the matrix of cases.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use super::{badge, sign};
 use crate::cases::GROUPS;
@@ -38,7 +37,7 @@ pub(super) fn write(page: &mut String, results: &Results, setting: &Setting) {
 
 fn facts(page: &mut String, results: &Results, setting: &Setting) {
     let manifest = &results.manifest;
-    let took: Duration = results.cases.iter().map(|result| result.took).sum();
+    let took = results.took(Level::L4);
     let verbs: Vec<&str> = Verb::ALL.into_iter().filter(|verb| manifest.has(*verb)).map(Verb::name).collect();
     // The manifest in its own words, as files and adapters write it.
     let declared = serde_json::to_value(manifest).unwrap_or_default();
