@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use fencepost_client::locks::{Acquired, Lease};
 use fencepost_conformance::harness::http::Client;
 use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::proxy::Direction;
+use fencepost_conformance::harness::servers::{free_port, loopback};
 use fencepost_core::Resource;
 use tempfile::TempDir;
 
-use crate::suite::{RECOVERY, Service, ask, connect, connect_through, in_line, patiently, start, take, take_within};
+use crate::suite::{
+    RECOVERY, Service, ask, connect, connect_through, patiently, start, take, take_within, try_ask, until,
+};
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(600);
@@ -75,24 +77,25 @@ suite!(super::BuiltIn);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_of_the_gateway_is_waited_out() {
     let mut service = start::<BuiltIn>();
-    let (proxy, b) = connect_through(&service).await;
-    let a = connect(&service.url()).await;
+    let (a, waiter) = (connect(&service.url()).await, connect(&service.url()).await);
     let held = take(a.as_ref(), "orders/1", "a#1", LONG).await;
-    let before = proxy.count(Direction::Up).bytes;
-    let waiter = connect(&service.url()).await;
     let waiting =
         tokio::spawn(async move { take_within(waiter.as_ref(), "orders/1", "b#1", LONG, RECOVERY * 2).await });
-    in_line(&service, "orders/1", 1, &proxy, before).await;
+    let in_line = async |service: &BuiltIn| {
+        let waits = || tokio::task::block_in_place(|| service.waiting("orders/1") == Some(1));
+        until("somebody to stand in line", waits).await;
+    };
+    in_line(&service).await;
     tokio::task::block_in_place(|| service.restart());
-    in_line(&service, "orders/1", 1, &proxy, before).await;
+    in_line(&service).await;
     let number = held.number;
     a.release(held).await.unwrap();
     let next = waiting.await.unwrap();
     assert!(next.number > number, "{} after {number}", next.number);
     // One that was never there is not waited for.
-    drop(proxy);
+    let nobody = connect(&format!("fencepost://{}", loopback(free_port()))).await;
     let since = Instant::now();
-    let error = crate::suite::try_ask(b.as_ref(), "orders/1", "c#1", LONG, LONG).await.unwrap_err();
+    let error = try_ask(nobody.as_ref(), "orders/1", "c#1", LONG, LONG).await.unwrap_err();
     assert!(error.is_transient() && since.elapsed() < LONG / 2, "{error} after {:?}", since.elapsed());
 }
 

@@ -47,7 +47,6 @@ mod advisory {
 
     impl Service for Sessions {
         const TTL: Duration = Duration::from_secs(1);
-        const ROUNDS: usize = 300;
         const OUTLIVES_CONNECTION: bool = false;
 
         fn start() -> Sessions {

@@ -32,9 +32,6 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     /// A ttl that the service keeps exactly, as short as is sensible in a test.
     const TTL: Duration;
 
-    /// How many acquisitions `numbers_strictly_increase` makes.
-    const ROUNDS: usize = 1000;
-
     /// Does a lease outlive the connection it was taken on? Not if it is a session of the server's that ends with it.
     const OUTLIVES_CONNECTION: bool = true;
 

@@ -25,9 +25,6 @@ const TTL: Duration = Duration::from_secs(2);
 impl Service for ZooKeeper {
     const TTL: Duration = TTL;
 
-    // Each has a session of its own: five commits, with an fsync each.
-    const ROUNDS: usize = 200;
-
     fn start() -> ZooKeeper {
         ZooKeeper::start()
     }

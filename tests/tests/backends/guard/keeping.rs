@@ -148,7 +148,9 @@ async fn a_renewal_that_hangs_is_told_of_and_tried_again() {
             ..options("a", ttl)
         };
         let guard = locks_at(address(&gateway), proxy.address(), options).await.acquire("orders/1").await.unwrap();
-        proxy.set(Direction::Up, fault);
+        for direction in [Direction::Up, Direction::Down] {
+            proxy.set(direction, fault);
+        }
         until("the warning", || warnings.load(Ordering::SeqCst) == 1).await;
         until("the failure to be told", || diary.lines("renew failed") > 0).await;
         assert_eq!(guard.loss(), None, "{fault:?}: not lost yet");

@@ -58,7 +58,9 @@ pub(crate) async fn a_renewal_may_be_given_up<S: Service>() {
     for fault in faults {
         for patience in [Duration::ZERO, ttl / 8] {
             assert_eq!(a.renew(&lease).await, Ok(Kept::Kept), "before {fault:?}");
-            proxy.set(Direction::Up, *fault);
+            for direction in [Direction::Up, Direction::Down] {
+                proxy.set(direction, *fault);
+            }
             let said = tokio::time::timeout(patience, a.renew(&lease)).await;
             assert!(said.is_err(), "{fault:?}: nobody could be asked, and yet {said:?}");
             proxy.pass();
