@@ -128,7 +128,9 @@ fn a_bucket_is_removed_to_its_end_without_its_client() {
     wait::until("its directory to be gone", PATIENCE, || (!directory.exists()).then_some(()));
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("by-hand"), "precious").unwrap();
-    assert_eq!(signer.get("made/by-hand").text(), "precious");
+    wait::until("its file to be taken in", PATIENCE, || {
+        (signer.get("made/by-hand").text() == "precious").then_some(())
+    });
     assert_eq!(world.buckets(&signer), ["made", "reports"]);
 }
 

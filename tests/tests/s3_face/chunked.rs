@@ -54,9 +54,15 @@ struct Upload<'u> {
     pieces: &'u [&'u [u8]],
     /// `name:value`
     trailer: Option<&'u str>,
+    /// How long it says that all of them are.
+    length: usize,
 }
 
-impl Upload<'_> {
+impl<'u> Upload<'u> {
+    fn of(pieces: &'u [&'u [u8]], trailer: Option<&'u str>) -> Upload<'u> {
+        Upload { pieces, trailer, length: pieces.iter().map(|piece| piece.len()).sum() }
+    }
+
     /// The body, a piece of what goes over the wire after the other: chunks, the last one, the trailer, the end.
     fn body(&self, signer: &Signer, head: &str) -> Vec<Vec<u8>> {
         // Without a date, to see how long it is going to be.
@@ -87,7 +93,7 @@ impl Upload<'_> {
             spoil(&mut body);
             body.concat()
         };
-        let decoded = self.pieces.iter().map(|piece| piece.len()).sum::<usize>().to_string();
+        let decoded = self.length.to_string();
         let length = spoilt("").len().to_string();
         let mut headers = vec![
             ("content-encoding", "aws-chunked"),
@@ -120,13 +126,13 @@ fn chunks_with_the_right_signatures_are_taken() {
     let trailer = format!("x-amz-checksum-crc32:{crc32}");
     let upload = signer.begin_upload("reports/parts");
     for (name, trailer) in [("plain", None), ("trailer", Some(trailer.as_str()))] {
-        let answer = Upload { pieces: &PIECES, trailer }.send(&signer, &format!("/reports/{name}"), |_| {});
+        let answer = Upload::of(&PIECES, trailer).send(&signer, &format!("/reports/{name}"), |_| {});
         assert_eq!((answer.status, etag(&answer)), (200, md5_of(&whole)), "{name}: {}", answer.text());
         let part = format!("/reports/parts?partNumber=1&uploadId={upload}");
-        let answer = Upload { pieces: &PIECES, trailer }.send(&signer, &part, |_| {});
+        let answer = Upload::of(&PIECES, trailer).send(&signer, &part, |_| {});
         assert_eq!((answer.status, etag(&answer)), (200, md5_of(&whole)), "{name}: {}", answer.text());
     }
-    assert_eq!(Upload { pieces: &[], trailer: None }.send(&signer, "/reports/empty", |_| {}).status, 200);
+    assert_eq!(Upload::of(&[], None).send(&signer, "/reports/empty", |_| {}).status, 200);
     assert_eq!(signer.complete("reports/parts", &upload, &[md5_of(&whole)]).status, 200);
     let head = signer.request("HEAD", "/reports/trailer", &[("x-amz-checksum-mode", "ENABLED")], b"");
     assert_eq!(head.header("x-amz-checksum-crc32"), Some(crc32.as_str()), "{head:?}");
@@ -172,9 +178,15 @@ fn chunks_that_were_changed_on_their_way_change_nothing() {
     for target in ["/reports/x", "/reports/new", &part] {
         for trailer in [None, Some(trailer.as_str())] {
             for (what, spoil, wanted) in SPOILT {
-                let answer = Upload { pieces: &PIECES, trailer }.send(&signer, target, spoil);
+                let answer = Upload::of(&PIECES, trailer).send(&signer, target, spoil);
                 let found = (answer.status, code(&answer));
                 assert_eq!(found, (400, wanted.to_owned()), "{target}, {what}: {}", answer.text());
+            }
+            let right = Upload::of(&PIECES, trailer).length;
+            for length in [right - 1, right + 1, 0] {
+                let answer = Upload { length, ..Upload::of(&PIECES, trailer) }.send(&signer, target, |_| {});
+                let found = (answer.status, code(&answer));
+                assert_eq!(found, (400, "IncompleteBody".to_owned()), "{target}, {length}: {}", answer.text());
             }
         }
         assert_eq!((agreed(&signer, "reports"), gateway.files()), before, "{target}");
@@ -191,7 +203,7 @@ fn a_trailer_that_was_changed_on_its_way_changes_nothing() {
     assert_eq!(signer.put("reports/x", b"before").status, 200);
     let before = (agreed(&signer, "reports"), gateway.files());
     let trailer = format!("x-amz-checksum-crc32:{}", crc32_of(&PIECES.concat()));
-    let upload = Upload { pieces: &PIECES, trailer: Some(&trailer) };
+    let upload = Upload::of(&PIECES, Some(&trailer));
     let wrong: [Spoilt; 4] = [
         ("its signature", |body| spoil_signature(&mut body[4]), "BadDigest"),
         ("what it says", |body| body[4]["x-amz-checksum-crc32:".len()] ^= 1, "BadDigest"),
@@ -211,7 +223,7 @@ fn a_trailer_that_was_changed_on_its_way_changes_nothing() {
     }
     // It is signed as it is, and the sum is another one's.
     let other = format!("x-amz-checksum-crc32:{}", crc32_of(b"something else"));
-    let answer = Upload { pieces: &PIECES, trailer: Some(&other) }.send(&signer, "/reports/x", |_| {});
+    let answer = Upload::of(&PIECES, Some(&other)).send(&signer, "/reports/x", |_| {});
     assert_eq!((answer.status, code(&answer).as_str()), (400, "BadDigest"), "{}", answer.text());
     assert_eq!((agreed(&signer, "reports"), gateway.files()), before);
     until_nothing_is_staged(&gateway.objects());
@@ -222,11 +234,11 @@ fn a_signed_chunk_is_as_large_as_may_be_held_in_memory_and_no_larger() {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
     let mut bytes = vec![b'x'; MAX_SIGNED];
-    let answer = Upload { pieces: &[&bytes], trailer: None }.send(&signer, "/reports/x", |_| {});
+    let answer = Upload::of(&[&bytes], None).send(&signer, "/reports/x", |_| {});
     assert_eq!((answer.status, etag(&answer)), (200, md5_of(&bytes)), "{}", answer.text());
     let before = gateway.files();
     bytes.push(b'y');
-    let (mut client, body) = Upload { pieces: &[&bytes], trailer: None }.begin(&signer, "/reports/x", |_| {});
+    let (mut client, body) = Upload::of(&[&bytes], None).begin(&signer, "/reports/x", |_| {});
     // How large it is going to be is said at its beginning.
     client.send(&body[..1000]).unwrap();
     let answer = client.receive().unwrap();

@@ -255,11 +255,15 @@ fn t04_a_retry_of_a_completion_is_answered_like_the_first_also_after_a_take_over
     for (name, (upload, etags, _)) in names.iter().zip(&completed).skip(1) {
         assert_stale(&first.complete(name, upload, etags));
     }
+    // Another list of parts is another completion.
+    assert_stale(&first.complete(names[0], upload, std::slice::from_ref(&part)));
+    assert_eq!(code(&second.complete(names[0], upload, std::slice::from_ref(&part))), "NoSuchUpload");
     assert_stale(&first.complete("reports/kept", &open, &[part]));
     assert_stale(&first.complete("reports/kept", &"0".repeat(32), etags));
     assert_eq!((agreed(&second, "reports"), gateway.files()), before, "nothing was done again");
     assert_eq!(gateway.client().fence("reports").as_deref(), Some("34"));
-    // Whoever holds the lock now learns the same of it.
+    // Whoever holds the lock now learns the same of it; whoever never did does not.
+    assert_eq!(code(&Signer::reader(&gateway).complete(names[0], upload, etags)), "MissingFencingToken");
     assert_eq!(second.complete(names[0], upload, etags).status, 200);
 }
 

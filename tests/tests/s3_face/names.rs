@@ -150,7 +150,7 @@ fn unusual_names_are_what_they_are() {
         ("a%5C..%5C..%5Ccanary", "a\\..\\..\\canary"),
         ("...", "..."),
         (".hidden/.x", ".hidden/.x"),
-        ("a/.fencepost/lock", "a/.fencepost/lock"),
+        ("deeper/.fencepost/lock", "deeper/.fencepost/lock"),
         ("a%20b", "a b"),
         ("%20", " "),
         ("a%2Bb", "a+b"),
@@ -238,19 +238,31 @@ fn a_file_is_no_directory_and_a_directory_no_file() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// Whoever could write these would keep the gateway from starting again: it would take the bucket for the directory of
-/// another one.
+/// With such a directory in it, a bucket would be taken for what belongs to another gateway, and none would start on it.
 #[test]
 fn a_bucket_is_not_made_to_look_like_the_directory_of_a_gateway() {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
+    for name in ["reports/a/.fencepost/lock", "reports/.fencepost2/lock"] {
+        assert_eq!(signer.put(name, b"a name like others").status, 200, "{name}");
+    }
+    let before = (agreed(&signer, "reports"), gateway.files());
     for name in ["reports/.fencepost", "reports/.fencepost/lock", "reports/.fencepost/staging/x"] {
-        let answer = signer.put(name, b"x");
-        assert_eq!((answer.status, code(&answer).as_str()), (400, "InvalidArgument"), "{name}: {}", answer.text());
-        assert!(answer.text().contains("choose another name"), "{}", answer.text());
+        let upload = signer.begin_upload(name);
+        let part = crate::signing::etag(&signer.put_part(name, &upload, 1, b"evil"));
+        let source = [("x-amz-copy-source", "/reports/a/.fencepost/lock")];
+        for (call, answer) in [
+            ("PutObject", signer.put(name, b"evil")),
+            ("CopyObject", signer.request("PUT", &format!("/{name}"), &source, b"")),
+            ("CompleteMultipartUpload", signer.complete(name, &upload, &[part])),
+        ] {
+            let found = (answer.status, code(&answer));
+            assert_eq!(found, (400, "InvalidArgument".to_owned()), "{call} {name}: {}", answer.text());
+            assert!(answer.text().contains("choose another name"), "{call} {name}: {}", answer.text());
+        }
+        assert_eq!(signer.request("DELETE", &format!("/{name}?uploadId={upload}"), &[], b"").status, 204);
     }
+    assert_eq!((agreed(&signer, "reports"), gateway.files()), before);
     assert!(!gateway.objects().join("reports/.fencepost").exists());
-    for name in ["reports/.fencepost2/lock", "reports/a/.fencepost/lock"] {
-        assert_eq!(signer.put(name, b"x").status, 200, "{name}");
-    }
+    until_nothing_is_staged(&gateway.objects());
 }
