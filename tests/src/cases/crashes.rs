@@ -46,7 +46,7 @@ pub(super) const CASES: &[Case] = &[
         level: Level::L3,
         needs: KILLABLE,
         // That the write which fenced somebody off was still in flight cannot be asked for: who refuses only for what is on
-        // disk has answered that write by then. How often it came about is told with a pass (`CaseResult::note`). Where it
+        // disk has often answered that write by then. How often it came about is told with a pass (`CaseResult::note`). Where it
         // is each time, the first one already, hardly anything is accepted.
         minima: &[Minimum::Accepted(5), Minimum::Refused(10), Minimum::Restarts(5)],
         run: refusal_survives,

@@ -50,7 +50,7 @@ pub struct Group {
     pub cases: &'static [Case],
 }
 
-/// Cases that wait for a moment which a right resource hardly ever offers: how often it came is told with a pass.
+/// Cases that wait for a moment which not every right resource offers: how often it came is told with a pass.
 pub(crate) const RARE_MOMENTS: [&str; 2] = ["R03", "R04"];
 
 /// All cases, in listing order.
