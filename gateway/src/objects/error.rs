@@ -68,7 +68,7 @@ pub enum ObjectError {
     NotEmpty,
     /// An earlier write of the same object is committed, but the storage could not show it yet.
     #[error(
-        "an earlier write of `{key}` is committed but could not be put in its place: {why}. Mend the cause; the next write of it tries again"
+        "an earlier write of `{key}` is committed but could not be put in its place: {why}. Mend the cause; the next write of it tries again. If its bytes are lost, `fencepost objects check --adopt` takes what the storage has"
     )]
     Blocked {
         /// Which object.
