@@ -68,11 +68,12 @@ pub struct Count {
 /// The proxy. Dropping it cuts its connections and ends it.
 pub struct Proxy {
     address: SocketAddr,
+    /// Where it listens for other servers.
+    others: Vec<SocketAddr>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    server: SocketAddr,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -114,15 +115,18 @@ impl Proxy {
     }
 
     fn noting(server: SocketAddr, requests: Option<Vec<String>>) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let address = listener.local_addr().expect("a bound listener has an address");
         let way = Way { rule: Rule::Pass, count: Count::default() };
         let connections = Vec::new();
         let state = State { up: way, down: way, refusing: false, ended: false, connections, next: 0, requests };
-        let shared = Arc::new(Shared { server, state: Mutex::new(state), changed: Condvar::new() });
-        let accepting = shared.clone();
-        thread::spawn(move || accept(&listener, &accepting));
-        Proxy { address, shared }
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        Proxy { address: listen(server, &shared), others: Vec::new(), shared }
+    }
+
+    /// In front of another server too, of the same service: one rule, and one count, for all. Where it listens for that one.
+    pub fn also(&mut self, server: SocketAddr) -> SocketAddr {
+        let address = listen(server, &self.shared);
+        self.others.push(address);
+        address
     }
 
     /// Where it listens.
@@ -188,8 +192,10 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.lock().ended = true;
         self.cut();
-        // Wakes the listener, which then sees the end.
-        let _ = TcpStream::connect_timeout(&self.address, CONNECT);
+        // Wakes the listeners, which then see the end.
+        for address in self.others.iter().chain([&self.address]) {
+            let _ = TcpStream::connect_timeout(address, CONNECT);
+        }
     }
 }
 
@@ -267,7 +273,16 @@ impl Connection {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+/// Listens for whoever wants this server.
+fn listen(server: SocketAddr, shared: &Arc<Shared>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    let address = listener.local_addr().expect("a bound listener has an address");
+    let accepting = shared.clone();
+    thread::spawn(move || accept(&listener, server, &accepting));
+    address
+}
+
+fn accept(listener: &TcpListener, server: SocketAddr, shared: &Arc<Shared>) {
     while let Ok((client, _)) = listener.accept() {
         let (refusing, ended) = {
             let state = shared.lock();
@@ -278,7 +293,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let shared = shared.clone();
         // A server that is away must not keep others waiting.
-        thread::spawn(move || match TcpStream::connect_timeout(&shared.server, CONNECT) {
+        thread::spawn(move || match TcpStream::connect_timeout(&server, CONNECT) {
             Ok(server) if !refusing => serve(&shared, client, server),
             _ => drop(set_socket_linger(&client, Some(Duration::ZERO))),
         });

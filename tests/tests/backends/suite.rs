@@ -44,6 +44,12 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     /// Its URL, if it is reached at this address (its own, or a proxy's).
     fn url_at(&self, address: SocketAddr) -> String;
 
+    /// Its URL behind a proxy that is in front of it. A service of several servers has the proxy stand before the others too
+    /// ([`Proxy::also`]).
+    fn url_through(&self, proxy: &mut Proxy) -> String {
+        self.url_at(proxy.address())
+    }
+
     /// Its URL.
     fn url(&self) -> String {
         self.url_at(self.address())
@@ -125,8 +131,8 @@ pub(crate) async fn connect(url: &str) -> Arc<dyn LockBackend> {
 
 /// A client of it behind a proxy.
 pub(crate) async fn connect_through<S: Service>(service: &S) -> (Proxy, Arc<dyn LockBackend>) {
-    let proxy = Proxy::start(service.address());
-    let backend = connect(&service.url_at(proxy.address())).await;
+    let mut proxy = Proxy::start(service.address());
+    let backend = connect(&service.url_through(&mut proxy)).await;
     (proxy, backend)
 }
 

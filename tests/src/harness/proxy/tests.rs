@@ -144,3 +144,26 @@ fn repeats_and_swaps_chunks() {
     stream.write_all(b"c").unwrap();
     assert_eq!(said(&stream, 2), "cb");
 }
+
+#[test]
+fn several_servers_are_one_behind_it() {
+    let mut proxy = Proxy::start(echo());
+    let other = proxy.also(echo());
+    let connect = |address: SocketAddr| {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    };
+    let both = [proxy.address(), other].map(connect);
+    for mut stream in &both {
+        stream.write_all(b"hi").unwrap();
+        assert_eq!(said(stream, 2), "hi");
+    }
+    assert_eq!((proxy.connections(), proxy.count(Direction::Up).bytes), (2, 4));
+    proxy.shut();
+    for mut stream in &both {
+        assert!(!matches!(stream.read(&mut [0]), Ok(1..)), "reset, or closed");
+    }
+    drop(proxy);
+    wait::until("it to end", LONG, || TcpStream::connect(other).is_err().then_some(()));
+}

@@ -84,8 +84,8 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
     const WHILE: Duration = Duration::from_millis(500);
     let service = start::<S>();
     let a = connect(&service.url()).await;
-    let proxy = Proxy::start(service.address());
-    let url = service.url_at(proxy.address());
+    let mut proxy = Proxy::start(service.address());
+    let url = service.url_through(&mut proxy);
     // Long enough that those who wait have little to renew meanwhile.
     let ttl = S::TTL * 4;
     let kept = keep(&a, take(a.as_ref(), "orders/1", "a#1", ttl).await);

@@ -72,8 +72,9 @@ pub(crate) fn played(
 
 fn played_with<S: Service>(gateway: &Fresh) -> (Option<i32>, String, String) {
     let service = S::start();
-    let proxy = Proxy::start(service.address());
-    played(gateway, [&service.url_at(proxy.address()), &service.url()], S::TTL, Some(&proxy))
+    let mut proxy = Proxy::start(service.address());
+    let url = service.url_through(&mut proxy);
+    played(gateway, [&url, &service.url()], S::TTL, Some(&proxy))
 }
 
 /// The point of it all.
