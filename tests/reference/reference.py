@@ -23,13 +23,18 @@ BUGS = {
     "signed-cast", "ratchets-down", "gt-for-ge", "ge-for-gt", "holder-ignored", "absent-adopts", "lenient-tokens", "unfenced-claim",
     "unfenced-cas", "unfenced-delete", "unfenced-batch", "global-fence", "delete-drops-fence", "claim-forgets",
     "stale-reads", "partial-batch", "refused-batch-raises", "check-then-act", "process-cache", "memory-only",
-    "answered-first", "memory-first", "two-commits", "eviction",
+    "answered-first", "memory-first", "two-commits", "eviction", "removed-first", "clock-expiry", "clock-order",
+    # Nothing is wrong here then, but in the commands that take its backups.
+    "backup-without-fences",
 }
 
 TOKEN_MAX = 2**64 - 1
 
 # So many fences are kept by the bug eviction.
 KEPT = 1500
+
+# After so many seconds the bug clock-expiry lets a fence go.
+EXPIRES = 43200
 
 
 class Refused(Exception):
@@ -42,14 +47,16 @@ class Refused(Exception):
 class Record:
     """What is kept for one resource."""
 
-    def __init__(self, high=None, used=False, holder=None, value=None):
+    def __init__(self, high=None, used=False, holder=None, value=None, at=0):
         self.high, self.used, self.holder, self.value = high, used, holder, value
+        # When it was changed, by the clock; only bugs look at it.
+        self.at = at
 
     def copy(self):
         return Record(**vars(self))
 
     def with_value(self, value):
-        return Record(self.high, self.used, self.holder, value)
+        return Record(self.high, self.used, self.holder, value, self.at)
 
     def raise_to(self, token, holder):
         if self.high is None or token > self.high:
@@ -62,11 +69,14 @@ class Log:
     """The store: a file of lines, each a change of one or more resources."""
 
     def __init__(self, directory):
-        path = os.path.join(directory, "log")
-        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self.path = os.path.join(directory, "log")
+        self.file = self.open(self.path)
         self.lock = threading.Lock()
         self.offset = 0
         self.records = {}
+
+    def open(self, path, flags=0):
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | flags, 0o600)
 
     @contextlib.contextmanager
     def locked(self):
@@ -109,6 +119,15 @@ class Log:
         for name, record in changes.items():
             self.records[name] = record.copy()
 
+    def replace(self, changes):
+        """The same with a new file; the old one is removed just before the new one takes its name."""
+        old, records = self.file, {**self.records, **changes}
+        self.file, self.offset = self.open(self.path + ".new", os.O_TRUNC), 0
+        self.put(records)
+        os.unlink(self.path)
+        os.rename(self.path + ".new", self.path)
+        os.close(old)
+
 
 class Resource:
     """The operations, and the bug in them."""
@@ -123,8 +142,16 @@ class Resource:
 
     def init(self, request):
         self.log = Log(request["dir"])
+        self.clock = os.path.join(request["dir"], "clock")
         caps = ["write", "read", "checked_read", "claim", "cas", "delete", "batch"]
         return {"result": "ok", "caps": caps, "policy": self.policy, "equal": self.equal, "kill": "everything"}
+
+    def now(self):
+        """The time, as far off as the hook `clock` says."""
+        if not os.path.exists(self.clock):
+            return time.time()
+        with open(self.clock) as shift:
+            return time.time() + int(shift.read())
 
     def token(self, request):
         token = request.get("token")
@@ -153,6 +180,8 @@ class Resource:
             return self.memory.setdefault(name, stored.copy()).with_value(stored.value)
         if self.bug == "global-fence":
             return self.log.get("").with_value(stored.value)
+        if self.bug == "clock-expiry" and stored.at + EXPIRES < self.now():
+            return Record(value=stored.value)
         return stored
 
     def store(self, changes):
@@ -172,10 +201,21 @@ class Resource:
             changes = {**changes, "": highest.with_value(None)}
         if self.bug == "eviction":
             changes = {**changes, **self.evicted(changes)}
+        if self.bug in ("clock-expiry", "clock-order"):
+            changes = {name: self.stamped(name, record) for name, record in changes.items()}
         if self.bug == "two-commits":
             self.log.put({name: self.log.get(name).with_value(record.value) for name, record in changes.items()})
             time.sleep(random.random() / 500)
+        if self.bug == "removed-first":
+            return self.log.replace(changes)
         self.log.put(changes)
+
+    def stamped(self, name, record):
+        """With its time; with the bug clock-order the later time wins."""
+        stored, now = self.log.get(name), self.now()
+        if self.bug == "clock-order" and now < stored.at:
+            return Record(record.high, record.used, record.holder, stored.value, stored.at)
+        return Record(record.high, record.used, record.holder, record.value, now)
 
     def evicted(self, changes):
         """The resources that were not used for longest, without their fences."""

@@ -115,7 +115,7 @@ impl Answer {
             Answer::Stale { .. } => "refused as stale",
             Answer::Mismatch { .. } => "answered with a mismatch",
             Answer::Error { definite: true, .. } => "answered with an error",
-            Answer::Error { definite: false, .. } | Answer::Unknown { .. } => "not answered",
+            Answer::Error { definite: false, .. } | Answer::Unknown { .. } => "not answered clearly",
             Answer::Unsupported => "answered as unsupported",
         }
     }

@@ -96,7 +96,7 @@ impl Evidence {
                     };
                     evidence.restarts += u64::from(history.operations.iter().any(again));
                 }
-                Event::Paused | Event::Resumed | Event::Stopped => {}
+                Event::Paused | Event::Resumed | Event::Stopped | Event::Clock(_) => {}
             }
         }
         evidence
@@ -154,7 +154,7 @@ fn downs(history: &History) -> Vec<(Time, Time)> {
                     *to = mark.at;
                 }
             }
-            Event::Killed | Event::Stopped | Event::Paused | Event::Resumed => {}
+            Event::Killed | Event::Stopped | Event::Paused | Event::Resumed | Event::Clock(_) => {}
         }
     }
     downs
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn seen(operations: Vec<Operation>, marks: Vec<(Time, Event)>) -> Evidence {
-        let marks = marks.into_iter().map(|(at, event)| Mark { at, event }).collect();
+        let marks = marks.into_iter().map(|(at, event)| Mark::new(at, event)).collect();
         Evidence::of(&History { operations, marks, ..History::default() })
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Answer;
 use crate::manifest::Manifest;
 use crate::op::Op;
+use crate::subject::Shift;
 use crate::verdict::Status;
 
 pub use file::Unreadable;
@@ -67,6 +68,8 @@ pub enum Event {
     Stopped,
     /// It was ready again.
     Restarted,
+    /// Its clock was set so far from the right one.
+    Clock(Shift),
 }
 
 /// An event and when it was.
@@ -76,6 +79,16 @@ pub struct Mark {
     pub at: Time,
     /// What.
     pub event: Event,
+    /// The step that the process was about to take, where that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+}
+
+impl Mark {
+    /// An event of which no more is known.
+    pub fn new(at: Time, event: Event) -> Mark {
+        Mark { at, event, before: None }
+    }
 }
 
 /// Everything that happened in one run of a case.

@@ -56,7 +56,8 @@ pub trait FencedResource: Send + Sync {
         false
     }
 
-    /// Does it: `Kill` forgets what a crash would forget, `Restart` starts again with what is left.
+    /// Does it: `Kill` forgets what a crash would forget, `Restart` starts again with what is left, `Clock` sets what it takes
+    /// for the time, `Restore` goes back to what the last `Backup` kept.
     fn hook(&self, hook: Hook) -> Result<(), String> {
         Err(format!("{} is not implemented", hook.name()))
     }
@@ -120,7 +121,7 @@ impl<R: FencedResource> Subject for InProcess<R> {
         match hook {
             Hook::Kill | Hook::Powerloss => self.down.store(true, Ordering::Release),
             Hook::Start | Hook::Restart | Hook::Reset | Hook::Restore => self.down.store(false, Ordering::Release),
-            Hook::Ready | Hook::Pause | Hook::Resume => {}
+            Hook::Ready | Hook::Pause | Hook::Resume | Hook::Backup | Hook::Clock(_) => {}
         }
         done.map_err(|why| Broken(format!("the hook `{}` failed: {why}", hook.name())))
     }

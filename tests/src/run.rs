@@ -132,22 +132,41 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
     // Names that a resource which keeps its data has not seen; what the cases draw comes from the seed.
     let run = format!("fp{:x}", RandomState::new().hash_one(std::process::id()) >> 24);
     for (index, case) in selected.iter().enumerate() {
+        if let Some(why) = options.stop.asked() {
+            results.broken = Some(format!("{why} before case {} of {}", index + 1, selected.len()));
+            break;
+        }
+        let silent = told_nothing(&results.cases);
+        if silent.is_some()
+            && let Err(broken) = subject.never_answered()
+        {
+            results.broken = Some(broken.to_string());
+            break;
+        }
         watch.begins(case, index, selected.len());
-        let result = match told_nothing(&results.cases) {
+        let result = match silent {
             None => watched(subject, case, options, &run, watch),
             Some(why) => CaseResult::not_tried(case, why),
         };
+        // Before anybody is told: whoever ends the run then has not cut this case short.
+        let cut = options.stop.asked();
         watch.ended(&result);
         if result.status == Status::Error {
             results.broken = Some(result.reason.clone());
         }
         results.cases.push(result);
-        if let Some(why) = options.stop.asked() {
+        if let Some(why) = cut {
             results.broken = Some(format!("{why} in case {} of {}", index + 1, selected.len()));
         }
         if results.broken.is_some() {
             break;
         }
+    }
+    // A run may be over before anybody was sure of it: one case makes few requests.
+    if results.broken.is_none()
+        && let Err(broken) = subject.never_answered()
+    {
+        results.broken = Some(broken.to_string());
     }
     results.warnings = subject.warnings();
     results
@@ -218,7 +237,9 @@ pub fn run_case(
     let (by, status, reason, failure) = judged(verdict, ended, lacking);
     let keep = !matches!(status, Status::Pass | Status::NotApplicable | Status::Skip);
     history.judged = Some(Judged { status, reason: reason.clone(), by });
-    CaseResult { case, status, reason, failure, evidence, took: began.elapsed(), history: keep.then_some(history) }
+    let remark = trial.remarked().filter(|_| status == Status::Pass);
+    let history = keep.then_some(history);
+    CaseResult { case, status, reason, failure, evidence, took: began.elapsed(), history, remark }
 }
 
 /// What the checker says, how the case ended, and what it has not seen: who has the last word, and which.
@@ -266,12 +287,61 @@ fn attempt(trial: &Trial<'_>, subject: &dyn Subject, case: &'static Case) -> Res
 mod tests {
     use std::time::Duration;
 
-    use super::{judged, told_nothing};
-    use crate::cases::{self, Ended};
+    use super::{Options, Watch, judged, run, told_nothing};
+    use crate::cases::{self, Case, Ended};
     use crate::checker::Verdict;
     use crate::evidence::Evidence;
     use crate::history::Judge;
-    use crate::verdict::{CaseResult, Status};
+    use crate::manifest::{Equal, Policy};
+    use crate::reference::Reference;
+    use crate::resource::InProcess;
+    use crate::verdict::{CaseResult, Outcome, Status};
+
+    /// Ends the run when so many cases have begun, and when so many have ended.
+    struct Impatient {
+        options: Options,
+        begun: usize,
+        ended: usize,
+    }
+
+    impl Impatient {
+        fn look(counter: &mut usize, options: &Options) {
+            *counter = counter.wrapping_sub(1);
+            if *counter == 0 {
+                options.stop.now("ended by SIGINT");
+            }
+        }
+    }
+
+    impl Watch for Impatient {
+        fn begins(&mut self, _: &'static Case, _: usize, _: usize) {
+            Impatient::look(&mut self.begun, &self.options);
+        }
+
+        fn goes_on(&mut self, _: u64, _: u64) {}
+
+        fn ended(&mut self, _: &CaseResult) {
+            Impatient::look(&mut self.ended, &self.options);
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_ended_says_where_and_one_that_was_through_is_complete() {
+        let never = usize::MAX;
+        for (begun, ended, cases, broken) in [
+            (2, never, 2, Some("ended by SIGINT in case 2 of 2")),
+            (never, 1, 1, Some("ended by SIGINT before case 2 of 2")),
+            (never, 2, 2, None),
+        ] {
+            let options = Options { only: vec!["A01".to_owned(), "A02".to_owned()], ..Options::default() };
+            let subject = InProcess::new(Reference::new(Policy::Ge, Equal::Any));
+            let mut watch = Impatient { options: options.clone(), begun, ended };
+            let results = run(&subject, &options, &mut watch);
+            assert_eq!((results.cases.len(), results.broken.as_deref()), (cases, broken));
+            let outcome = if broken.is_some() { Outcome::Broken } else { Outcome::Passed };
+            assert_eq!((results.cases[0].status, results.outcome()), (Status::Pass, outcome));
+        }
+    }
 
     fn result(status: Status, operations: u64, unknown: u64, seconds: u64) -> CaseResult {
         let case = cases::all().next().unwrap();

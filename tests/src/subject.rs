@@ -1,11 +1,15 @@
 //! A resource under test, whatever way it is reached.
 
+mod shift;
+
 use std::fmt;
 
 use crate::answer::Answer;
 use crate::harness::proxy::Proxy;
 use crate::manifest::Manifest;
 use crate::op::Op;
+
+pub use shift::Shift;
 
 /// The harness or the adapter failed, so nothing can be said about the resource. Ends the run with exit code 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +42,17 @@ pub enum Hook {
     Powerloss,
     /// Forget everything; runs before every case.
     Reset,
-    /// Go back to an older backup.
+    /// Take a backup, and go on.
+    Backup,
+    /// Put the last backup back, and serve again.
     Restore,
+    /// Set its clock so far from the right one.
+    Clock(Shift),
 }
 
 impl Hook {
     /// All of them, in the order of the documents.
-    pub const ALL: [Hook; 9] = [
+    pub const ALL: [Hook; 11] = [
         Hook::Start,
         Hook::Ready,
         Hook::Kill,
@@ -53,7 +61,9 @@ impl Hook {
         Hook::Resume,
         Hook::Powerloss,
         Hook::Reset,
+        Hook::Backup,
         Hook::Restore,
+        Hook::Clock(Shift::NONE),
     ];
 
     /// Its name in files and documents.
@@ -67,7 +77,28 @@ impl Hook {
             Hook::Resume => "resume",
             Hook::Powerloss => "powerloss",
             Hook::Reset => "reset",
+            Hook::Backup => "backup",
             Hook::Restore => "restore",
+            Hook::Clock(_) => "clock",
+        }
+    }
+}
+
+/// How it took a backup that was put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// It serves with it.
+    Serves,
+    /// It does not, for this reason, and serves again with what it had before.
+    Refuses(String),
+}
+
+impl Restored {
+    /// For who needs it to serve with the backup.
+    pub fn must_serve(self) -> Result<(), Broken> {
+        match self {
+            Restored::Serves => Ok(()),
+            Restored::Refuses(why) => Err(Broken(format!("it does not serve with a backup that was put back: {why}"))),
         }
     }
 }
@@ -117,6 +148,18 @@ pub trait Begun: Send {
     fn abandon(self: Box<Self>);
 }
 
+/// The steps of a resource, while somebody looks: the calls by which its processes write, sync, change names and answer. Each
+/// is held for a moment before it is done, so that a kill can meet it.
+pub trait Steps: Send + Sync {
+    /// How many were begun so far.
+    fn made(&self) -> u64;
+
+    /// The latest of them, in a few words, if it is known.
+    fn latest(&self) -> Option<String> {
+        None
+    }
+}
+
 /// A resource that can be called and hurt.
 ///
 /// 1. `call` blocks until there is an answer or a limit of time is reached, and never retries by itself.
@@ -139,11 +182,27 @@ pub trait Subject: Send + Sync {
     /// Makes one request.
     fn call(&self, request: &Request<'_>) -> Result<Answer, Broken>;
 
+    /// Whoever stands between has not answered a single request of many: then nothing is known about the resource. Asked once
+    /// nothing more comes of asking.
+    fn never_answered(&self) -> Result<(), Broken> {
+        Ok(())
+    }
+
     /// Can this be done to it?
     fn has(&self, hook: Hook) -> bool;
 
     /// Does it. Only called if `has` said yes.
     fn hook(&self, hook: Hook) -> Result<(), Broken>;
+
+    /// Watches the steps of its processes, from now until they are killed. `Err` says why nobody can.
+    fn steps(&self) -> Result<Box<dyn Steps>, String> {
+        Err("it has no process of its own".to_owned())
+    }
+
+    /// `Restore`, by who can tell whether it serves with the backup.
+    fn restore(&self) -> Result<Restored, Broken> {
+        self.hook(Hook::Restore).map(|()| Restored::Serves)
+    }
 
     /// Sends a part of a request. `None`: it has no wire that could be cut in the middle.
     fn begin(&self, request: &Request<'_>, part: Part) -> Option<Result<Box<dyn Begun>, Broken>> {

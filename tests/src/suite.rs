@@ -119,6 +119,9 @@ macro_rules! suite_cases {
             r06_killed_while_it_starts "R06"
             r07_a_storm_of_fifty_kills "R07"
             r08_very_many_other_resources_and_idle "R08"
+            r09_killed_at_each_step "R09"
+            r10_a_clock_that_is_set_wrong "R10"
+            r11_an_older_backup_is_restored "R11"
         }
     };
 }

@@ -144,6 +144,8 @@ pub struct CaseResult {
     pub took: Duration,
     /// What happened; kept if it did not pass.
     pub history: Option<History>,
+    /// What the case says about a pass.
+    pub remark: Option<String>,
 }
 
 /// What became of a run.
@@ -175,13 +177,16 @@ impl CaseResult {
     /// One that was left out because nothing could come of it.
     pub fn not_tried(case: &'static crate::cases::Case, reason: String) -> CaseResult {
         let (evidence, took) = (Evidence::default(), Duration::ZERO);
-        CaseResult { case, status: Status::Unknown, reason, failure: None, evidence, took, history: None }
+        CaseResult { case, status: Status::Unknown, reason, failure: None, evidence, took, history: None, remark: None }
     }
 }
 
 impl CaseResult {
-    /// What the reader of a pass should know: how often the moment came that the case waits for.
+    /// What the reader of a pass should know: what the case says, or how often the moment came that it waits for.
     pub fn note(&self) -> Option<String> {
+        if self.remark.is_some() {
+            return self.remark.clone();
+        }
         let Evidence { kills_in_flight, shown_in_flight, restarts, .. } = self.evidence;
         let rare = self.status == Status::Pass && crate::cases::RARE_MOMENTS.contains(&self.case.id);
         rare.then(|| {
@@ -289,8 +294,20 @@ impl Results {
                 // Only the process was killed: what lies behind it has not crashed.
                 not_tested.push("a crash of what lies behind the process (kill = process)".to_owned());
             }
+            if self.tried(level) {
+                not_tested.extend(self.seldom(level).map(str::to_owned));
+            }
         }
         not_tested
+    }
+
+    /// What few can try, and was not tried at this level.
+    fn seldom(&self, level: Level) -> impl Iterator<Item = &'static str> {
+        let not_here = self.cases.iter().filter(move |result| result.case.level == level);
+        let not_here = not_here.filter(|result| result.status == Status::NotApplicable);
+        not_here
+            .filter_map(|result| crate::cases::SELDOM.into_iter().find(|(id, _)| *id == result.case.id))
+            .map(|(_, what)| what)
     }
 
     /// Levels that were asked for and tried, and are not shown.

@@ -7,18 +7,18 @@ use crate::op::{Op, Verb, Write};
 /// `the write of v-17 with token 5 to r1`
 pub fn operation(op: &Op) -> String {
     match op {
-        Op::Write(Write { res, token, value, .. }) => format!("the write of {value} with {token} to {res}"),
+        Op::Write(Write { res, token, value, .. }) => format!("the write of {} with {token} to {res}", text(value)),
         Op::Read { res } => format!("the read of {res}"),
         Op::CheckedRead { res, token } => format!("the checked read of {res} with {token}"),
         Op::Claim { res, token, .. } => format!("the claim of {res} with {token}"),
         Op::Cas { res, token, expect, value, .. } => {
-            let expect = expect.as_deref().unwrap_or("nothing");
-            format!("the cas from {expect} to {value} with {token} on {res}")
+            let expect = expect.as_deref().map_or_else(|| "nothing".to_owned(), text);
+            format!("the cas from {expect} to {} with {token} on {res}", text(value))
         }
         Op::Delete { res, token, .. } => format!("the delete of {res} with {token}"),
         Op::Batch { writes } => {
-            let parts: Vec<_> =
-                writes.iter().map(|write| format!("{} to {} with {}", write.value, write.res, write.token)).collect();
+            let part = |write: &Write| format!("{} to {} with {}", text(&write.value), write.res, write.token);
+            let parts: Vec<_> = writes.iter().map(part).collect();
             format!("the batch of {}", parts.join(" and "))
         }
     }
@@ -26,7 +26,8 @@ pub fn operation(op: &Op) -> String {
 
 /// `refused as stale (fence 9)`
 pub fn answer(answer: &Answer) -> String {
-    let value = |value: Option<&str>| value.map_or_else(|| "no value".to_owned(), |value| format!("value {value}"));
+    let value =
+        |value: Option<&str>| value.map_or_else(|| "no value".to_owned(), |value| format!("value {}", text(value)));
     let fence = answer.high().map(|high| format!("fence {high}"));
     let more: Vec<String> = match answer {
         Answer::Ok { .. } | Answer::Mismatch { .. } => answer.value().map(value).into_iter().chain(fence).collect(),
@@ -55,12 +56,26 @@ pub fn short(operation: &Operation) -> String {
     }
 }
 
+/// With a capital letter, as the beginning of a sentence.
+pub fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + letters.as_str()
+}
+
 /// `v-17` or `no value`
 pub fn value(value: Option<&str>) -> String {
-    match value {
-        None => "no value".to_owned(),
-        Some(text) if text.chars().count() > 40 => format!("a value of {} bytes", text.len()),
-        Some(text) => text.to_owned(),
+    value.map_or_else(|| "no value".to_owned(), text)
+}
+
+/// A value; of a large one the start, by which it is known, and its size.
+fn text(value: &str) -> String {
+    const LONG: usize = 40;
+    const START: usize = 16;
+    match value.chars().nth(LONG) {
+        None if value.is_empty() => "an empty value".to_owned(),
+        None => value.to_owned(),
+        Some(_) => format!("{}… ({} bytes)", value.chars().take(START).collect::<String>(), value.len()),
     }
 }
 
@@ -86,7 +101,15 @@ fn at_precision(time: Time, digits: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{moments, seconds};
+    use super::{moments, seconds, value};
+
+    #[test]
+    fn a_value_is_known_by_its_start() {
+        assert_eq!(value(None), "no value");
+        assert_eq!(value(Some("")), "an empty value");
+        assert_eq!(value(Some("v-17")), "v-17");
+        assert_eq!(value(Some(&format!("v-17-{}", "é".repeat(100)))), "v-17-ééééééééééé… (205 bytes)");
+    }
 
     #[test]
     fn times_have_as_many_decimals_as_it_takes() {

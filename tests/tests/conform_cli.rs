@@ -97,10 +97,46 @@ fn what_the_case_itself_has_seen_broken_stays_1() {
         while read -r line; do id=${line#*\"id\":}; echo "{\"id\":${id%%,*},\"result\":\"error\",\"definite\":true,\"code\":\"no\"}"; done"#;
     let output = conform(dir.path(), &["exec", "--only", "A01"], &["sh", "-c", script].map(str::to_owned));
     assert_eq!(output.status.code(), Some(1), "{}{}", text(&output.stdout), text(&output.stderr));
+    let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("no write was ever accepted: is the adapter right? The first was the write of v-"), "{said}");
+    assert!(said.contains("and was answered with an error (no)"), "{said}");
     let again = conform(dir.path(), &["recheck", "conform-report/history-A01.jsonl"], &[]);
     let stdout = text(&again.stdout);
     assert_eq!(again.status.code(), Some(1), "{stdout}");
     assert!(stdout.starts_with("FAIL: ") && stdout.contains("the case itself ended with FAIL"), "{stdout}");
+}
+
+/// An error for a token behind the fence is no refusal as stale, and perhaps only called by a wrong name.
+#[test]
+fn an_error_in_the_place_of_stale_is_told_with_the_verdict() {
+    let dir = dir();
+    let script = r#"read -r line; echo '{"id":1,"result":"ok","caps":[]}'
+        while read -r line; do id=${line#*\"id\":}; id=${id%%,*}
+        case $line in
+            *'"token":"100"'*) echo "{\"id\":$id,\"result\":\"ok\"}";;
+            *) echo "{\"id\":$id,\"result\":\"error\",\"definite\":true,\"code\":\"old\"}";;
+        esac; done"#;
+    let output = conform(dir.path(), &["exec", "--only", "A03"], &["sh", "-c", script].map(str::to_owned));
+    assert_eq!(output.status.code(), Some(1), "{}{}", text(&output.stdout), text(&output.stderr));
+    let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let hint = "no write was ever refused as stale; `old` was answered once to a token behind the fence, and the adapter calls \
+                that an error: does it belong to `stale`?";
+    assert!(said.contains(hint), "{said}");
+}
+
+/// The adapter ends only when it is killed, some seconds after it was asked to.
+#[test]
+fn who_waits_for_the_end_after_the_verdict_is_told_why() {
+    let dir = dir();
+    let script = r#"trap '' TERM; read -r line; echo '{"id":1,"result":"ok","caps":[]}'
+        while read -r line; do id=${line#*\"id\":}; echo "{\"id\":${id%%,*},\"result\":\"ok\"}"; done; sleep 600; sleep 600"#;
+    let output = conform(dir.path(), &["exec", "--only", "A01"], &["sh", "-c", script].map(str::to_owned));
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("That is the verdict. What was started is being ended"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 /// A checker that is given more time may explain everything, and too little was seen all the same.
@@ -135,7 +171,14 @@ fn whatever_keeps_the_suite_from_its_work_is_3() {
         (vec!["exec", "--level", "L9"], adapter(None), "`L9` is not a level"),
         (vec!["exec", "--only", "X01"], adapter(None), "there is no case or group `X01`"),
         (vec!["exec", "--exclude", "A01"], adapter(None), "an exclusion needs a reason"),
+        (vec!["exec", "--rounds", "0"], adapter(None), "without rounds nothing is tried: give a number from 1 on"),
+        (vec!["exec", "--rounds", "many"], adapter(None), "give a number of rounds, such as 500"),
+        (vec!["exec", "--timeout", "0s"], adapter(None), "nothing can be answered in no time: give a time such as"),
+        (vec!["exec", "--ready", "0ms"], adapter(None), "nothing can be answered in no time: give a time such as"),
+        (vec!["exec", "--case-limit", "0min"], adapter(None), "nothing can be answered in no time"),
+        (vec!["http", "--map", "map.toml", "--timeout", "0s"], vec![], "nothing can be answered in no time"),
         (vec!["exec", "--hook", "explode=true"], adapter(None), "there is no hook `explode`"),
+        (vec!["exec", "--hook", "backup=true"], adapter(None), "`backup` and `restore` belong together"),
         (vec!["exec"], vec!["/nonexistent/adapter".to_owned()], "cannot be started"),
         (vec!["exec"], vec!["false".to_owned()], "ended"),
         (vec!["exec"], vec!["sh".to_owned(), "-c".to_owned(), "echo rubbish; cat".to_owned()], "rubbish"),
@@ -372,7 +415,10 @@ fn a_run_that_is_ended_says_what_it_has_and_leaves_no_process_behind() {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let passed = lines.find(|line| line.as_ref().unwrap().contains("PASS    A01"));
-        assert!(passed.is_some(), "the first case passes, and the next one begins");
+        assert!(passed.is_some(), "the first case passes");
+        wait::until("the next one to write", Duration::from_secs(60), || {
+            (writes_of_the_reference(temporary.path()) > 20).then_some(())
+        });
         let started = children_of(&child.id().to_string());
         assert_eq!(started.len(), 1, "the adapter runs");
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -388,6 +434,29 @@ fn a_run_that_is_ended_says_what_it_has_and_leaves_no_process_behind() {
         assert!(started.iter().all(|child| !child.exists()), "its adapter is gone");
         assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "and its directories");
     }
+}
+
+/// How many writes its logs hold, in the directories that the suite has made here.
+fn writes_of_the_reference(temporary: &Path) -> usize {
+    let made = std::fs::read_dir(temporary).unwrap().map(|entry| entry.unwrap().path().join("log"));
+    made.map(|log| std::fs::read_to_string(log).unwrap_or_default().lines().count()).sum()
+}
+
+/// Its log is copied and put back, so it forgets what came since; and its clock is set.
+#[test]
+fn an_adapter_is_backed_up_by_the_suite_and_nothing_is_left_of_it() {
+    let (dir, temporary) = (dir(), dir());
+    let clock = "clock=echo $CONFORM_CLOCK >> seen";
+    let mut command = command(dir.path(), &["exec", "--only", "R10,R11", "--hook", clock], &adapter(None));
+    let output = command.env("TMPDIR", temporary.path()).output().unwrap();
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.contains("PASS    R10") && stdout.contains("INFO    R11"), "{stdout}");
+    assert_eq!(std::fs::read_to_string(dir.path().join("seen")).unwrap(), "+86400\n-86400\n+0\n");
+    let results = std::fs::read_to_string(dir.path().join("conform-report/results.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!((&results["cases"][0]["id"], &results["cases"][1]["status"]), (&"R10".into(), &"info".into()));
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "no copy is left");
 }
 
 #[test]
@@ -422,4 +491,43 @@ fn children_of(parent: &str) -> Vec<PathBuf> {
         status.lines().any(|line| line.split_whitespace().eq(["PPid:", parent]))
     };
     processes.filter(of_parent).collect()
+}
+
+/// The steps that a pass of R09 says it has met, and how many there were.
+fn steps(output: &Output) -> (u64, u64) {
+    let said = text(&output.stdout);
+    let words: Vec<&str> =
+        said.split("killed at ").nth(2).unwrap_or_else(|| panic!("{said}")).split_whitespace().collect();
+    let ["of", "the"] = words[1..3] else { panic!("{said}") };
+    (words[0].parse().unwrap(), words[3].parse().unwrap())
+}
+
+#[test]
+fn a_process_is_killed_at_each_of_its_steps() {
+    let dir = dir();
+    let output = conform(dir.path(), &["exec", "--only", "R09"], &adapter(None));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let (met, all) = steps(&output);
+    // A write and a sync of the log and an answer, for six requests. On a busy machine a kill may come too late for its step.
+    assert!(all >= 18 && met * 2 >= all && met <= all, "{met} of {all}");
+    let few = conform(dir.path(), &["exec", "--only", "R09", "--rounds", "50"], &adapter(None));
+    assert!(steps(&few).0 <= 6, "a tenth of sixty: {}", text(&few.stdout));
+
+    let output = conform(dir.path(), &["exec", "--only", "R09"], &adapter(Some("removed-first")));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    let results = std::fs::read_to_string(dir.path().join("conform-report/results.json")).unwrap();
+    assert!(results.contains(r#"just before rename(\"CONFORM_DIR/log.new\", \"CONFORM_DIR/log\")"#), "{results}");
+}
+
+#[test]
+fn without_strace_nobody_is_killed_at_a_step_and_it_says_so() {
+    let dir = dir();
+    let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
+    let mut words = adapter(None);
+    words[0] = text(&python.stdout).trim().to_owned();
+    let mut command = command(dir.path(), &["exec", "--only", "R09"], &words);
+    let output = command.env("PATH", dir.path()).output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("N/A") && said.contains("`strace` cannot be started") && said.contains("apt-get"), "{said}");
 }

@@ -53,7 +53,8 @@ impl Sweep {
             let path = self.path.map(|path| path(data.path()));
             let rule = format!("{call}:signal=KILL:when={n}");
             let tracer = Strace::attach(strace::thread(&gateway, thread), path.as_deref(), &[&rule]);
-            let enough = Until::Requests(100 + self.requests_per_call * n);
+            // An idle thread wakes up now and then as well.
+            let enough = Until::Killed(100 + self.requests_per_call * n);
             requests += load::run(gateway.address(), record, CLIENTS, &random.fork(n), enough, || {});
             wait::until("the process to be killed", Duration::from_secs(30), || gateway.has_ended());
             let calls = tracer.wait();

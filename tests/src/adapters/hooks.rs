@@ -3,7 +3,9 @@
 //! With `start` the suite owns the program: it can be killed, restarted and stopped without further commands. Without
 //! it the resource runs already, and can be hurt only by the commands that are given.
 
+mod backup;
 mod command;
+mod copy;
 mod limit;
 mod ports;
 
@@ -58,8 +60,12 @@ pub struct Commands {
     pub powerloss: Option<String>,
     /// Forgets everything; runs before every case.
     pub reset: Option<String>,
-    /// Goes back to an older backup.
+    /// Takes a backup.
+    pub backup: Option<String>,
+    /// Puts the last backup back.
     pub restore: Option<String>,
+    /// Sets the clock of the resource `CONFORM_CLOCK` seconds from the right one.
+    pub clock: Option<String>,
     /// How long each may take.
     pub limit: Option<Limit>,
 }
@@ -76,7 +82,9 @@ impl Commands {
             Hook::Resume => &self.resume,
             Hook::Powerloss => &self.powerloss,
             Hook::Reset => &self.reset,
+            Hook::Backup => &self.backup,
             Hook::Restore => &self.restore,
+            Hook::Clock(_) => &self.clock,
         };
         command.as_deref()
     }
@@ -92,7 +100,9 @@ impl Commands {
             Hook::Resume => &mut self.resume,
             Hook::Powerloss => &mut self.powerloss,
             Hook::Reset => &mut self.reset,
+            Hook::Backup => &mut self.backup,
             Hook::Restore => &mut self.restore,
+            Hook::Clock(_) => &mut self.clock,
         };
         *place = Some(command.to_owned());
     }
@@ -111,6 +121,9 @@ impl Commands {
         }
         if self.pause.is_some() != self.resume.is_some() {
             return Err("`pause` and `resume` belong together: give both, or none".to_owned());
+        }
+        if self.backup.is_some() != self.restore.is_some() {
+            return Err("`backup` and `restore` belong together: give both, or none".to_owned());
         }
         Ok(())
     }
@@ -131,6 +144,8 @@ pub struct Hooks {
     // Programs end before their directory goes.
     programs: Mutex<Vec<Running>>,
     data: TempDir,
+    /// The last backup that was made here.
+    kept: Mutex<Option<TempDir>>,
     output: TempDir,
 }
 
@@ -153,6 +168,7 @@ impl Hooks {
             probe,
             programs: Mutex::default(),
             data: process::directory()?,
+            kept: Mutex::default(),
             output: process::directory()?,
         })
     }
@@ -172,6 +188,7 @@ impl Hooks {
         match hook {
             Hook::Ready => true,
             Hook::Start | Hook::Kill | Hook::Restart | Hook::Pause | Hook::Resume if self.owns() => true,
+            Hook::Backup | Hook::Restore if self.owns() => self.commands.get(hook).is_some() || self.can_copy(),
             _ => self.commands.get(hook).is_some(),
         }
     }
@@ -186,26 +203,39 @@ impl Hooks {
                 self.running().drain(..).try_for_each(|mut running| running.program.kill())
             }
             Hook::Restart if self.owns() => {
-                self.running().drain(..).try_for_each(|mut running| running.program.stop(PATIENCE))?;
+                self.stop()?;
                 self.start()?;
                 self.ready()
             }
             Hook::Pause if !self.given(hook)? => self.running().iter().try_for_each(|running| running.program.pause()),
             Hook::Resume if !self.given(hook)? => self.signal(Signal::CONT),
             Hook::Pause | Hook::Resume => Ok(()),
-            Hook::Restart | Hook::Reset | Hook::Restore => {
+            Hook::Restart | Hook::Reset => {
                 self.given(hook)?;
                 self.ready()
             }
-            Hook::Powerloss => self.given(hook).map(drop),
+            Hook::Backup => self.backup(),
+            Hook::Restore => self.restore(&|| Ok(()), &|| Ok(()))?.must_serve(),
+            Hook::Powerloss | Hook::Clock(_) => self.given(hook).map(drop),
         }
+    }
+
+    /// The numbers of all processes that `start` has started.
+    pub fn processes(&self) -> Vec<i32> {
+        self.running().iter().flat_map(|running| running.program.processes()).collect()
     }
 
     /// Says so if a program has ended that nobody ended here.
     pub fn ended(&self) -> Option<String> {
         self.running().iter_mut().find_map(|running| {
             let status = running.program.ended()?;
-            Some(format!("the program of `start` has ended ({status}){}", self.said(running.instance)))
+            let stay = match status.success() {
+                true => {
+                    "; `start` must stay in the foreground: no `&` at its end, and no option to run in the background"
+                }
+                false => "",
+            };
+            Some(format!("the program of `start` has ended ({status}){stay}{}", self.said(running.instance)))
         })
     }
 
@@ -216,8 +246,17 @@ impl Hooks {
     /// Runs the command of a hook, if there is one.
     fn given(&self, hook: Hook) -> Result<bool, Broken> {
         let Some(command) = self.commands.get(hook) else { return Ok(false) };
-        command::run(hook.name(), self.shell(command, 0), self.limit, self.output.path())?;
+        let mut shell = self.shell(command, 0);
+        if let Hook::Clock(shift) = hook {
+            shell.env("CONFORM_CLOCK", shift.to_string());
+        }
+        command::run(hook.name(), shell, self.limit, self.output.path())?;
         Ok(true)
+    }
+
+    /// Stops the programs in order.
+    fn stop(&self) -> Result<(), Broken> {
+        self.running().drain(..).try_for_each(|mut running| running.program.stop(PATIENCE))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Broken> {

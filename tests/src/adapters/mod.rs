@@ -4,3 +4,5 @@ pub mod exec;
 pub mod hooks;
 pub mod http;
 pub mod process;
+pub mod steps;
+mod writes;

@@ -24,6 +24,9 @@ const GONE: Duration = Duration::from_secs(10);
 /// How long a stopped group may take to stand still before it is let go a step.
 const STILL: Duration = Duration::from_millis(200);
 
+/// How the names of its directories begin.
+pub(super) const PREFIX: &str = "fencepost-conform-";
+
 /// What a run has started and made, so that it can be ended from outside.
 static STARTED: Mutex<Started> = Mutex::new(Started { ended: false, groups: BTreeSet::new(), directories: Vec::new() });
 
@@ -57,7 +60,7 @@ pub fn end_all() {
 
 /// A temporary directory for programs.
 pub fn directory() -> Result<TempDir, Broken> {
-    let made = tempfile::Builder::new().prefix("fencepost-conform-").tempdir().map_err(|error| {
+    let made = tempfile::Builder::new().prefix(PREFIX).tempdir().map_err(|error| {
         Broken(format!(
             "no temporary directory can be made in {}: {error}; set TMPDIR to a directory that can be written",
             std::env::temp_dir().display()
@@ -119,6 +122,14 @@ impl Program {
                 ended => return ended,
             }
         }
+    }
+
+    /// The numbers of its processes that have not ended.
+    pub fn processes(&self) -> Vec<i32> {
+        if self.over.is_some() {
+            return Vec::new();
+        }
+        members(self.number()).iter().filter_map(|process| process.file_name()?.to_str()?.parse().ok()).collect()
     }
 
     /// Sends a signal to the whole group; a group that is gone is no error.

@@ -176,7 +176,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "B07",
         title: "delete keeps the fence",
-        rule: "After a delete the fence is where it was, and stale tokens are refused by every verb.",
+        rule: "After a delete the fence is where the delete has put it, and stale tokens are refused by every verb; also if there \
+               was nothing to delete.",
         why: "The token is a column of the row, or an attribute of the file, and goes with it.",
         level: Level::L1,
         needs: &[Need::Verb(Verb::Delete)],
@@ -190,7 +191,14 @@ pub(super) const CASES: &[Case] = &[
                 t.refused(1, change(t, verb, 1, &res, 5.into(), &first))?;
             }
             t.refused(1, t.write_op(1, &res, 9))?;
-            t.peek(0, &res).map(drop)
+            t.peek(0, &res)?;
+            // What was never there may be an error to delete. If it is not, the fence rises.
+            let absent = t.resource();
+            if t.call(0, Op::delete(&absent, 9, &t.holder(0)))?.is_ok() {
+                t.refused(1, t.write_op(1, &absent, 5))?;
+                t.accepted(0, t.write_op(0, &absent, 10))?;
+            }
+            t.peek(0, &absent).map(drop)
         },
     },
     Case {
@@ -250,8 +258,13 @@ pub(super) const CASES: &[Case] = &[
                 return Err(t.fail(&[id], sentence));
             }
             t.peek(0, &res)?;
-            t.call(0, Op::write(&res, 10, &t.holder(0), &large(t.value())))?;
+            let written = t.call(0, Op::write(&res, 10, &t.holder(0), &large(t.value())))?;
             t.peek(0, &res)?;
+            if written.is_ok() {
+                // Over a large one as well.
+                t.call(1, Op::write(&res, 6, &t.holder(1), &large(t.value())))?;
+                t.peek(0, &res)?;
+            }
             t.accepted(0, t.write_op(0, &res, 11))?;
             t.peek(0, &res).map(drop)
         },

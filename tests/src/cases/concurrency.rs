@@ -137,11 +137,16 @@ fn look(t: &Trial<'_>, client: u32, res: &str, late: u64) -> Result<(), Ended> {
 
 fn next_token(t: &Trial<'_>) -> Result<(), Ended> {
     let mut random = t.random(0);
-    for _ in t.races(500) {
+    for round in t.races(500) {
         let res = t.resource();
         let newest = 3 + random.below(1000);
         let old = behind(t, newest);
-        t.race(vec![(0, t.write_op(0, &res, old)), (1, t.write_op(1, &res, newest))])?;
+        // Large values may take another path.
+        let write = |client, token| match round % 4 {
+            3 => (client, t.large_op(client, &res, token)),
+            _ => (client, t.write_op(client, &res, token)),
+        };
+        t.race(vec![write(0, old), write(1, newest)])?;
         // Under `gt` the old token may be used, and would be refused for that.
         look(t, 0, &res, newest - 1)?;
     }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use super::{Case, Ended, Need, Trial};
+use super::backups::older_backup;
+use super::clock::wrong_clock;
+use super::{Case, Ended, Need, Trial, idle, steps};
 use crate::answer::Answer;
 use crate::evidence::Minimum;
 use crate::harness::seed::Random;
-use crate::harness::wait;
 use crate::manifest::Policy;
 use crate::op::{Op, Verb, Write};
 use crate::subject::Hook;
@@ -95,17 +95,55 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "R08",
         title: "very many other resources, and idle",
-        rule: "The fence of a resource that nobody has used for long is still there, however many others came since.",
-        why: "A bounded cache or an expiry of idle keys forgets exactly the fences that zombies come back to.",
+        rule: "The fence of a resource that nobody has used for long, or that was deleted, is still there, however many others \
+               came since.",
+        why: "A bounded cache, an expiry of idle keys or a collector of what was deleted forgets exactly the fences that zombies \
+              come back to.",
         level: Level::L3,
         needs: &[],
         minima: &[Minimum::Accepted(10), Minimum::Refused(10)],
-        run: many_others,
+        run: idle::many_others,
+    },
+    Case {
+        id: "R09",
+        title: "killed at each step",
+        rule: "At whichever write, sync, rename or answer the process is killed: what was answered is there, and what was \
+               not is there with its fence, or not at all.",
+        why: "The moment between two system calls is too short for a random kill: a file that is removed before its \
+              successor has its name, a fence in a second file.",
+        level: Level::L3,
+        needs: KILLABLE,
+        minima: &[Minimum::Accepted(20), Minimum::Refused(5), Minimum::KillsInFlight(3), Minimum::Restarts(3)],
+        run: steps::killed_at_each,
+    },
+    Case {
+        id: "R10",
+        title: "a clock that is set wrong",
+        rule: "The fence does not look at the clock: what was refused stays refused and newer tokens are accepted, whatever time \
+               the process believes it is.",
+        why: "Where the later wall clock wins, or a fence expires by it, a step of the clock lets a zombie in or locks the next \
+              holder out.",
+        level: Level::L3,
+        needs: &[Need::Clock, Need::Hook(Hook::Restart)],
+        minima: &[Minimum::Accepted(15), Minimum::Refused(10), Minimum::Restarts(3)],
+        run: wrong_clock,
+    },
+    Case {
+        id: "R11",
+        title: "an older backup is restored",
+        rule: "What was fenced off when a backup was made is fenced off after it is restored, and no newer value comes with an older \
+               fence.",
+        why: "A backup of the values without their fences lets everybody in; and whoever was fenced off since the backup comes back \
+              with it, unless somebody raises the fences first.",
+        level: Level::L3,
+        needs: &[],
+        minima: &[Minimum::Accepted(5), Minimum::Refused(5)],
+        run: older_backup,
     },
 ];
 
 /// Writes in every way it has, each to a resource of its own, all at once with token 9. Returns those resources.
-fn write_in_every_way(t: &Trial<'_>) -> Result<Vec<String>, Ended> {
+pub(super) fn write_in_every_way(t: &Trial<'_>) -> Result<Vec<String>, Ended> {
     let ways = [Verb::Write, Verb::Claim, Verb::Cas, Verb::Delete, Verb::Batch];
     let mut resources = Vec::new();
     let mut requests = Vec::new();
@@ -135,7 +173,7 @@ fn write_in_every_way(t: &Trial<'_>) -> Result<Vec<String>, Ended> {
 }
 
 /// Looks whether a resource knows its value and its fence of 9.
-fn look(t: &Trial<'_>, res: &str) -> Result<(), Ended> {
+pub(super) fn look(t: &Trial<'_>, res: &str) -> Result<(), Ended> {
     const SOMEBODY: u32 = 20;
     t.peek(SOMEBODY, res)?;
     t.call(SOMEBODY, t.write_op(SOMEBODY, res, 8))?;
@@ -260,7 +298,12 @@ fn never_torn(t: &Trial<'_>) -> Result<(), Ended> {
         let name = |client: u32, number: u64| format!("{base}-{client}-{}", number / 16);
         t.crash_under_load(CLIENTS, &mut random, |client| {
             let number = made[client as usize].fetch_add(1, Ordering::Relaxed);
-            t.call(client, t.write_op(client, &name(client, number), 10 + number)).map(drop)
+            let res = name(client, number);
+            let write = match number % 4 {
+                3 => t.large_op(client, &res, 10 + number),
+                _ => t.write_op(client, &res, 10 + number),
+            };
+            t.call(client, write).map(drop)
         })?;
         for (client, made) in (0..CLIENTS).zip(&made) {
             let Some(last) = made.load(Ordering::Relaxed).checked_sub(1) else { continue };
@@ -298,7 +341,10 @@ fn killed_while_it_starts(t: &Trial<'_>) -> Result<(), Ended> {
 fn any(t: &Trial<'_>, random: &mut Random, client: u32, res: &str, token: u64) -> Op {
     let verbs = [Verb::Read, Verb::Claim, Verb::Delete, Verb::CheckedRead];
     match verbs[random.below(4) as usize] {
-        verb if !t.has(verb) || random.chance(60) => t.write_op(client, res, token),
+        verb if !t.has(verb) || random.chance(60) => match random.below(8) {
+            0 => t.large_op(client, res, token),
+            _ => t.write_op(client, res, token),
+        },
         Verb::Read => Op::read(res),
         Verb::Claim => Op::claim(res, token, &t.holder(client)),
         Verb::CheckedRead => Op::checked_read(res, token),
@@ -332,51 +378,6 @@ fn storm(t: &Trial<'_>) -> Result<(), Ended> {
         // One resource remembers all of them: what the round before has fenced off is still out.
         t.call(1, t.write_op(1, &ledger, 8 + round))?;
         t.call(1, t.write_op(1, &ledger, 10 + round))?;
-    }
-    Ok(())
-}
-
-fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
-    const CLIENTS: u32 = 8;
-    // By the pace of the resource: so many at least, whatever it takes, …
-    const FEWEST: u64 = 2_000;
-    const LONGEST: Duration = Duration::from_secs(180);
-    // … 10,000 if it can in this time, …
-    const LONG: Duration = Duration::from_secs(60);
-    // … and more, up to 100,000, in this.
-    const ENOUGH: Duration = Duration::from_secs(10);
-    const IDLE: Duration = Duration::from_secs(1);
-    let (many, most) = (t.scaled(10_000).max(FEWEST), t.scaled(100_000).max(FEWEST));
-    let kept: Vec<String> = (0..10).map(|_| t.resource()).collect();
-    for res in &kept {
-        t.accepted(0, t.write_op(0, res, 5))?;
-        t.accepted(1, t.write_op(1, res, 9))?;
-    }
-    let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
-    let began = Instant::now();
-    let base = t.resource();
-    t.parallel(CLIENTS, |client| {
-        let holder = t.holder(client);
-        loop {
-            let number = begun.fetch_add(1, Ordering::Relaxed);
-            let (done_so_far, elapsed) = (done.load(Ordering::Relaxed), began.elapsed());
-            let limit = match done_so_far {
-                few if few < FEWEST => LONGEST,
-                some if some < many => LONG,
-                _ => ENOUGH,
-            };
-            if number >= most || elapsed > limit {
-                return Ok(());
-            }
-            let answer = t.fill(client, &Op::write(&format!("{base}-{number}"), 3, &holder, "filler"))?;
-            done.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
-        }
-    })?;
-    wait::pause(IDLE);
-    kept.iter().try_for_each(|res| look(t, res))?;
-    let done = done.into_inner();
-    if done < FEWEST {
-        return Err(Ended::Unknown(format!("only {done} other resources could be written, {FEWEST} are needed")));
     }
     Ok(())
 }

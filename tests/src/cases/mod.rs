@@ -1,19 +1,23 @@
 //! The cases, group by group.
 
 mod admission;
+mod backups;
 mod batches;
 mod bypass;
+mod clock;
 mod concurrency;
 mod crashes;
 mod equal;
+mod idle;
 mod networks;
 mod reads;
+mod steps;
 mod trial;
 
 use crate::evidence::Minimum;
 use crate::manifest::{Equal, Policy, Reads};
 use crate::op::Verb;
-use crate::subject::{Broken, Hook, Subject};
+use crate::subject::{Broken, Hook, Shift, Subject};
 use crate::verdict::{Failure, Level};
 
 pub use trial::{Progress, Trial};
@@ -52,6 +56,10 @@ pub struct Group {
 
 /// Cases that wait for a moment which not every right resource offers: how often it came is told with a pass.
 pub(crate) const RARE_MOMENTS: [&str; 2] = ["R03", "R04"];
+
+/// Cases that few can run, and what a run without them has not tested.
+pub(crate) const SELDOM: [(&str, &str); 3] =
+    [("R09", "a kill at each system call"), ("R10", "a wrong clock"), ("R11", "a restored backup")];
 
 /// All cases, in listing order.
 pub static GROUPS: &[Group] = &[
@@ -113,6 +121,8 @@ pub enum Need {
     TextTokens,
     /// This can be done to it.
     Hook(Hook),
+    /// Its clock can be set. Few can do that, and crashes are about more: without it the level is not capped.
+    Clock,
     /// Requests travel over a connection that the suite can cut in the middle.
     Wire,
     /// So many processes serve one store.
@@ -142,6 +152,13 @@ impl Need {
             Need::Hook(hook) => missing(
                 subject.has(hook),
                 Ended::Skipped(format!("there is no `{}` hook, so this cannot be tried", hook.name())),
+            ),
+            Need::Clock => missing(
+                subject.has(Hook::Clock(Shift::NONE)),
+                not_applicable(
+                    "there is no `clock` hook; give one that sets the clock of the service CONFORM_CLOCK seconds from the right one, \
+                     as libfaketime does it for one process",
+                ),
             ),
             Need::Wire => missing(
                 subject.proxy().is_some(),

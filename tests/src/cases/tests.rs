@@ -1,3 +1,5 @@
+mod clock_and_backups;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -59,7 +59,7 @@ mod tests {
             operation(2, Op::write("r", 20, "a", "v-2"), 100, 210, Answer::unknown("reset")),
             operation(3, op, 120, 150, answer),
         ];
-        let marks = vec![Mark { at: 200, event: Event::Killed }];
+        let marks = vec![Mark::new(200, Event::Killed)];
         let evidence = Evidence::of(&History { operations, marks, ..History::default() });
         assert_eq!(evidence.kills_in_flight, 1);
         evidence.shown_in_flight == 1

@@ -16,6 +16,8 @@ pub enum Until {
     Broken,
     /// After this many requests, or when its connection breaks.
     Requests(u64),
+    /// The same, for a gateway that may be killed at any moment, also before anybody has reached it.
+    Killed(u64),
     /// When writes have stopped (G8), and [`AFTERWARDS`] more have been rejected. Only then may they be.
     Poisoned,
 }
@@ -49,7 +51,11 @@ pub fn run(
                 scope.spawn(move || {
                     let connection = Client::try_connect(address);
                     connected.wait();
-                    let client = connection.map_err(|error| format!("cannot connect: {error}"))?;
+                    let client = match (connection, until) {
+                        (Ok(client), _) => client,
+                        (Err(_), Until::Killed(_)) => return Ok(0),
+                        (Err(error), _) => return Err(format!("cannot connect: {error}")),
+                    };
                     client.set_timeout(PATIENCE);
                     LoadClient { client, record, number, clients, random, until, poisoned }.run()
                 })
@@ -96,7 +102,7 @@ impl LoadClient<'_> {
         let (mut sent, mut afterwards) = (0, 0);
         while match self.until {
             Until::Broken => true,
-            Until::Requests(limit) => sent < limit,
+            Until::Requests(limit) | Until::Killed(limit) => sent < limit,
             Until::Poisoned => afterwards < AFTERWARDS,
         } {
             sent += 1;

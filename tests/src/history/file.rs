@@ -182,6 +182,7 @@ mod tests {
     use crate::answer::Answer;
     use crate::history::{Event, History, Mark, Operation};
     use crate::op::{Op, Write};
+    use crate::subject::Shift;
     use crate::token::Token;
 
     fn sample() -> History {
@@ -213,7 +214,11 @@ mod tests {
             case: "C02".into(),
             seed: u64::MAX,
             operations: operations.collect(),
-            marks: vec![Mark { at: 57, event: Event::Killed }, Mark { at: 90, event: Event::Restarted }],
+            marks: vec![
+                Mark::new(57, Event::Killed),
+                Mark::new(90, Event::Restarted),
+                Mark::new(95, Event::Clock(Shift::BEHIND)),
+            ],
             ..History::default()
         }
     }
@@ -231,8 +236,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let lines = written();
-        assert_eq!(lines.len(), 10, "one line each: {lines:#?}");
+        assert_eq!(lines.len(), 11, "one line each: {lines:#?}");
         assert_eq!(lines[7], r#"{"mark":{"at":57,"event":"killed"}}"#, "in the order of time");
+        assert_eq!(lines[10], r#"{"mark":{"at":95,"event":{"clock":-86400}}}"#);
         assert_eq!(read(&lines), Ok(sample()));
     }
 

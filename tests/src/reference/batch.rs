@@ -79,7 +79,10 @@ impl Reference {
                 | Bug::GlobalFence
                 | Bug::HashedFences
                 | Bug::DirtyReads
-                | Bug::Eviction,
+                | Bug::Eviction
+                | Bug::TombstonesCollected
+                | Bug::ClockExpiry
+                | Bug::ClockOrder,
             ) => false,
             Some(_) => true,
         };

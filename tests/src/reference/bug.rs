@@ -97,10 +97,12 @@ bugs! {
     GlobalFence "global-fence" "B06" GE "There is one fence for all resources."
     FoldsNames "folds-names" "B06" GE "Names that differ in case or in percent signs are one resource."
     DeleteDropsFence "delete-drops-fence" "B07" GE "A delete removes the fence with the value."
+    DeleteOfNothing "delete-of-nothing" "B07" GE "A delete of what is not there is accepted, and raises no fence."
     RecreateForgets "recreate-forgets" "B08" GE "A write to a deleted resource is a creation, and a creation is not checked."
     AbsentAdopts "absent-adopts" "B09" GE "A request without a token gets the current one."
     LargeUnfenced "large-unfenced" "B10" GE "Large values take another path, which is not checked."
     LargeCut "large-cut" "B10" GE "Large values are cut at 1 MiB, and accepted."
+    LargeFirst "large-first" "B10" GE "A large value takes the place of a large one before its token is checked."
     CheckedReadUnchecked "checked-read-unchecked" "F01" GE "A checked read is not checked."
     CheckedReadCached "checked-read-cached" "F02" GE "A checked read checks the fence, and takes the value from a cache."
     ClaimForgets "claim-forgets" "F03" GE "A claim checks, and does not raise the fence."
@@ -115,6 +117,7 @@ bugs! {
     BatchChecksOnce "batch-checks-once" "M06" GE "All writes of a batch are checked before the first is done, also those to one resource."
     LockOrder "lock-order" "M07" GE "A batch locks its resources in the order they are named: two batches wait for each other."
     CheckThenAct "check-then-act" "C01 C02" GE "The fence is read, and the write happens later, without a lock."
+    LargeLater "large-later" "C01" GE "A large value is stored after its fence, without a lock."
     UsedTwice "used-twice" "C04" GT "Whether a token was used is looked up before the lock is taken."
     DirtyReads "dirty-reads" "C05" GE "Reads see a value before it is known whether it will be stored."
     ClaimRaces "claim-races" "C06" GE "A claim reads the fence and raises it later, without a lock."
@@ -131,6 +134,12 @@ bugs! {
     TwoCommits "two-commits" "R05" GE "The value is stored first, the token after it."
     FragileRecovery "fragile-recovery" "R06" GE "Recovery moves the data away while it reads them: a crash meanwhile loses them."
     Eviction "eviction" "R08" GE "Only the fences of the resources used last are kept."
+    TombstonesCollected "tombstones-collected" "R08" GE "The fence of a deleted resource is dropped when many others were used since."
+    RemovedFirst "removed-first" "R09" GE "What was there is removed just before its successor takes its place."
+    ClockExpiry "clock-expiry" "R10" GE "A fence expires half a day after it was raised, by the clock."
+    ClockOrder "clock-order" "R10" GE "Of two writes that were both accepted, the one with the later time of the clock stays."
+    BackupWithoutFences "backup-without-fences" "R11" GE "A backup holds the values, and not the fences."
+    RestoresFencesOnly "restores-fences-only" "R11" GE "A restore puts the fences back, and leaves the newer values."
 }
 
 impl Mutant {

@@ -1,13 +1,17 @@
 //! A resource that is right, and its many ways to be wrong.
 
+mod backup;
 mod batch;
 mod bug;
+mod clock;
 mod http;
 mod lazy;
+mod reads;
 mod record;
 mod serve;
 mod service;
 mod store;
+mod ways;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,6 +77,7 @@ impl Reference {
         let served = self.store.enter(instance, random, life).and_then(|mut visit| {
             let answer = act(&mut visit)?;
             visit.breathe();
+            visit.step();
             visit.alive()?;
             Ok(answer)
         });
@@ -125,7 +130,8 @@ impl FencedResource for Reference {
     fn has_hook(&self, hook: Hook) -> bool {
         match hook {
             Hook::Start | Hook::Ready | Hook::Kill | Hook::Restart | Hook::Pause | Hook::Resume | Hook::Reset => true,
-            Hook::Powerloss | Hook::Restore => false,
+            Hook::Backup | Hook::Restore | Hook::Clock(_) => true,
+            Hook::Powerloss => false,
         }
     }
 
@@ -138,7 +144,10 @@ impl FencedResource for Reference {
             Hook::Pause => self.store.pause(),
             Hook::Resume => self.store.resume(),
             Hook::Reset => self.store.reset(),
-            Hook::Powerloss | Hook::Restore => return Err(format!("{} is not implemented", hook.name())),
+            Hook::Backup => self.back_up(),
+            Hook::Restore => self.restore(),
+            Hook::Clock(shift) => self.store.set_clock(shift),
+            Hook::Powerloss => return Err(format!("{} is not implemented", hook.name())),
         }
         Ok(())
     }

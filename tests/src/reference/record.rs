@@ -13,6 +13,8 @@ pub(super) struct Record {
     pub(super) used: bool,
     pub(super) holder: Option<String>,
     pub(super) value: Option<String>,
+    /// When it was changed, by the clock of the resource; only bugs look at it.
+    pub(super) at: i64,
 }
 
 impl Record {

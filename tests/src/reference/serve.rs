@@ -18,27 +18,11 @@ const HASHES: usize = 512;
 /// Values above this are large.
 const LARGE: usize = 1 << 20;
 
-/// Another way to the same data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// The name with a slash at its end, which is another name.
-    Slash,
-    /// The bulk import.
-    Import,
-    /// Another resource gets its name.
-    Rename,
-    /// The value is to expire now.
-    Expire,
-}
+/// What [`Bug::LargeLater`] does not keep in its rows.
+const SIZEABLE: usize = 16 << 10;
 
-impl Way {
-    /// All of them, with what a report calls them.
-    pub(super) const ALL: [(Way, &'static str); 4] = [
-        (Way::Slash, "the name with a slash at its end"),
-        (Way::Import, "the bulk import"),
-        (Way::Rename, "a rename of another resource"),
-        (Way::Expire, "an expiry that is asked for"),
-    ];
+fn is_large(value: Option<&str>, than: usize) -> bool {
+    value.is_some_and(|value| value.len() > than)
 }
 
 /// A write, cas, delete or claim.
@@ -60,8 +44,8 @@ impl Reference {
             return Ok(Answer::Stale { high: None });
         }
         let change = match op {
-            Op::Read { res } => return self.read(visit, &self.name(res)),
-            Op::CheckedRead { res, token } => return self.checked_read(visit, &self.name(res), token),
+            Op::Read { res } => return self.perform_read(visit, &self.name(res)),
+            Op::CheckedRead { res, token } => return self.perform_checked_read(visit, &self.name(res), token),
             Op::Batch { writes } => return self.perform_batch(visit, writes),
             Op::Write(write) => self.change_of(Verb::Write, write, None),
             Op::Claim { res, token, holder } => {
@@ -114,7 +98,7 @@ impl Reference {
 
     /// The record that decisions are made on.
     pub(super) fn known(&self, visit: &Visit<'_>, res: &str) -> Result<Record, Gone> {
-        visit.with(|disk, memory| {
+        let found = visit.with(|disk, memory| {
             let stored = disk.get(res).cloned().unwrap_or_default();
             match self.bug {
                 Some(Bug::MemoryOnly) => stored.with_fence_of(&memory.get(res).cloned().unwrap_or_default()),
@@ -128,7 +112,8 @@ impl Reference {
                 }
                 _ => stored,
             }
-        })
+        })?;
+        self.as_the_clock_says(visit, found)
     }
 
     /// Where a fence is kept that several resources share.
@@ -167,6 +152,7 @@ impl Reference {
 
     /// Stores a record.
     pub(super) fn store(&self, visit: &mut Visit<'_>, res: &str, before: &Record, after: &Record) -> Result<(), Gone> {
+        let after = &self.stamped(visit, before, after)?;
         let one = |record: &Record| [(res.to_owned(), record.clone())];
         match self.bug {
             Some(Bug::AnsweredFirst) => {
@@ -185,7 +171,8 @@ impl Reference {
                 visit.sync();
                 visit.put(one(&before.clone().with_value_of(after)))?;
             }
-            Some(Bug::Eviction) => visit.evict(res, KEPT)?,
+            Some(Bug::Eviction) => visit.evict(res, KEPT, |_| true)?,
+            Some(Bug::TombstonesCollected) => visit.evict(res, KEPT, |record| record.value.is_none())?,
             _ => {}
         }
         visit.sync();
@@ -198,11 +185,15 @@ impl Reference {
             Some(Bug::DeleteDropsFence) if after.value.is_none() && before.value.is_some() => {
                 visit.put(one(&Record::default()))
             }
+            Some(Bug::RemovedFirst) => {
+                visit.with(|disk, _| disk.remove(res))?;
+                visit.put(one(after))
+            }
             _ => visit.put(one(after)),
         }
     }
 
-    fn change(&self, visit: &mut Visit<'_>, change: &Change<'_>) -> Result<Answer, Gone> {
+    pub(super) fn change(&self, visit: &mut Visit<'_>, change: &Change<'_>) -> Result<Answer, Gone> {
         let token = match self.number(visit, &change.res, change.token)? {
             Ok(Some(token)) => token,
             Ok(None) => return self.unfenced(visit, change),
@@ -233,10 +224,22 @@ impl Reference {
             return Ok(Answer::Mismatch { current: Some(compared.value.clone()) });
         }
         self.apply(&mut after, change.verb, token, change.holder, change.value);
-        if !(change.verb == Verb::Claim && (after == before || self.has(Bug::ClaimForgets))) {
+        let later = self.has(Bug::LargeLater) && is_large(change.value, SIZEABLE);
+        let nothing = match change.verb {
+            Verb::Claim => after == before || self.has(Bug::ClaimForgets),
+            Verb::Delete => before.value.is_none() && self.has(Bug::DeleteOfNothing),
+            _ => false,
+        };
+        if later {
+            self.store(visit, &change.res, &before, &after.clone().with_value_of(&before))?;
+        } else if !nothing {
             self.store(visit, &change.res, &before, &after)?;
         }
         drop(rows);
+        if later {
+            visit.sync();
+            visit.with(|disk, _| disk.entry(change.res.clone()).or_default().value.clone_from(&after.value))?;
+        }
         let value = (change.verb == Verb::Claim).then(|| after.value.clone());
         Ok(Answer::Ok { value, high: after.high })
     }
@@ -252,54 +255,6 @@ impl Reference {
         unfenced || self.rules().admit(record, change.verb, token, change.holder)
     }
 
-    /// A write that arrives by another way.
-    pub(super) fn write_by(&self, visit: &mut Visit<'_>, way: Way, write: &Write) -> Result<Answer, Gone> {
-        let mut change = self.change_of(Verb::Write, write, None);
-        match (way, self.bug) {
-            (Way::Slash, Some(Bug::AliasUnfenced)) | (Way::Import, Some(Bug::ImportUnfenced)) => {
-                self.unfenced(visit, &change)
-            }
-            (Way::Slash, _) => {
-                change.res.push('/');
-                self.change(visit, &change)
-            }
-            (Way::Rename, Some(Bug::RenameUnfenced)) => {
-                // It comes with the fence it had under its old name.
-                let mut moved = Record::default();
-                moved.force(write.token.number().unwrap_or_default(), &write.holder);
-                moved.value = Some(write.value.clone());
-                visit.put([(change.res, moved)])?;
-                Ok(Answer::ok())
-            }
-            (Way::Import | Way::Rename, _) => self.change(visit, &change),
-            (Way::Expire, Some(Bug::ExpiryDropsFence)) => {
-                let high = self.known(visit, &change.res)?.high;
-                visit.with(|disk, _| {
-                    if let Some(record) = disk.get_mut(&change.res) {
-                        *record = Record::default().with_value_of(record);
-                    }
-                })?;
-                Ok(Answer::Stale { high })
-            }
-            (Way::Expire, _) => {
-                change.verb = Verb::Delete;
-                change.value = None;
-                self.change(visit, &change)
-            }
-        }
-    }
-
-    /// A change that nobody checks.
-    fn unfenced(&self, visit: &mut Visit<'_>, change: &Change<'_>) -> Result<Answer, Gone> {
-        let _rows = visit.lock(&BTreeSet::from([change.res.clone()]))?;
-        let mut record = self.known(visit, &change.res)?;
-        if change.verb != Verb::Claim {
-            record.value = change.value.map(str::to_owned);
-        }
-        visit.put([(change.res.clone(), record.clone())])?;
-        Ok(Answer::Ok { value: (change.verb == Verb::Claim).then_some(record.value), high: record.high })
-    }
-
     /// What some bugs do too early.
     fn before_the_lock(&self, visit: &Visit<'_>, change: &Change<'_>, token: u64) -> Result<Option<Answer>, Gone> {
         match self.bug {
@@ -312,7 +267,7 @@ impl Reference {
                 visit.with(|_, memory| memory.entry(change.res.clone()).or_default().value = value)?;
                 Ok(None)
             }
-            Some(Bug::LargeUnfenced) if change.value.is_some_and(|value| value.len() > LARGE) => {
+            Some(Bug::LargeUnfenced) if is_large(change.value, LARGE) => {
                 let record = Record { value: change.value.map(str::to_owned), ..self.known(visit, &change.res)? };
                 visit.put([(change.res.clone(), record.clone())])?;
                 Ok(Some(Answer::Ok { value: None, high: record.high }))
@@ -368,6 +323,12 @@ impl Reference {
     ) -> Result<Answer, Gone> {
         let high = record.high;
         match self.bug {
+            Some(Bug::LargeFirst)
+                if [change.value, record.value.as_deref()].iter().all(|value| is_large(*value, LARGE)) =>
+            {
+                record.value = change.value.map(str::to_owned);
+                visit.put([(change.res.clone(), record)])?;
+            }
             Some(Bug::RefusedButWritten) if change.verb != Verb::Claim => {
                 record.value = change.value.map(str::to_owned);
                 visit.put([(change.res.clone(), record)])?;
@@ -381,62 +342,6 @@ impl Reference {
         }
         Ok(Answer::Stale { high })
     }
-
-    fn read(&self, visit: &mut Visit<'_>, res: &str) -> Result<Answer, Gone> {
-        match self.bug {
-            Some(Bug::DirtyReads) => {
-                let mut record = self.known(visit, res)?;
-                let shown = visit.with(|_, memory| memory.get(res).cloned())?;
-                record = record.clone().with_value_of(&shown.unwrap_or(record));
-                return Ok(done(&record));
-            }
-            Some(Bug::RefusedVisible) => {
-                let record = self.known(visit, res)?;
-                let shown = visit.with(|_, memory| memory.get(res).cloned())?;
-                return Ok(done(&shown.map_or(record.clone(), |shown| record.with_value_of(&shown))));
-            }
-            Some(Bug::StaleReads) => {
-                let fresh = visit.one_of(16);
-                let record = visit.with(|disk, memory| {
-                    if fresh || !memory.contains_key(res) {
-                        memory.insert(res.to_owned(), disk.get(res).cloned().unwrap_or_default());
-                    }
-                    memory.get(res).cloned().unwrap_or_default()
-                })?;
-                return Ok(done(&record));
-            }
-            _ => {}
-        }
-        let _rows = visit.lock(&BTreeSet::from([res.to_owned()]))?;
-        Ok(done(&self.known(visit, res)?))
-    }
-
-    fn checked_read(&self, visit: &mut Visit<'_>, res: &str, token: &Token) -> Result<Answer, Gone> {
-        let token = match self.number(visit, res, token)? {
-            Ok(token) => token.unwrap_or(u64::MAX),
-            Err(answer) => return Ok(answer),
-        };
-        let _rows = visit.lock(&BTreeSet::from([res.to_owned()]))?;
-        let before = self.known(visit, res)?;
-        visit.breathe();
-        if self.rules().behind(&before, token) && !self.has(Bug::CheckedReadUnchecked) {
-            return Ok(Answer::Stale { high: before.high });
-        }
-        if self.has(Bug::CheckedReadCached) {
-            let cached = visit.with(|_, memory| memory.entry(res.to_owned()).or_insert(before.clone()).clone())?;
-            return Ok(done(&before.with_value_of(&cached)));
-        }
-        if self.has(Bug::CheckedReadRaises) {
-            let mut after = before.clone();
-            after.raise(token, "nobody");
-            self.store(visit, res, &before, &after)?;
-        }
-        Ok(done(&before))
-    }
-}
-
-fn done(record: &Record) -> Answer {
-    Answer::Ok { value: Some(record.value.clone()), high: record.high }
 }
 
 /// As careless code reads a number: the digits in front, zero without any, and the largest if there are too many.

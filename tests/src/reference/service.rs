@@ -1,12 +1,12 @@
 //! The reference as a service: tokens are text, and several processes may serve one store.
 
-use super::serve::Way;
+use super::ways::Way;
 use super::{Bug, Reference, Setup};
 use crate::answer::Answer;
 use crate::manifest::Manifest;
 use crate::op::Op;
 use crate::resource::FencedResource;
-use crate::subject::{Broken, Hook, Request, Subject};
+use crate::subject::{Broken, Hook, Request, Steps, Subject};
 
 /// A [`Reference`] that is called with whatever a client may send.
 pub struct Service {
@@ -73,5 +73,9 @@ impl Subject for Service {
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
         FencedResource::hook(&self.reference, hook).map_err(Broken)
+    }
+
+    fn steps(&self) -> Result<Box<dyn Steps>, String> {
+        Ok(Box::new(self.reference.store.watch()))
     }
 }

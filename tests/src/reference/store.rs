@@ -4,18 +4,23 @@
 //! no further effect and nobody gets its answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::record::Record;
 use crate::harness::seed::Random;
 use crate::harness::wait;
+use crate::subject::{Shift, Steps};
 
 /// How long an operation waits for a lock or for a paused process before its client gives up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long two batches wait for each other before both clients give up.
 const DEADLOCK: Duration = Duration::from_millis(300);
+
+/// How long a step is held while somebody looks.
+const HELD: Duration = Duration::from_millis(3);
 
 /// Its process was killed, or the client gave up waiting; the text says which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +31,31 @@ const KILLED: Gone = Gone("the process was killed");
 pub(super) struct Store {
     state: Mutex<State>,
     changed: Condvar,
+    watched: Arc<Watched>,
+    /// When the right clock was at zero.
+    began: Instant,
+}
+
+/// The steps of the processes, while somebody looks.
+#[derive(Default)]
+struct Watched {
+    by: AtomicU64,
+    made: AtomicU64,
+}
+
+/// Somebody who looks.
+pub(super) struct Watching(Arc<Watched>);
+
+impl Steps for Watching {
+    fn made(&self) -> u64 {
+        self.0.made.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.by.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 #[derive(Default)]
@@ -46,12 +76,24 @@ pub(super) struct State {
     recovering: Option<BTreeMap<String, Record>>,
     /// Names in the order of their use, the latest at the end.
     pub(super) recent: Vec<String>,
+    /// How far the clock is from the right one.
+    shift: Shift,
+    /// The last backup.
+    backup: BTreeMap<String, Record>,
 }
 
 impl Store {
     pub(super) fn new(instances: usize) -> Store {
         let state = State { memory: vec![BTreeMap::new(); instances.max(1)], ..State::default() };
-        Store { state: Mutex::new(state), changed: Condvar::new() }
+        let (changed, watched, began) = (Condvar::new(), Arc::default(), Instant::now());
+        Store { state: Mutex::new(state), changed, watched, began }
+    }
+
+    /// Looks at the steps from now on.
+    pub(super) fn watch(&self) -> Watching {
+        self.watched.made.store(0, Ordering::Release);
+        self.watched.by.fetch_add(1, Ordering::AcqRel);
+        Watching(self.watched.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -113,6 +155,30 @@ impl Store {
 
     pub(super) fn resume(&self) {
         self.state().paused = false;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn set_clock(&self, shift: Shift) {
+        self.state().shift = shift;
+    }
+
+    /// Keeps what is on the disk, as `keep` sees it.
+    pub(super) fn back_up(&self, keep: impl Fn(&Record) -> Record) {
+        let mut state = self.state();
+        state.backup = state.disk.iter().map(|(name, record)| (name.clone(), keep(record))).collect();
+    }
+
+    /// Puts the backup back: `merge` gets what it knows of a resource and what was there.
+    pub(super) fn restore(&self, merge: impl Fn(&Record, &Record) -> Record) {
+        let mut state = self.state();
+        let none = Record::default();
+        let names: BTreeSet<String> = state.backup.keys().chain(state.disk.keys()).cloned().collect();
+        let record =
+            |name: &String| merge(state.backup.get(name).unwrap_or(&none), state.disk.get(name).unwrap_or(&none));
+        let disk = names.iter().map(|name| (name.clone(), record(name))).collect();
+        state.end();
+        state.disk = disk;
+        state.down = false;
         self.changed.notify_all();
     }
 
@@ -197,6 +263,12 @@ impl<'s> Visit<'s> {
         }
     }
 
+    /// What its clock says, in seconds.
+    pub(super) fn now(&self) -> Result<i64, Gone> {
+        let passed = i64::try_from(self.store.began.elapsed().as_secs()).unwrap_or(i64::MAX);
+        Ok(passed.saturating_add(self.state()?.shift.0))
+    }
+
     /// True in one of so many.
     pub(super) fn one_of(&mut self, many: u64) -> bool {
         self.random.below(many) == 0
@@ -217,19 +289,29 @@ impl<'s> Visit<'s> {
         Ok(look(disk, &mut memory[self.instance]))
     }
 
+    /// Something is about to be done that others will see.
+    pub(super) fn step(&self) {
+        let Watched { by, made } = &*self.store.watched;
+        if by.load(Ordering::Acquire) > 0 {
+            made.fetch_add(1, Ordering::AcqRel);
+            wait::pause(HELD);
+        }
+    }
+
     /// Stores records in one step.
     pub(super) fn put(&self, changes: impl IntoIterator<Item = (String, Record)>) -> Result<(), Gone> {
+        self.step();
         self.with(|disk, _| disk.extend(changes))
     }
 
-    /// Marks a resource as used last, and forgets all but the latest `most`.
-    pub(super) fn evict(&self, res: &str, most: usize) -> Result<(), Gone> {
+    /// Marks a resource as used last, and forgets the fences of all but the latest `most`, where nobody needs them.
+    pub(super) fn evict(&self, res: &str, most: usize, needless: impl Fn(&Record) -> bool) -> Result<(), Gone> {
         let mut state = self.state()?;
         state.recent.retain(|name| name != res);
         state.recent.push(res.to_owned());
         if state.recent.len() > most {
             let oldest = state.recent.remove(0);
-            if let Some(record) = state.disk.get_mut(&oldest) {
+            if let Some(record) = state.disk.get_mut(&oldest).filter(|record| needless(record)) {
                 *record = Record { value: record.value.take(), ..Record::default() };
             }
         }

@@ -9,6 +9,7 @@ use tempfile::TempPath;
 use super::jobs::Job;
 use super::{Budget, REFERENCE, selected, tried};
 use crate::adapters::exec;
+use crate::adapters::hooks::Commands;
 use crate::cases::Case;
 use crate::manifest::{Equal, Policy};
 use crate::reference::{Bug, Front, SETUPS, Setup};
@@ -21,8 +22,14 @@ const INTERPRETER: &str = "python3";
 /// Cases that start the interpreter many times, or write very much.
 const LONG: [&str; 3] = ["R05", "R07", "R08"];
 
+/// The program looks there how far its clock is from the right one.
+const CLOCK: &str = "echo $CONFORM_CLOCK > $CONFORM_DIR/clock.new && mv $CONFORM_DIR/clock.new $CONFORM_DIR/clock";
+
+/// A backup script that takes the values, and not the fences.
+const WITHOUT_FENCES: &str = r#"sed 's/"high": [0-9]*/"high": null/g' $CONFORM_DIR/log > $CONFORM_DIR/backup"#;
+
 /// The bugs that the Python reference knows.
-const BUGS: [Bug; 31] = [
+const BUGS: [Bug; 35] = [
     Bug::AcceptAll,
     Bug::RejectAll,
     Bug::Equality,
@@ -54,6 +61,10 @@ const BUGS: [Bug; 31] = [
     Bug::MemoryFirst,
     Bug::TwoCommits,
     Bug::Eviction,
+    Bug::RemovedFirst,
+    Bug::ClockExpiry,
+    Bug::ClockOrder,
+    Bug::BackupWithoutFences,
 ];
 
 /// The program with a bug, or without.
@@ -83,8 +94,19 @@ impl Program {
         if let Some(bug) = self.bug {
             command.extend(["--bug".to_owned(), bug.mutant().name.to_owned()]);
         }
-        let options = exec::Options { instances: self.setup.instances, ..exec::Options::default() };
+        let options =
+            exec::Options { instances: self.setup.instances, hooks: self.hooks(), ..exec::Options::default() };
         Ok(Box::new(exec::open(&command, options)?))
+    }
+
+    /// A clock of its own, and the backups of who forgets the fences.
+    fn hooks(&self) -> Commands {
+        let mut hooks = Commands { clock: Some(CLOCK.to_owned()), ..Commands::default() };
+        if self.bug == Some(Bug::BackupWithoutFences) {
+            hooks.backup = Some(WITHOUT_FENCES.to_owned());
+            hooks.restore = Some("cp $CONFORM_DIR/backup $CONFORM_DIR/log".to_owned());
+        }
+        hooks
     }
 }
 

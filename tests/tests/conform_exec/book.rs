@@ -116,4 +116,14 @@ fn the_adapter_in_it_is_right_until_it_is_killed() {
     let killed = run::Options { only: vec!["R02".to_owned()], ..run::Options::default() };
     let results = judge(&adapter, Options::default(), &killed);
     assert_eq!(results.ids(Status::Fail), ["R02"]);
+    let quoted = book.split("is told this by case R02:\n").nth(1).unwrap().lines().skip(1);
+    let quoted: Vec<&str> = quoted.map_while(|line| line.strip_prefix("> ")).collect();
+    assert_eq!(timeless(&quoted.join(" ")), timeless(&results.cases[0].reason), "the sentence in the book");
+}
+
+/// A sentence without its times.
+fn timeless(sentence: &str) -> String {
+    let word =
+        |word: &str| if word.contains('.') && word.parse::<f64>().is_ok() { "…".to_owned() } else { word.to_owned() };
+    sentence.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
 }

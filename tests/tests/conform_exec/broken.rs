@@ -99,11 +99,20 @@ fn it_hangs_at_init() {
 }
 
 #[test]
+fn it_says_that_it_cannot_start() {
+    let script = r#"read -r line; echo 'tried twice' >&2; echo '{"id":1,"result":"error","definite":true,"code":"no database"}'"#;
+    let adapter = Marked::shell(&format!("{script}; cat >/dev/null"));
+    let Err(broken) = adapter.open(Options::default()) else { panic!("it was taken") };
+    says(&broken.0, &["(instance 0) cannot start: no database", "answer to init", "| tried twice"]);
+    assert!(!broken.0.contains("wrong line"), "the line is right: {broken}");
+    adapter.left_nothing();
+}
+
+#[test]
 fn it_answers_init_wrongly() {
     for (answer, parts) in [
         (r#"{"id":1,"result":"ok","caps":["reed"]}"#, &["unknown variant `reed`", "checked_read"][..]),
         (r#"{"id":1,"result":"ok","caps":["read"],"proto":2}"#, &["version 2 of the protocol", "version 1"]),
-        (r#"{"id":1,"result":"error","definite":true,"code":"proto"}"#, &["cannot start: proto"]),
         (r#"{"id":1,"result":"ok"}"#, &["no `caps`"]),
         (r#"{"id":1,"result":"ok","caps":[],"polcy":"gt"}"#, &["unknown field `polcy`", "policy"]),
         (r#"{"id":2,"result":"ok","caps":[]}"#, &["nobody asked request 2; the latest is 1"]),
@@ -202,6 +211,43 @@ fn a_request_without_an_answer_is_unknown_and_silence_is_not() {
             "lost in thought",
         ],
     );
+    drop(subject);
+    adapter.left_nothing();
+}
+
+/// A case may end after one request without an answer, and after three such cases the others are not tried: fewer requests
+/// than it takes to be sure while they are made.
+#[test]
+fn one_that_has_answered_init_and_nothing_else_is_an_error() {
+    for (only, timeout) in [(vec![], 2_500), (vec!["A01".to_owned()], 500)] {
+        let adapter = Marked::shell(&format!("echo 'lost in thought' >&2; {INIT} cat >/dev/null"));
+        let options = Options { timeout: Duration::from_millis(timeout), ..Options::default() };
+        let subject = adapter.open(options).unwrap();
+        let results = run::run(&subject, &run::Options { only, ..run::Options::default() }, &mut ());
+        assert_eq!((results.outcome(), results.exit_code()), (Outcome::Broken, 3), "{}", results.last_line());
+        assert!(results.cases.len() <= 4, "{} cases waited", results.cases.len());
+        says(
+            &results.broken.unwrap(),
+            &["answers nobody", "request without an answer is 2, a write", "never answered any", "lost in thought"],
+        );
+        drop(subject);
+        adapter.left_nothing();
+    }
+}
+
+#[test]
+fn one_that_answers_too_late_is_slow_and_not_broken() {
+    let adapter = Marked::shell(&format!(
+        r#"{INIT} while read -r line; do sleep 2; id=${{line#*\"id\":}}
+           echo "{{\"id\":${{id%%,*}},\"result\":\"ok\"}}"; done"#
+    ));
+    let subject = adapter.open(Options { timeout: Duration::from_millis(1_500), ..Options::default() }).unwrap();
+    let write = Op::write("r", 1, "h", "v");
+    assert!(call(&subject, 0, &write).unwrap().is_unknown());
+    wait::pause(Duration::from_secs(3));
+    let only = run::Options { only: vec!["A01".to_owned()], ..run::Options::default() };
+    let results = run::run(&subject, &only, &mut ());
+    assert_eq!(results.outcome(), Outcome::Unknown, "{:?}", results.broken);
     drop(subject);
     adapter.left_nothing();
 }

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+mod backups;
 mod book;
 mod broken;
+mod clock;
 mod examples;
 mod hooks;
 mod marked;

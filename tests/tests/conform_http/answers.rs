@@ -7,7 +7,7 @@ use fencepost_conformance::harness::wait;
 use fencepost_conformance::run::{Options, run};
 use fencepost_conformance::subject::Subject;
 use fencepost_conformance::verdict::{Outcome, Status};
-use fencepost_conformance::{Answer, Op, Token, Write};
+use fencepost_conformance::{Answer, Op, Token, Write, words};
 
 use crate::scripted::{Act, Scripted, answer};
 use crate::{MapFile, call, why};
@@ -133,6 +133,8 @@ fn statuses_mean_what_the_map_says_and_nothing_else() {
         ("stale-by-type", answer(400, "", r#"{"type": "stale"}"#)),
         ("bad", answer(400, "", r#"{"type": "malformed"}"#)),
         ("teapot", answer(418, "", "")),
+        ("lost", answer(404, "", "\r\n no such\r\n\u{1b}[31mpath \n")),
+        ("long", answer(404, "", &"x".repeat(1000))),
         ("busy", answer(503, "", "")),
         ("broken", answer(500, "", "oh no")),
         ("moved", answer(302, "", "")),
@@ -146,9 +148,17 @@ fn statuses_mean_what_the_map_says_and_nothing_else() {
     assert_eq!(write("stale-by-type"), Answer::Stale { high: None });
     assert_eq!(write("bad"), Answer::error("malformed"));
     assert_eq!(write("teapot"), Answer::error("status 418"));
+    assert_eq!(write("lost"), Answer::error("status 404: no such ␛[31mpath"), "the start of its body, in one line");
+    assert_eq!(write("long"), Answer::error(&format!("status 404: {}…", "x".repeat(119))));
     assert_eq!(write("busy"), Answer::error("status 503"), "declared");
-    assert_eq!(why(write("broken")), "the map says nothing about status 500: oh no");
-    assert_eq!(why(write("moved")), "the map says nothing about status 302");
+    let broken = write("broken");
+    assert_eq!(
+        words::answer(&broken),
+        "not answered clearly (status 500, of which the map says nothing: oh no)",
+        "it was answered"
+    );
+    assert_eq!(why(broken), "status 500, of which the map says nothing: oh no");
+    assert_eq!(why(write("moved")), "status 302, of which the map says nothing");
     assert_eq!(why(write("strange")), "status 200: its fence `1:42` is no number");
     assert_eq!(write("continue"), Answer::Ok { value: None, high: Some(7) });
 }
@@ -285,6 +295,20 @@ fn a_service_that_hangs_is_unknown() {
     let results = run(&subject, &only("A04"), &mut ());
     assert_eq!(results.outcome(), Outcome::Unknown);
     assert!(results.cases[0].reason.contains("no answer in time"), "{}", results.cases[0].reason);
+}
+
+/// A slip in the path of a write looks like a resource that refuses everything.
+#[test]
+fn where_every_write_fails_the_first_answer_is_shown_with_the_verdict() {
+    let service = Scripted::start([("lost", answer(404, "", "no such path"))]);
+    let map = MAP.replace("BASE", &service.base()).replace("/w/{res}", "/w/lost?of={res}");
+    let subject = MapFile::new(&map).open().unwrap();
+    let results = run(&subject, &only("A01"), &mut ());
+    assert_eq!(results.outcome(), Outcome::NotSafe);
+    let hint = "no write was ever accepted: is the map right? The first was PUT /w/lost?of=fp";
+    let hinted = |warning: &&String| warning.starts_with(hint) && warning.ends_with("(status 404: no such path)");
+    assert!(results.warnings.iter().any(|warning| hinted(&warning)), "{:#?}", results.warnings);
+    assert!(results.cases[0].reason.ends_with("(status 404: no such path)."), "{}", results.cases[0].reason);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use fencepost_conformance::subject::{Hook, Shift, Subject};
+
 use crate::MapFile;
 
 fn document() -> String {
@@ -63,13 +65,15 @@ fn every_variable_of_a_hook_is_in_the_reference() {
     let service = crate::scripted::Scripted::start([]);
     let map = format!(
         "map = 1\n[resource]\nbase = \"{}\"\n[write]\n{REQUEST}headers = {{ T = \"{{token}}\" }}\nbody = \"{{value}}\"\n\
-         stale = [409]\n[hooks]\nreset = \"env > seen\"\n",
+         stale = [409]\n[hooks]\nclock = \"env > seen\"\n",
         service.base()
     );
     let map = MapFile::new(&map);
     let subject = map.open().unwrap();
-    fencepost_conformance::subject::Subject::hook(&subject, fencepost_conformance::subject::Hook::Reset).unwrap();
+    // It is the one with a variable of its own.
+    subject.hook(Hook::Clock(Shift::BEHIND)).unwrap();
     let seen = std::fs::read_to_string(map.dir().join("seen")).unwrap();
+    assert!(seen.lines().any(|line| line == "CONFORM_CLOCK=-86400"), "{seen}");
     let set: BTreeSet<_> = seen.lines().filter(|line| line.starts_with("CONFORM_")).collect();
     let names: BTreeSet<_> = set.iter().filter_map(|line| line.split('=').next()).map(str::to_owned).collect();
     assert_eq!(keys_below("Variables"), names);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fencepost_conformance::adapters::http::HttpSubject;
 use fencepost_conformance::harness::wait;
 use fencepost_conformance::run::{Options, run};
-use fencepost_conformance::subject::{Hook, Part, Subject};
+use fencepost_conformance::subject::{Hook, Part, Shift, Subject};
 use fencepost_conformance::verdict::Outcome;
 use fencepost_conformance::{Answer, Op};
 
@@ -85,7 +85,7 @@ fn a_program_of_the_suite_can_be_killed_restarted_and_stopped() {
     for hook in [Hook::Start, Hook::Ready, Hook::Kill, Hook::Restart, Hook::Pause, Hook::Resume] {
         assert!(subject.has(hook), "{}", hook.name());
     }
-    for hook in [Hook::Powerloss, Hook::Reset, Hook::Restore] {
+    for hook in [Hook::Powerloss, Hook::Reset, Hook::Clock(Shift::NONE)] {
         assert!(!subject.has(hook), "{}", hook.name());
     }
     subject.hook(Hook::Kill).unwrap();
@@ -159,10 +159,16 @@ fn a_program_that_ends_or_never_serves_is_an_error_with_what_it_said() {
     let error = map(FREE, "start = \"echo no such database; exit 3\"").error();
     assert!(error.contains("the program of `start` has ended (exit status: 3)"), "{error}");
     assert!(error.contains("no such database"), "{error}");
+    assert!(!error.contains("foreground") && !error.contains("$CONFORM_PORT"), "{error}");
+    let error = map(FREE, "start = \"python3 server.py &\"").error();
+    assert!(error.contains("has ended (exit status: 0); `start` must stay in the foreground: no `&`"), "{error}");
     let began = Instant::now();
     let error = map(FREE, "start = \"echo recovering; exec sleep 1000\"\nlimit = \"3s\"").error();
     assert!(error.contains("does not serve after 3s (`limit` in [hooks])"), "{error}");
     assert!(error.contains("recovering") && error.contains("does not answer"), "{error}");
+    assert!(error.ends_with("the suite has chosen the port: does `start` use $CONFORM_PORT?"), "{error}");
+    let error = map(FREE, "start = \"echo $CONFORM_PORT; exec sleep 1000\"\nlimit = \"1s\"").error();
+    assert!(!error.contains("has chosen the port"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     let error =
         map(FREE, "start = \"exec python3 server.py\"\nready = \"echo not yet; false\"\nlimit = \"5s\"").error();
@@ -188,11 +194,10 @@ fn commands_run_where_the_map_is_and_know_where_the_service_is() {
     let note = |hook: &str| {
         format!("{hook} = \"echo {hook} $CONFORM_PORT $CONFORM_INSTANCES >> notes; test -d $CONFORM_DIR\"\n")
     };
-    let names = ["kill", "restart", "pause", "resume", "powerloss", "reset", "restore"];
+    let names = ["kill", "restart", "pause", "resume", "powerloss", "reset", "backup", "restore", "clock"];
     let map = map(&format!("{:?}", service.base()), &names.map(note).concat());
     let subject = map.open().unwrap();
-    let hooks = [Hook::Kill, Hook::Restart, Hook::Pause, Hook::Resume, Hook::Powerloss, Hook::Reset, Hook::Restore];
-    for hook in hooks {
+    for hook in Hook::ALL.into_iter().filter(|hook| !matches!(hook, Hook::Start | Hook::Ready)) {
         assert!(subject.has(hook), "{}", hook.name());
         subject.hook(hook).unwrap();
     }
@@ -208,7 +213,7 @@ fn a_hook_that_fails_or_hangs_is_an_error_and_is_gone() {
     let map = map(
         &format!("{:?}", service.base()),
         "reset = \"echo cannot; exit 4\"\nkill = \"echo waiting; echo pid $$ >> notes; sleep 1000\"\n\
-         restore = \"sleep 1000 & echo pid $! >> notes\"\npowerloss = \"no-such-program\"\nlimit = \"5s\"",
+         backup = \"true\"\nrestore = \"sleep 1000 & echo pid $! >> notes\"\npowerloss = \"no-such-program\"\nlimit = \"5s\"",
     );
     let subject = map.open().unwrap();
     assert_eq!(
@@ -225,4 +230,17 @@ fn a_hook_that_fails_or_hangs_is_an_error_and_is_gone() {
     let pids = pids(map.dir());
     assert_eq!(pids.len(), 2);
     assert!(!pids.into_iter().any(runs), "what a hook leaves in its group ends with it");
+}
+
+#[test]
+fn the_steps_of_a_program_can_be_watched_if_it_was_started_here() {
+    let owned = map(FREE, "start = \"exec python3 server.py\"").open().unwrap();
+    let steps = owned.steps().map_err(|why| panic!("{why}")).unwrap();
+    assert_eq!(steps.made(), 0);
+    assert!(write(&owned, "r").is_ok());
+    wait::until("its answer to be seen", wait::PATIENCE, || (steps.made() > 0).then_some(()));
+    let base = format!("\"{}\"", owned.describe().split_whitespace().nth(2).unwrap().trim_end_matches(','));
+    let other = map(&base, "").open().unwrap();
+    let Err(why) = other.steps() else { panic!("nobody knows its process") };
+    assert!(why.contains("`start` hook"), "{why}");
 }

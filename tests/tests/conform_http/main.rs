@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 mod answers;
+mod backups;
+mod clock;
 #[path = "../conform_exec/committed.rs"]
 mod committed;
 mod documented;

@@ -114,11 +114,11 @@ fn wrong_values_are_named() {
     assert_wrong(1, "map = 2", 1, "a map of version 2; this suite reads version 1");
     assert_wrong(1, "map = \"1\"", 1, "expected u64");
     assert_wrong(3, "base = \"https://127.0.0.1:9\"", 3, "http:// only");
+    assert_wrong(3, "base = \"127.0.0.1:{port}\"", 3, "`127.0.0.1:{port}` is no base: http:// is missing");
     assert_wrong(3, "base = []", 3, "`base` is empty");
     assert_wrong(3, "base = 7", 3, "expected a text, or a list of texts");
     assert_wrong(4, "timeout = 5", 4, "expected a string");
     assert_wrong(4, "timeout = \"5 s\"", 4, "`5 s` is not a time: write a number with ms, s or min");
-    assert_wrong(4, "timeout = \"0s\"", 4, "is not a time");
     assert_wrong(5, "policy = \"eq\"", 5, "unknown variant `eq`, expected `ge` or `gt`");
     assert_wrong(5, "token_max = 5", 5, "expected a string");
     assert_wrong(5, "token_max = \"5x\"", 5, "decimal digits, in quotes");
@@ -130,6 +130,7 @@ fn wrong_values_are_named() {
     assert_wrong(11, "ok = 204", 11, "expected a sequence");
     assert_wrong(11, "ok = [99]", 11, "from 200 to 599");
     assert_wrong(11, "ok = [\"20x\"]", 11, "`20x` is no class");
+    assert_wrong(11, "ok = [\"204\"]", 11, "write the status 204 without quotes");
     assert_wrong(13, "error = [\"5xx\"]", 13, "\"5xx\" is not possible");
     assert_wrong(13, "error = [409]", 13, "two meanings");
     assert_wrong(12, "stale = [{ status = 409, at = \"xml:/a\", is = \"b\" }]", 12, "no place in an answer");
@@ -184,6 +185,8 @@ fn wrong_hooks_are_named() {
     assert_wrong(37, &hooks("pause = \"a\""), 38, "`pause` and `resume` belong together");
     assert_wrong(37, &hooks("kill = 5"), 39, "expected a string");
     assert_wrong(37, &hooks("limit = \"forever\""), 39, "is not a time");
+    assert_wrong(37, &hooks("limit = \"0s\""), 39, "no time in which anything could happen: write at least \"1ms\"");
+    assert_wrong(4, "timeout = \"0s\"", 4, "no time in which anything could happen");
 }
 
 #[test]

@@ -5,10 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fencepost_conformance::cases;
 use fencepost_conformance::report::html;
+use fencepost_conformance::verdict::{CaseResult, Level, Status};
 use serde_json::Value;
 
-use crate::made_up::setting;
+use crate::made_up::{result, results, rich_history, setting};
 use crate::page::failing;
 
 /// Measures the page from inside and leaves the figures in an element. Only the tested copy has it; the page itself has no script.
@@ -23,6 +25,7 @@ const timelines = [...document.querySelectorAll("svg.timeline")].map((svg) => {
   const bars = operations.map((g) => box(g.querySelector(".bar")));
   const spills = (text) => !inside(box(text), box(svg.querySelector(`g.op[data-id="${text.parentNode.dataset.of}"] .bar`)), 3);
   return {
+    cut: frame.r > box(svg.closest(".scroll")).r + 1,
     bars: bars.length,
     empty: bars.filter((bar) => bar.r - bar.l < 40 || bar.b - bar.t < 12).length,
     outside: [...svg.querySelectorAll("text, .bar, .open")].filter((part) => !inside(box(part), frame, 2)).map((part) => part.outerHTML.slice(0, 160)),
@@ -39,11 +42,42 @@ const timelines = [...document.querySelectorAll("svg.timeline")].map((svg) => {
   };
 });
 const wide = [...document.querySelectorAll("body *")].filter((part) => !part.closest(".scroll, svg.patterns") && box(part).r > innerWidth + 1);
+const chips = [...document.querySelectorAll(".matrix a")].map((chip) => { const b = box(chip); return Math.round(b.b - b.t); });
+const matrix = document.querySelector(".matrix");
 document.getElementById("measured").textContent = JSON.stringify({
-  width: innerWidth, page: document.documentElement.scrollWidth, wide: wide.map((part) => part.outerHTML.slice(0, 120)),
+  chips: chips.length, tallest: Math.max(...chips), matrix: box(matrix).r <= box(matrix.closest(".scroll")).r + 1, width: innerWidth, page: document.documentElement.scrollWidth, wide: wide.map((part) => part.outerHTML.slice(0, 120)),
   background: getComputedStyle(document.body).backgroundColor, timelines,
 });
 </script>"##;
+
+/// At sizes that windows usually have, nothing is broken in two and nothing is cut off.
+#[test]
+fn a_window_of_usual_width_shows_all_chips_and_lanes() {
+    let browser = Browser::new();
+    let every: Vec<_> = cases::all().map(|case| (case.id, case.level, Status::Pass)).collect();
+    let mut results = results(Level::L3, &every);
+    let short = result("A02", Level::L1, Status::Fail);
+    let rich = CaseResult { history: Some(rich_history()), ..result("R03", Level::L3, Status::Fail) };
+    for broken in [short, rich] {
+        let place = results.cases.iter().position(|result| result.case.id == broken.case.id).unwrap();
+        results.cases[place] = broken;
+    }
+    let page = html(&results, &setting());
+    assert!(page.contains("cas v-1→v-4"), "a cas says what it expects");
+    let policy = page.lines().find(|line| line.contains("Content-Security-Policy")).unwrap();
+    let measured = page.replace(policy, "").replace("</body>", &format!("{MEASURE}</body>"));
+    browser.page("usual.html", &measured);
+    for width in [1000, 1100, 1200, 1300] {
+        let figures = browser.figures(&browser.framed("usual.html", width, 900), LIGHT);
+        assert_eq!(figures["matrix"], true, "{width}: all cases are seen: {figures}");
+        assert!(figures["chips"].as_u64().unwrap() > 60, "{figures}");
+        assert!(figures["tallest"].as_u64().unwrap() < 32, "{width}: a chip has one line: {figures}");
+        for timeline in figures["timelines"].as_array().unwrap() {
+            assert_eq!(timeline["cut"], false, "{width}: {}", timeline["title"]);
+            assert_eq!(timeline["spilled"], serde_json::json!([]), "{width}: every text fits its bar");
+        }
+    }
+}
 
 /// Counts the colours of a picture: its size, the number of colours, and of the colours asked for the pixels.
 const COUNT: &str = r##"<!DOCTYPE html><img id="picture" src="PICTURE"><pre id="figures"></pre><script>
@@ -163,7 +197,7 @@ fn the_timeline_is_drawn_and_nothing_overflows() {
         let of = |name: &str| timelines.iter().map(|timeline| timeline[name].as_u64().unwrap()).collect::<Vec<_>>();
         assert_eq!(of("bars"), [4, 24, 14]);
         assert_eq!(of("needed"), [2, 3, 3]);
-        assert_eq!(of("marks"), [0, 10, 4]);
+        assert_eq!(of("marks"), [0, 10, 5]);
         assert_eq!(of("open"), [0, 0, 2], "outcomes that stay open");
         assert_eq!(of("empty"), [0, 0, 0]);
         assert!(of("words").iter().zip(of("bars")).all(|(words, bars)| *words >= 2 * bars), "every bar has its words");

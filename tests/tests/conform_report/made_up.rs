@@ -10,6 +10,7 @@ use fencepost_conformance::history::{Event, History, Mark, Operation, Time};
 use fencepost_conformance::manifest::{Kill, Manifest};
 use fencepost_conformance::op::Op;
 use fencepost_conformance::report::Setting;
+use fencepost_conformance::subject::Shift;
 use fencepost_conformance::verdict::{CaseResult, Failure, Level, Results, Status};
 
 /// Everything that a careless writer of a terminal, of XML, of HTML or of TAP would stumble over.
@@ -49,6 +50,7 @@ pub(crate) fn result(id: &'static str, level: Level, status: Status) -> CaseResu
         evidence: Evidence { operations: 12, accepted: 5, refused: 1, ..Evidence::default() },
         took: Duration::from_millis(1234),
         history: (status == Status::Fail).then(short_history),
+        remark: None,
     }
 }
 
@@ -182,7 +184,7 @@ pub(crate) fn rich_history() -> History {
     operations[7].dead_by = Some(30_000_000);
     operations[10].copy_of = Some(10);
     operations[11].returned = Time::MAX;
-    let mark = |micros: u64, event| Mark { at: micros * 1000, event };
+    let mark = |micros: u64, event| Mark::new(micros * 1000, event);
     History {
         case: "R03".into(),
         seed: 7,
@@ -193,6 +195,7 @@ pub(crate) fn rich_history() -> History {
             mark(15_000, Event::Resumed),
             mark(30_000, Event::Killed),
             mark(50_000, Event::Restarted),
+            mark(60_000, Event::Clock(Shift::AHEAD)),
         ],
         judged: None,
     }
@@ -205,10 +208,8 @@ pub(crate) fn long_history() -> History {
         let op = Op::write(&format!("fp1-7-c02-{}", number % 7), number, "h", &format!("v-{number}"));
         operation(number + 1, (number % 16) as u32, op, (called, called + 600), Answer::ok())
     });
-    let marks = (0..100u64).map(|number| Mark {
-        at: number * 10_000_000,
-        event: if number % 2 == 0 { Event::Killed } else { Event::Restarted },
-    });
+    let marks = (0..100u64)
+        .map(|number| Mark::new(number * 10_000_000, if number % 2 == 0 { Event::Killed } else { Event::Restarted }));
     History {
         case: "C02".into(),
         seed: 7,

@@ -98,6 +98,7 @@ fn a_long_history_gives_a_small_page_that_says_what_it_leaves_out() {
     assert!(took.as_millis() < 1000, "{took:?}");
     assert!(page.contains("24 of 20,000 operations are drawn"), "what is left out is said");
     assert!(page.contains("10 of 100 marks are drawn"));
+    assert!(page.contains("◷ clock +86400 s"), "what was done to it is named");
     assert!(page.contains("operations not drawn ⋯"), "breaks in time are drawn");
     for id in ["9000", "9008", "15000"] {
         assert!(page.contains(&format!("data-id=\"{id}\"")), "#{id} is the point of it");

@@ -156,6 +156,18 @@ fn killing_only_the_process_is_said_with_the_level() {
 }
 
 #[test]
+fn a_kill_that_could_not_be_aimed_is_said_with_the_level() {
+    let cases = [("A01", L1, Pass), ("C01", L2, Pass), ("R01", L3, Pass), ("R09", L3, NotApplicable)];
+    assert_eq!(
+        results(L3, &cases).last_line(),
+        "SAFE at L3 · not tested: a kill at each system call, power loss and disk faults"
+    );
+    let cases = [("A01", L1, Pass), ("C01", L2, Pass), ("R01", L3, NotApplicable), ("R09", L3, NotApplicable)];
+    let last = results(L3, &cases).last_line();
+    assert!(last.ends_with("not tested: process crash, power loss and disk faults"), "said once: {last}");
+}
+
+#[test]
 fn long_lists_are_cut() {
     let ids = ["A01", "A02", "A03", "A04", "A05", "A06", "A07", "A08", "A09", "A10"];
     let cases: Vec<_> = ids.into_iter().map(|id| (id, L1, Fail)).collect();

@@ -8,6 +8,8 @@ mod signals;
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -26,6 +28,9 @@ pub(super) const HARNESS_FAILED: u8 = 3;
 
 /// How long the checker may think about one history.
 const THINKING: Duration = Duration::from_secs(20);
+
+/// How long it may take in silence to end what was started.
+const LEAVING: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 #[command(after_help = HELP, subcommand_required = false, arg_required_else_help = true)]
@@ -67,7 +72,7 @@ struct Http {
     #[arg(long, value_name = "URL")]
     base: Vec<String>,
     /// How long a request may take before its outcome is unknown [default: as the map says]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     timeout: Option<Span>,
     #[command(flatten)]
     run: Selection,
@@ -79,13 +84,13 @@ struct Exec {
     #[arg(long, value_name = "N", default_value_t = 1)]
     instances: usize,
     /// How long a request may take before its outcome is unknown [default: 5s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     timeout: Option<Span>,
-    /// Command for what lies behind the adapter: start, ready, kill, restart, pause, resume, powerloss, reset, restore. May be repeated
+    /// Command for what lies behind the adapter: start, ready, kill, restart, pause, resume, powerloss, reset, backup, restore, clock. May be repeated
     #[arg(long, value_name = "NAME=COMMAND", value_parser = hook)]
     hook: Vec<(Hook, String)>,
     /// How long an adapter may take to answer `init` [default: 30s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     ready: Option<Span>,
     /// Pass on what the adapter prints on standard error
     #[arg(long)]
@@ -112,10 +117,10 @@ struct Selection {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// How many rounds the cases do that have rounds
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = some_rounds)]
     rounds: Option<u64>,
     /// How long one case may take before it ends as unknown [default: 10min]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     case_limit: Option<Span>,
     /// List the cases that would be run, with their rules, and run nothing
     #[arg(long)]
@@ -133,6 +138,25 @@ fn hook(text: &str) -> Result<(Hook, String), String> {
     let hook = Hook::ALL.into_iter().find(|hook| hook.name() == name);
     let hook = hook.ok_or_else(|| format!("there is no hook `{name}`: {}", Hook::ALL.map(Hook::name).join(", ")))?;
     Ok((hook, command.to_owned()))
+}
+
+/// A limit of time. With none at all nothing could be answered, and every case would be unknown.
+fn some_time(text: &str) -> Result<Span, String> {
+    match text.parse()? {
+        Span(Duration::ZERO) => {
+            Err("nothing can be answered in no time: give a time such as `500ms`, `5s` or `2min`, or leave it out"
+                .to_owned())
+        }
+        span => Ok(span),
+    }
+}
+
+fn some_rounds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("without rounds nothing is tried: give a number from 1 on, or leave it out".to_owned()),
+        Ok(rounds) => Ok(rounds),
+        Err(_) => Err("give a number of rounds, such as 500, or leave it out".to_owned()),
+    }
 }
 
 fn exclusion(text: &str) -> Result<(String, String), String> {
@@ -216,6 +240,22 @@ fn setting(adapter: &[impl AsRef<str>], program: &[String], run: &Selection) -> 
     }
 }
 
+/// Ends what was started and removes its files; says so if that takes long.
+fn leave(subject: Box<dyn Subject>) {
+    let (gone, waits) = mpsc::sync_channel::<()>(0);
+    let note = thread::spawn(move || {
+        if waits.recv_timeout(LEAVING) == Err(RecvTimeoutError::Timeout) {
+            eprintln!(
+                "That is the verdict. What was started is being ended, and its directory removed: this may take a while."
+            );
+        }
+    });
+    drop(subject);
+    drop(gone);
+    // It only prints; a panic there changes no verdict.
+    let _ = note.join();
+}
+
 type Opened = Result<Box<dyn Subject>, fencepost_conformance::subject::Broken>;
 
 impl Selection {
@@ -271,7 +311,7 @@ impl Selection {
         };
         saying.map_err(broken)?;
         let told = super::exit::write(&said);
-        drop(subject);
+        leave(subject);
         match (results.exit_code(), written) {
             // Nobody who went away (`| head`) is told that a rule is broken.
             (0, Ok(_)) => told.map_err(|_| Failed::silent(HARNESS_FAILED)),

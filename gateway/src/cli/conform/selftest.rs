@@ -14,7 +14,7 @@ use crate::cli::exit;
 pub(super) struct Selftest {
     /// With how many seeds the reference is run, and each mutant against the cases that must fail it [3: eight where luck
     /// has a part]. One that escapes is tried with up to sixteen
-    #[arg(long, value_name = "N", default_value_t = Budget::default().seeds)]
+    #[arg(long, value_name = "N", default_value_t = Budget::default().seeds, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Everything: 100 seeds for each mutant, 1,000 for the reference, and every mutant against every case. Takes hours
     #[arg(long, conflicts_with = "seeds")]

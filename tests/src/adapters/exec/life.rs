@@ -96,6 +96,7 @@ impl Life {
         let Some(init) = lock(&self.init).take() else { return Ok(None) };
         match self.receive(&init, patience) {
             Ok(Reply::Manifest(manifest)) => Ok(Some(manifest)),
+            Ok(Reply::CannotStart(code)) => Err(self.cannot_start(&code)),
             Ok(Reply::Answer(_)) | Err(RecvTimeoutError::Disconnected) => Err(self.surprise("before it answered init")),
             Err(RecvTimeoutError::Timeout) => Err(Broken(format!(
                 "{} did not answer init within {patience:?}. Expected a line like {} on its standard output; does it flush \
@@ -105,6 +106,15 @@ impl Life {
                 self.state().tail.words(),
             ))),
         }
+    }
+
+    fn cannot_start(&self, code: &str) -> Broken {
+        let why = if code.is_empty() { "it gave no `code` that would say why" } else { code };
+        Broken(format!(
+            "{} cannot start: {why}. It said so itself, by an error in its answer to init.{}",
+            self.name(),
+            self.state().tail.words()
+        ))
     }
 
     /// Makes a request, and waits so long for its answer.
@@ -121,7 +131,7 @@ impl Life {
                 Ok(answer)
             }
             Err(RecvTimeoutError::Timeout) => self.give_up(called, patience),
-            Ok(Reply::Manifest(_)) | Err(RecvTimeoutError::Disconnected) => {
+            Ok(Reply::Manifest(_) | Reply::CannotStart(_)) | Err(RecvTimeoutError::Disconnected) => {
                 if self.is_doomed() {
                     return Ok(Answer::unknown("the adapter was killed"));
                 }
@@ -185,24 +195,27 @@ impl Life {
         if state.silence.count < SILENT {
             return Ok(Answer::unknown(format!("no answer within {patience:?}")));
         }
-        let oldest = state.pending.iter().next().map(|(id, pending)| (*id, pending.asked));
-        let waits = oldest.map_or_else(String::new, |(id, asked)| {
-            let (name, example) = (asked.name(), asked.example(id));
-            format!(" The oldest request without an answer is {id}, a {name}: expected {example}.")
-        });
         let silent = format!(
-            "{} answers nobody: {SILENT} requests in a row waited {patience:?} each, and nothing came.{waits}",
-            self.name()
+            "{} answers nobody: {SILENT} requests in a row waited {patience:?} each, and nothing came.{}",
+            self.name(),
+            state.oldest()
         );
         // It can answer, so it is what lies behind it that does not.
         if self.answered.load(Ordering::Relaxed) {
             return Ok(Answer::unknown(silent));
         }
-        Err(Broken(format!(
-            "{silent} It has never answered any. Answer each request in a thread of its own, or raise the limit with \
-             --timeout. {BOOK}{}",
-            state.tail.words()
-        )))
+        Err(mute(&silent, &state))
+    }
+
+    /// Says so if requests were given up, and no adapter of this resource has ever answered one.
+    pub(super) fn never_answered(&self) -> Result<(), Broken> {
+        let state = self.state();
+        if self.answered.load(Ordering::Relaxed) || state.answers || state.silence.count == 0 {
+            return Ok(());
+        }
+        let silent =
+            format!("{} answers nobody: it has answered init, and no request since.{}", self.name(), state.oldest());
+        Err(mute(&silent, &state))
     }
 
     /// Was it ended from here, before it said anything wrong?
@@ -242,6 +255,11 @@ impl Life {
             self.name(),
             state.tail.words()
         ))
+    }
+
+    /// The numbers of its processes.
+    pub(super) fn processes(&self) -> Vec<i32> {
+        lock(&self.program).processes()
     }
 
     /// From now on its end is no surprise.
@@ -304,6 +322,15 @@ impl Life {
     fn name(&self) -> String {
         self.listener.name()
     }
+}
+
+/// What can be done about an adapter that has never answered a request.
+fn mute(silent: &str, state: &State) -> Broken {
+    Broken(format!(
+        "{silent} It has never answered any. Answer each request in a thread of its own, flush after each line, or raise the \
+         limit with --timeout. {BOOK}{}",
+        state.tail.words()
+    ))
 }
 
 /// Too many requests wait already.

@@ -39,9 +39,21 @@ pub(super) struct State {
     /// Its process is stopped.
     pub(super) paused: bool,
     pub(super) silence: Silence,
+    /// It has answered a request, perhaps too late for whoever waited.
+    pub(super) answers: bool,
     pub(super) stdout: Pipe,
     pub(super) stderr: Pipe,
     pub(super) tail: Tail,
+}
+
+impl State {
+    /// The oldest request without an answer, in a sentence.
+    pub(super) fn oldest(&self) -> String {
+        self.pending.iter().next().map_or_else(String::new, |(id, Pending { asked, .. })| {
+            let (name, example) = (asked.name(), asked.example(*id));
+            format!(" The oldest request without an answer is {id}, a {name}: expected {example}.")
+        })
+    }
 }
 
 /// A request that waits for its answer.
@@ -135,6 +147,7 @@ impl Listener {
         };
         let reply = asked.understand(fields).map_err(|why| self.complain(number, line, &why, Some((asked, id))))?;
         state.silence = Silence::default();
+        state.answers |= asked != Asked::Init;
         if let Some(Pending { waiting, .. }) = state.pending.remove(&id) {
             // Nobody waits any more if it came too late.
             let _ = waiting.try_send(reply);

@@ -14,9 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::hooks::{Commands, Hooks, free_ports};
+use super::steps::Strace;
+use super::writes::Writes;
 use crate::answer::Answer;
 use crate::manifest::Manifest;
-use crate::subject::{Broken, Hook, Request, Subject};
+use crate::subject::{Broken, Hook, Request, Restored, Steps, Subject};
 use life::Life;
 
 pub use protocol::{PROTO, RESULTS};
@@ -55,6 +57,7 @@ pub struct ExecSubject {
     manifest: Manifest,
     /// Whether any of them has ever answered a request.
     answered: Arc<AtomicBool>,
+    writes: Writes,
     // Adapters end before what lies behind them, and before their directory goes.
     adapters: Adapters,
     hooks: Hooks,
@@ -76,6 +79,7 @@ pub fn open(command: &[String], options: Options) -> Result<ExecSubject, Broken>
         options,
         manifest: Manifest::default(),
         answered: Arc::default(),
+        writes: Writes::default(),
         adapters: Adapters::default(),
         hooks,
     };
@@ -138,6 +142,12 @@ impl ExecSubject {
         answers.iter().enumerate().try_for_each(|(instance, said)| self.must_be_the_same(instance, said))
     }
 
+    /// Is nobody at work in the directory but the adapters, or what the suite has started itself?
+    fn owns_data(&self) -> bool {
+        let commands = &self.options.hooks;
+        self.hooks.owns() || commands.kill.is_none() && commands.restart.is_none()
+    }
+
     fn each(&self, act: impl Fn(&Life) -> Result<(), Broken>) -> Result<(), Broken> {
         let adapters = self.adapters.all().clone();
         adapters.iter().try_for_each(|life| act(life))
@@ -183,13 +193,24 @@ impl Subject for ExecSubject {
             let place = request.client as usize % self.options.instances;
             adapters.get(place).cloned().ok_or_else(|| Broken("no adapter was started".to_owned()))?
         };
-        life.call(request, self.options.timeout)
+        let answer = life.call(request, self.options.timeout)?;
+        let error = || match &answer {
+            Answer::Error { code, .. } if !code.is_empty() => format!("`{code}`"),
+            _ => "an error".to_owned(),
+        };
+        self.writes.heard(request.op, &answer, || crate::words::operation(request.op), error);
+        Ok(answer)
+    }
+
+    fn never_answered(&self) -> Result<(), Broken> {
+        self.each(Life::never_answered)
     }
 
     fn has(&self, hook: Hook) -> bool {
         match hook {
             Hook::Start | Hook::Ready | Hook::Kill | Hook::Restart | Hook::Pause | Hook::Resume => true,
-            Hook::Powerloss | Hook::Reset | Hook::Restore => self.hooks.has(hook),
+            Hook::Backup | Hook::Restore => self.hooks.has(hook) || self.owns_data() && self.hooks.can_copy(),
+            Hook::Powerloss | Hook::Reset | Hook::Clock(_) => self.hooks.has(hook),
         }
     }
 
@@ -233,7 +254,33 @@ impl Subject for ExecSubject {
                 })
             }
             Hook::Resume => self.each(Life::resume),
-            Hook::Powerloss | Hook::Reset | Hook::Restore => self.hooks.run(hook),
+            Hook::Backup => {
+                if !self.hooks.has_backup_command() {
+                    self.each(Life::stop)?;
+                }
+                self.hooks.run(hook)?;
+                self.ready()
+            }
+            Hook::Restore => self.restore()?.must_serve(),
+            Hook::Powerloss | Hook::Reset | Hook::Clock(_) => self.hooks.run(hook),
         }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.writes.warnings("adapter").into_iter().collect()
+    }
+
+    /// Those of the server that the suite has started, or else those of the adapters.
+    fn steps(&self) -> Result<Box<dyn Steps>, String> {
+        let processes = match self.hooks.owns() {
+            true => self.hooks.processes(),
+            false => self.adapters.all().iter().flat_map(|life| life.processes()).collect(),
+        };
+        Ok(Box::new(Strace::watch(&processes)?))
+    }
+
+    fn restore(&self) -> Result<Restored, Broken> {
+        self.each(Life::check)?;
+        self.hooks.restore(&|| self.each(Life::stop), &|| self.ready())
     }
 }

@@ -74,6 +74,8 @@ pub(super) enum Asked {
 pub(super) enum Reply {
     /// To `init`.
     Manifest(Manifest),
+    /// To `init`: it cannot start, and this is its word for why.
+    CannotStart(String),
     /// To an operation.
     Answer(Answer),
 }
@@ -108,7 +110,7 @@ impl Asked {
         match self {
             Asked::Init => {
                 fields.remove("result");
-                manifest(&result, fields).map(Reply::Manifest)
+                init_reply(&result, fields)
             }
             Asked::Op(verb) => answer(verb, &result, fields).map(Reply::Answer),
         }
@@ -131,12 +133,12 @@ pub(super) fn numbered(line: &[u8]) -> Result<(u64, Map<String, Value>), String>
     }
 }
 
-fn manifest(result: &str, mut fields: Map<String, Value>) -> Result<Manifest, String> {
+fn init_reply(result: &str, mut fields: Map<String, Value>) -> Result<Reply, String> {
     match result {
         "ok" => {}
         "error" => {
-            let code = fields.get("code").and_then(Value::as_str).unwrap_or("no code");
-            return Err(format!("it says that it cannot start: {code}"));
+            let code = fields.get("code").and_then(Value::as_str).unwrap_or_default();
+            return Ok(Reply::CannotStart(code.to_owned()));
         }
         other => return Err(format!("`{other}` is no answer to init: `ok` or `error`")),
     }
@@ -151,7 +153,7 @@ fn manifest(result: &str, mut fields: Map<String, Value>) -> Result<Manifest, St
         let verbs: Vec<_> = Verb::ALL.into_iter().map(Verb::name).collect();
         return Err(format!("it has no `caps`, the list of the verbs it has: {}", verbs.join(", ")));
     }
-    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+    serde_json::from_value(Value::Object(fields)).map(Reply::Manifest).map_err(|error| error.to_string())
 }
 
 fn answer(verb: Verb, result: &str, fields: Map<String, Value>) -> Result<Answer, String> {
@@ -256,6 +258,12 @@ mod tests {
     }
 
     #[test]
+    fn one_that_cannot_start_may_say_so() {
+        let line = r#"{"id":1,"result":"error","definite":true,"code":"no database"}"#;
+        assert_eq!(understood(Asked::Init, line), Ok(Reply::CannotStart("no database".to_owned())));
+    }
+
+    #[test]
     fn what_cannot_be_is_said() {
         for (verb, line, said) in [
             (Verb::Write, r#"{"id":1}"#, "no `result`"),
@@ -284,7 +292,6 @@ mod tests {
             (r#"{"id":1,"result":"ok","caps":[],"polcy":"ge"}"#, "unknown field `polcy`"),
             (r#"{"id":1,"result":"ok","caps":[],"proto":2}"#, "version 2"),
             (r#"{"id":1,"result":"ok","caps":[],"token_max":5}"#, "expected a string"),
-            (r#"{"id":1,"result":"error","code":"no database"}"#, "cannot start: no database"),
             (r#"{"id":1,"result":"stale"}"#, "no answer to init"),
             (r#"{"id":"1"}"#, "not the number of a request"),
             (r#"{"id":-1}"#, "not the number of a request"),

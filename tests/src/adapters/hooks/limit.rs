@@ -14,7 +14,12 @@ impl TryFrom<String> for Limit {
 
     fn try_from(text: String) -> Result<Limit, String> {
         let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-        let number: Option<u64> = text[..digits].parse().ok().filter(|number| *number > 0);
+        let number: Option<u64> = text[..digits].parse().ok();
+        if number == Some(0) {
+            return Err(format!(
+                "`{text}` is no time in which anything could happen: write at least \"1ms\", such as \"30s\", or leave it out"
+            ));
+        }
         let time = number.and_then(|number| match &text[digits..] {
             "ms" => Some(Duration::from_millis(number)),
             "s" => Some(Duration::from_secs(number)),

@@ -21,7 +21,7 @@ pub(super) struct Base {
 impl Base {
     /// Says what is wrong with one.
     pub(super) fn check(text: &str) -> Result<(), String> {
-        Base::parse(&text.replace(PORT, "1")).map(drop)
+        Base::parse(text, 1).map(drop)
     }
 
     /// Does it want a free port?
@@ -31,17 +31,19 @@ impl Base {
 
     /// With this port, if it wants one.
     pub(super) fn with_port(text: &str, port: u16) -> Result<Base, Broken> {
-        Base::parse(&text.replace(PORT, &port.to_string())).map_err(Broken)
+        Base::parse(text, port).map_err(Broken)
     }
 
-    fn parse(text: &str) -> Result<Base, String> {
-        let wrong = |why: &str| format!("`{text}` is no base: {why}; write one such as \"http://127.0.0.1:{{port}}\"");
+    fn parse(written: &str, port: u16) -> Result<Base, String> {
+        let wrong =
+            |why: &str| format!("`{written}` is no base: {why}; write one such as \"http://127.0.0.1:{{port}}\"");
+        let text = written.replace(PORT, &port.to_string());
         if text.starts_with("https://") {
             return Err(wrong(
                 "the suite speaks http:// only, so that it can cut a request in the middle; test the service behind its TLS",
             ));
         }
-        let rest = text.strip_prefix("http://").ok_or_else(|| wrong("it begins with http://"))?;
+        let rest = text.strip_prefix("http://").ok_or_else(|| wrong("http:// is missing at its beginning"))?;
         let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if host.is_empty() || host.contains(['@', ' ', '?', '#', '{', '}']) || prefix.contains(['?', '#', ' ', '{']) {
             return Err(wrong("it is a host, perhaps a port and a path"));
@@ -92,7 +94,8 @@ mod tests {
         assert_eq!(base.address().unwrap().to_string(), "[::1]:80");
         for (text, wrong) in [
             ("https://localhost", "http:// only"),
-            ("localhost:80", "begins with http://"),
+            ("localhost:80", "http:// is missing at its beginning"),
+            ("127.0.0.1:{port}", "`127.0.0.1:{port}` is no base: http:// is missing"),
             ("http://", "a host"),
             ("http://h:0", "its port"),
             ("http://h:99999", "its port"),

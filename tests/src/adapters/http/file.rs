@@ -203,6 +203,9 @@ impl<'de> Deserialize<'de> for Status {
                         "\"5xx\" is not possible: after an error of the server nobody knows what was done; list the \
                          ones that surely mean it was not done, such as 503",
                     )),
+                    code if code.parse().is_ok_and(|code: u16| (200..600).contains(&code)) => {
+                        Err(E::custom(format!("write the status {code} without quotes: {code}")))
+                    }
                     other => Err(E::custom(format!("`{other}` is no class of statuses: \"2xx\", \"3xx\" or \"4xx\""))),
                 }
             }

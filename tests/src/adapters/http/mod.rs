@@ -33,10 +33,12 @@ use crate::answer::Answer;
 use crate::harness::proxy::Proxy;
 use crate::manifest::Manifest;
 use crate::op::Op;
-use crate::subject::{Begun, Broken, Hook, Part, Request, Route, Subject};
+use crate::subject::{Begun, Broken, Hook, Part, Request, Restored, Route, Steps, Subject};
 use crate::token::Token;
 
 use super::hooks::{Hooks, free_ports};
+use super::steps::Strace;
+use super::writes::Writes;
 
 /// How many connections through the proxy stay open after their answer.
 const PARKED: usize = 32;
@@ -72,6 +74,7 @@ pub struct HttpSubject {
     proxied: Endpoint,
     /// A duplicate or delayed request may still be answered there, so these are neither used again nor closed at once.
     parked: Mutex<VecDeque<Connection>>,
+    writes: Writes,
     hooks: Hooks,
 }
 
@@ -104,7 +107,12 @@ impl HttpSubject {
         let hooks = Hooks::new(map.commands.clone(), here, ports, probe)?;
         if hooks.owns() {
             hooks.run(Hook::Start)?;
-            hooks.run(Hook::Ready)?;
+            hooks.run(Hook::Ready).map_err(|Broken(why)| match hooks.ended() {
+                None if ignores_port(&map) => Broken(format!(
+                    "{why}\n`base` has {{port}}, so the suite has chosen the port: does `start` use $CONFORM_PORT?"
+                )),
+                _ => Broken(why),
+            })?;
         } else {
             instances.iter().try_for_each(|instance| {
                 serves(&instance.base.host, &instance.endpoint).map_err(|why| {
@@ -115,7 +123,16 @@ impl HttpSubject {
         let proxy = Proxy::start(first);
         let proxied = Endpoint::new(proxy.address());
         let name = path.display().to_string();
-        Ok(HttpSubject { name, map, instances, proxy, proxied, parked: Mutex::default(), hooks })
+        Ok(HttpSubject {
+            name,
+            map,
+            instances,
+            proxy,
+            proxied,
+            parked: Mutex::default(),
+            writes: Writes::default(),
+            hooks,
+        })
     }
 
     /// The directory that the suite gave to the service.
@@ -228,7 +245,12 @@ impl Subject for HttpSubject {
             Err(Unsendable(why)) => return Ok(Answer::error(&why)),
         };
         Ok(match self.exchange(instance, request, &message) {
-            Ok(reply) => mapped.outcomes.answer(&reply),
+            Ok(reply) => {
+                let answer = mapped.outcomes.answer(&reply);
+                let sent = || format!("{} {}", message.method, message.target);
+                self.writes.heard(request.op, &answer, sent, || format!("status {}", reply.status));
+                answer
+            }
             Err(lost) => self.lost(lost),
         })
     }
@@ -239,10 +261,23 @@ impl Subject for HttpSubject {
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
         let done = self.hooks.run(hook);
-        if matches!(hook, Hook::Kill | Hook::Restart | Hook::Powerloss | Hook::Restore) {
+        if matches!(hook, Hook::Kill | Hook::Restart | Hook::Powerloss | Hook::Backup | Hook::Restore) {
             self.forget_connections();
         }
         done
+    }
+
+    fn steps(&self) -> Result<Box<dyn Steps>, String> {
+        match self.hooks.owns() {
+            true => Ok(Box::new(Strace::watch(&self.hooks.processes())?)),
+            false => Err("the suite has not started its process; with a `start` hook it can watch it".to_owned()),
+        }
+    }
+
+    fn restore(&self) -> Result<Restored, Broken> {
+        let restored = self.hooks.restore(&|| Ok(()), &|| Ok(()));
+        self.forget_connections();
+        restored
     }
 
     fn begin(&self, request: &Request<'_>, part: Part) -> Option<Result<Box<dyn Begun>, Broken>> {
@@ -290,12 +325,19 @@ impl Subject for HttpSubject {
         let verbs = self.map.verbs.iter().map(|(verb, mapped)| (format!("[{}]", verb.name()), &mapped.outcomes));
         let mutations =
             self.map.mutations.iter().map(|mutation| (format!("the mutation {}", mutation.name), &mutation.outcomes));
-        verbs.chain(mutations).flat_map(|(table, outcomes)| outcomes.never_there(&table)).collect()
+        let places = verbs.chain(mutations).flat_map(|(table, outcomes)| outcomes.never_there(&table));
+        self.writes.warnings("map").into_iter().chain(places).collect()
     }
 
     fn proxy(&self) -> Option<&Proxy> {
         Some(&self.proxy)
     }
+}
+
+/// Is the port chosen by the suite, and `start` does not say it? It may still be found in the environment.
+fn ignores_port(map: &Map) -> bool {
+    let says = |start: &String| start.contains("CONFORM_PORT");
+    map.bases.iter().any(|base| Base::wants_port(base)) && !map.commands.start.as_ref().is_some_and(says)
 }
 
 /// Does somebody answer in HTTP there?

@@ -3,9 +3,10 @@
 use super::place::{Found, Place};
 use super::reply::Reply;
 use crate::answer::Answer;
+use crate::report::text::{cut, one_line};
 use crate::token;
 
-/// How much of an answer that nothing was said about is shown.
+/// How many letters of an answer are shown.
 const SHOWN: usize = 120;
 
 /// Is it a name of a header or a method?
@@ -96,7 +97,7 @@ impl Outcomes {
     pub(super) fn answer(&self, reply: &Reply) -> Answer {
         let holding: Vec<_> = self.rules.iter().filter(|(when, _)| when.holds(reply)).collect();
         let Some(rank) = holding.iter().map(|(when, _)| when.rank()).min() else {
-            return Answer::unknown(format!("the map says nothing about status {}{}", reply.status, shown(reply)));
+            return Answer::unknown(format!("status {}, of which the map says nothing{}", reply.status, shown(reply)));
         };
         let mut outcomes = holding.into_iter().filter(|(when, _)| when.rank() == rank).map(|(_, outcome)| *outcome);
         let first = outcomes.next().unwrap_or(Outcome::Error);
@@ -151,17 +152,16 @@ impl Outcomes {
     fn code(&self, reply: &Reply) -> String {
         match self.code.as_ref().map(|place| place.find(reply)) {
             Some(Ok(Some(Found::Text(code)))) => code,
-            _ => format!("status {}", reply.status),
+            _ => format!("status {}{}", reply.status, shown(reply)),
         }
     }
 }
 
+/// The start of the body, in one line.
 fn shown(reply: &Reply) -> String {
-    match reply.text() {
-        Ok(text) if !text.trim().is_empty() => {
-            let start: String = text.trim().chars().take(SHOWN).collect();
-            format!(": {start}")
-        }
-        _ => String::new(),
+    let start: String = reply.text().unwrap_or_default().trim_start().chars().take(4 * SHOWN).collect();
+    match one_line(&start) {
+        line if line.is_empty() => String::new(),
+        line => format!(": {}", cut(&line, SHOWN)),
     }
 }

@@ -82,7 +82,11 @@ impl<'a> Trial<'a> {
 
     /// So many rounds, scaled, and told to whoever looks on.
     pub fn rounds<'t>(&'t self, default: u64) -> Rounds<'t, 'a> {
-        let all = self.scaled(default);
+        self.exactly(self.scaled(default))
+    }
+
+    /// So many rounds, told to whoever looks on.
+    pub fn exactly<'t>(&'t self, all: u64) -> Rounds<'t, 'a> {
         self.bounds.progress.0[1].fetch_add(all, Ordering::Relaxed);
         Rounds { trial: self, next: 0, all, again: 0, each: all }
     }

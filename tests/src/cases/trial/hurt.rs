@@ -188,7 +188,15 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn mark(&self, at: Time, event: Event) {
-        self.recorded().marks.push(Mark { at, event });
+    /// Says what the process was about to do when it was killed last.
+    pub fn killed_before(&self, step: Option<String>) {
+        let mut recorded = self.recorded();
+        if let Some(mark) = recorded.marks.iter_mut().rev().find(|mark| mark.event == Event::Killed) {
+            mark.before = step;
+        }
+    }
+
+    pub(super) fn mark(&self, at: Time, event: Event) {
+        self.recorded().marks.push(Mark::new(at, event));
     }
 }

@@ -1,6 +1,7 @@
 //! One run of one case: it makes requests, writes down what happens, and hurts the resource.
 
 mod bounds;
+mod clock_and_backups;
 mod crowd;
 mod gate;
 mod hurt;
@@ -46,6 +47,8 @@ pub struct Trial<'a> {
     /// How often somebody was asked just after a kill, and how often somebody answered.
     asked_dead: AtomicU64,
     dead_answered: AtomicU64,
+    /// What the case has to say about a pass.
+    remark: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -78,6 +81,7 @@ impl<'a> Trial<'a> {
             over: AtomicBool::new(false),
             asked_dead: AtomicU64::new(0),
             dead_answered: AtomicU64::new(0),
+            remark: Mutex::default(),
         }
     }
 
@@ -120,6 +124,12 @@ impl<'a> Trial<'a> {
     /// A write of a value never written, by this client.
     pub fn write_op(&self, client: u32, res: &str, token: u64) -> Op {
         Op::write(res, token, &self.holder(client), &self.value())
+    }
+
+    /// The same with a value of 20 KiB, which is more than many a store keeps in its rows.
+    pub fn large_op(&self, client: u32, res: &str, token: u64) -> Op {
+        const SIZE: usize = 20 << 10;
+        Op::write(res, token, &self.holder(client), &format!("{}-{}", self.value(), "x".repeat(SIZE)))
     }
 
     /// Nanoseconds since the case began.
@@ -304,6 +314,16 @@ impl<'a> Trial<'a> {
             return Ok(None);
         }
         self.accepted(client, Op::read(res)).map(Some)
+    }
+
+    /// Says something that the reader of a pass should know.
+    pub fn remark(&self, text: String) {
+        *self.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    /// What the case has said.
+    pub fn remarked(&self) -> Option<String> {
+        self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What happened so far.

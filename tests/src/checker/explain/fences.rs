@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use super::values::{Attempts, attempts, saw};
 use super::{Finding, View};
 use crate::answer::Answer;
-use crate::history::{Operation, Time};
+use crate::history::Operation;
 use crate::manifest::High;
 use crate::op::Verb;
 use crate::words;
@@ -22,32 +23,97 @@ impl Floor {
     }
 }
 
+/// An operation whose answer proves a floor.
+#[derive(Clone)]
+struct Proof<'h> {
+    floor: Floor,
+    operation: &'h Operation,
+    /// Those who can have written the value that it saw, if that is the proof.
+    writers: Vec<&'h Operation>,
+}
+
 pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
-    let mut proofs: Vec<(Time, Floor, &Operation)> = Vec::new();
+    let attempts = attempts(&view.operations);
+    let (mut proofs, mut torn) = (Vec::new(), Vec::new());
     for operation in &view.operations {
-        proofs.extend(floor(view, operation).map(|floor| (operation.latest(), floor, *operation)));
+        let by_value = by_value(view, &attempts, operation);
+        torn.extend(by_value.as_ref().and_then(|proof| torn_by(view, operation, proof)));
+        let by_answer = floor(view, operation).map(|floor| Proof { floor, operation, writers: Vec::new() });
+        proofs.extend(by_answer.into_iter().chain(by_value));
     }
-    proofs.sort_by_key(|(latest, ..)| *latest);
+    proofs.sort_by_key(|proof| proof.operation.latest());
     // The highest floor so far.
-    let mut best: Vec<(Time, Floor, &Operation)> = Vec::with_capacity(proofs.len());
+    let mut best: Vec<Proof<'_>> = Vec::with_capacity(proofs.len());
     for proof in proofs {
-        if best.last().is_none_or(|(_, floor, _)| proof.1 > *floor) {
+        if best.last().is_none_or(|highest| proof.floor > highest.floor) {
             best.push(proof);
         }
     }
     for operation in &view.operations {
-        let before = best.partition_point(|(latest, ..)| *latest < operation.called);
-        let Some((_, floor, proof)) = before.checked_sub(1).and_then(|last| best.get(last)) else { continue };
-        let below = admitted(view, operation).into_iter().find(|token| floor.excludes(*token));
+        let before = best.partition_point(|proof| proof.operation.latest() < operation.called);
+        let Some(proof) = before.checked_sub(1).and_then(|last| best.get(last)) else { continue };
+        let below = admitted(view, operation).into_iter().find(|token| proof.floor.excludes(*token));
         let fallen = view.report(operation).filter(|_| view.manifest.high == High::Exact);
-        let sentence = match (below, fallen.filter(|fence| floor.excludes(*fence))) {
+        let sentence = match (below, fallen.filter(|fence| proof.floor.excludes(*fence))) {
             (Some(token), _) => below_the_fence(view, operation, token, proof),
             (None, Some(fence)) => reported_too_low(view, operation, fence, proof),
             (None, None) => continue,
         };
-        findings.push(Finding::new(sentence, &[proof, operation]));
+        findings.push(Finding::new(sentence, &proof.with(operation)));
     }
+    findings.append(&mut torn);
     refused_before(view, findings);
+}
+
+impl<'h> Proof<'h> {
+    /// What one has to look at, and last the operation that is wrong.
+    fn with(&self, wrong: &'h Operation) -> Vec<&'h Operation> {
+        let mut operations = self.writers.clone();
+        operations.extend([self.operation, wrong]);
+        operations.dedup_by_key(|operation| operation.id);
+        operations
+    }
+}
+
+impl Proof<'_> {
+    /// What may have come between it and what contradicts it.
+    fn crash(&self, view: &View<'_>, wrong: &Operation) -> String {
+        match self.writers.is_empty() {
+            true => view.crash_between(self.operation.latest(), wrong.called),
+            false => view.crash_during(&self.writers),
+        }
+    }
+}
+
+/// A value that was seen had been written by then, under a token that had raised the fence.
+fn by_value<'h>(view: &View<'h>, attempts: &Attempts<'h>, operation: &'h Operation) -> Option<Proof<'h>> {
+    let value = saw(operation).flatten().filter(|_| view.placed(operation))?;
+    let tried = attempts.get(&(view.resource, value))?;
+    let writers: Vec<&Operation> = tried.iter().copied().filter(|writer| view.may_write(writer)).collect();
+    let tokens = writers.iter().map(|writer| view.presented(writer).into_iter().map(|presented| presented.token).min());
+    let fence = tokens.min().flatten()?;
+    Some(Proof { floor: Floor { fence, strict: false }, operation, writers })
+}
+
+/// A value was seen together with a fence that is older than it.
+fn torn_by(view: &View<'_>, operation: &Operation, proof: &Proof<'_>) -> Option<Finding> {
+    let told = view.report(operation).filter(|_| view.manifest.high == High::Exact);
+    let fence = told.filter(|fence| proof.floor.excludes(*fence))?;
+    let [at] = words::moments([operation.returned]);
+    let sentence = format!(
+        "{} returned fence {fence} at {at}, and with it {}: a value is never there without its fence.{}",
+        words::short(operation),
+        seen(proof),
+        proof.crash(view, operation)
+    );
+    Some(Finding::new(sentence, &proof.with(operation)))
+}
+
+/// `v-34, which only write #32 (token 5) can have written`
+fn seen(proof: &Proof<'_>) -> String {
+    let value = words::value(saw(proof.operation).flatten());
+    let writers: Vec<String> = proof.writers.iter().map(|writer| words::short(writer)).collect();
+    format!("{value}, which only {} can have written", writers.join(" or "))
 }
 
 /// What its answer proves about the fence.
@@ -83,31 +149,33 @@ fn admitted(view: &View<'_>, operation: &Operation) -> Vec<u64> {
 }
 
 /// `had returned fence 9`, `had been accepted with token 9`, `had been refused`
-fn evidence(view: &View<'_>, proof: &Operation) -> String {
-    match (&proof.answer, view.report(proof)) {
-        (_, Some(fence)) => format!("{} had returned fence {fence}", words::short(proof)),
-        (answer, None) => format!("{} had been {}", words::short(proof), answer.word()),
+fn evidence(view: &View<'_>, proof: &Proof<'_>) -> String {
+    let shown = words::short(proof.operation);
+    match (&proof.operation.answer, view.report(proof.operation)) {
+        _ if !proof.writers.is_empty() => format!("{shown} had returned {},", seen(proof)),
+        (_, Some(fence)) => format!("{shown} had returned fence {fence}"),
+        (answer, None) => format!("{shown} had been {}", answer.word()),
     }
 }
 
-fn below_the_fence(view: &View<'_>, operation: &Operation, token: u64, proof: &Operation) -> String {
-    let [at, before] = words::moments([operation.returned, proof.returned]);
+fn below_the_fence(view: &View<'_>, operation: &Operation, token: u64, proof: &Proof<'_>) -> String {
+    let [at, before] = words::moments([operation.returned, proof.operation.returned]);
     format!(
         "{} was {} at {at}, but {} at {before}: token {token} was already fenced.{}",
         words::short(operation),
         operation.answer.word(),
         evidence(view, proof),
-        view.crash_between(proof.latest(), operation.called)
+        proof.crash(view, operation)
     )
 }
 
-fn reported_too_low(view: &View<'_>, operation: &Operation, fence: u64, proof: &Operation) -> String {
-    let [at, before] = words::moments([operation.returned, proof.returned]);
+fn reported_too_low(view: &View<'_>, operation: &Operation, fence: u64, proof: &Proof<'_>) -> String {
+    let [at, before] = words::moments([operation.returned, proof.operation.returned]);
     format!(
         "{} returned fence {fence} at {at}, but {} at {before}: a fence never falls.{}",
         words::short(operation),
         evidence(view, proof),
-        view.crash_between(proof.latest(), operation.called)
+        proof.crash(view, operation)
     )
 }
 

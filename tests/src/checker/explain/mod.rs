@@ -5,6 +5,7 @@
 
 mod alone;
 mod fences;
+mod older;
 mod refusals;
 mod twice;
 mod values;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use super::Counterexample;
 use super::components::usable;
 use crate::answer::Answer;
-use crate::history::{Event, History, Operation, Time};
+use crate::history::{Event, History, Mark, Operation, Time};
 use crate::manifest::{Equal, Manifest, Policy, Reads};
 use crate::op::{Op, Verb, Write};
 use crate::words;
@@ -37,6 +38,7 @@ pub(super) fn explain(history: &History) -> Option<Counterexample> {
         refusals::find(&view, &mut findings);
         twice::find(&view, &mut findings);
         values::find(&view, &unused, &mut findings);
+        older::find(&view, &mut findings);
     }
     let first = findings.into_iter().min_by_key(|finding| finding.at)?;
     Some(Counterexample { sentence: first.sentence, operations: first.operations })
@@ -144,13 +146,40 @@ impl<'h> View<'h> {
             self.history.marks.iter().find(|mark| mark.event == event && from <= mark.at && mark.at <= to)
         };
         if let Some(mark) = between(Event::Killed) {
-            format!(" The process was killed at {}, between the two.", words::seconds(mark.at))
+            format!(" The process was killed at {}, between the two{}.", words::seconds(mark.at), about_to(mark))
+        } else if let Some(set) = self.clock_between(from, to) {
+            set
         } else if let Some(mark) = between(Event::Stopped) {
             format!(" The process was restarted at {}, between the two.", words::seconds(mark.at))
         } else {
             String::new()
         }
     }
+
+    /// ` The process was killed at 1.150 s, with write #32 in flight.` if it was.
+    fn crash_during(&self, operations: &[&Operation]) -> String {
+        let killed = self.history.marks.iter().filter(|mark| mark.event == Event::Killed);
+        let mut hits = killed.filter_map(|mark| {
+            let during = |operation: &&&Operation| operation.called <= mark.at && mark.at <= operation.returned;
+            Some((mark, operations.iter().find(during)?))
+        });
+        let Some((mark, hit)) = hits.next() else { return String::new() };
+        let (at, hit) = (words::seconds(mark.at), words::short(hit));
+        format!(" The process was killed at {at}, with {hit} in flight{}.", about_to(mark))
+    }
+
+    /// The last time that its clock was set between the two.
+    fn clock_between(&self, from: Time, to: Time) -> Option<String> {
+        self.history.marks.iter().rev().filter(|mark| from <= mark.at && mark.at <= to).find_map(|mark| {
+            let Event::Clock(shift) = mark.event else { return None };
+            Some(format!(" Its clock was set to {shift} s at {}, between the two.", words::seconds(mark.at)))
+        })
+    }
+}
+
+/// `, just before fsync(3<CONFORM_DIR/log>)`
+fn about_to(mark: &Mark) -> String {
+    mark.before.as_ref().map_or_else(String::new, |step| format!(", just before {step}"))
 }
 
 fn writes(operation: &Operation) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Finding, Presented, View};
+use crate::answer::Answer;
 use crate::history::{Operation, Time};
 use crate::manifest::High;
 use crate::op::{Op, Verb};
@@ -107,7 +108,40 @@ fn unjustified(view: &View<'_>, raises: &Raises<'_>, operation: &Operation) -> O
                  the fence to it for another holder"
             ),
         };
-        format!("{} was refused as stale at {at}, but {nobody}.", words::short(operation))
+        let hint = hint(view, operation, token).unwrap_or_default();
+        format!("{} was refused as stale at {at}, but {nobody}.{hint}", words::short(operation))
+    })
+}
+
+/// Who the resource may have taken for a reason. None of them is one.
+fn hint(view: &View<'_>, refused: &Operation, token: u64) -> Option<String> {
+    let higher = |operation: &&&Operation| {
+        operation.called <= refused.latest()
+            && view.presented(operation).into_iter().any(|presented| presented.token > token)
+    };
+    let tried: Vec<&Operation> = view.operations.iter().filter(higher).copied().collect();
+    if let Some(mismatch) = tried.iter().find(|operation| matches!(operation.answer, Answer::Mismatch { .. })) {
+        return Some(format!(
+            " {} did not match; if that raises the fence of yours, say `mismatch_raises`.",
+            words::sentence(&words::short(mismatch))
+        ));
+    }
+    if let Some(other) = tried.iter().find(|operation| operation.answer.is_stale()) {
+        return Some(format!(" {} was refused itself.", words::sentence(&words::short(other))));
+    }
+    let accepted = |operation: &&&Operation| operation.answer.is_ok() && operation.returned <= refused.called;
+    let before = view.history.operations.iter().filter(|operation| accepted(&operation));
+    let other = before.max_by_key(|operation| operation.returned)?;
+    let elsewhere = other.op.resources().into_iter().find(|resource| *resource != view.resource)?;
+    let above =
+        other.op.tokens().into_iter().filter_map(crate::token::Token::number).max().filter(|high| *high > token)?;
+    (refused.answer.high().is_none_or(|high| high == above)).then(|| {
+        format!(
+            " {} to {} had been accepted just before: are that and {} one resource to it?",
+            words::sentence(&words::short(other)),
+            elsewhere.escape_default(),
+            view.resource.escape_default()
+        )
     })
 }
 
@@ -128,8 +162,9 @@ fn unheard(view: &View<'_>, raises: &Raises<'_>, operation: &Operation) -> Optio
     (!possible).then(|| {
         let [at] = words::moments([operation.returned]);
         format!(
-            "{} returned fence {fence} at {at}, but no operation called by then could have raised the fence with {what}.",
-            words::short(operation)
+            "{} returned fence {fence} at {at}, but no operation called by then could have raised the fence with {what}.{}",
+            words::short(operation),
+            hint(view, operation, fence - 1).unwrap_or_default()
         )
     })
 }

@@ -1,14 +1,16 @@
-//! One token, two successes: under `gt`, or for two holders.
+//! Two successes where one excludes the other: one token under `gt` or for two holders, one value that two expected.
 
 use std::collections::HashMap;
 
+use super::values::attempts;
 use super::{Finding, View};
 use crate::answer::Answer;
 use crate::history::Operation;
-use crate::op::Verb;
+use crate::op::{Op, Verb};
 use crate::words;
 
 pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
+    replaced_twice(view, findings);
     let mut used: HashMap<u64, &Operation> = HashMap::new();
     let mut held: HashMap<u64, (&str, &Operation)> = HashMap::new();
     let mut operations = view.operations.clone();
@@ -50,6 +52,33 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
                     findings.push(Finding::new(sentence, &[first, operation]));
                 }
             }
+        }
+    }
+}
+
+/// A value that was written once is replaced once: of those who write on the condition that it is there, one succeeds.
+fn replaced_twice(view: &View<'_>, findings: &mut Vec<Finding>) {
+    let attempts = attempts(&view.operations);
+    let mut replaced: HashMap<&str, &Operation> = HashMap::new();
+    let mut operations = view.operations.clone();
+    operations.sort_by_key(|operation| operation.returned);
+    for operation in operations.into_iter().filter(|operation| operation.answer.is_ok()) {
+        let Op::Cas { expect: Some(expect), .. } = &operation.op else { continue };
+        let tried = attempts.get(&(view.resource, expect.as_str())).into_iter().flatten();
+        let writers: Vec<&Operation> = tried.copied().filter(|writer| view.may_write(writer)).collect();
+        let [writer] = writers.as_slice() else { continue };
+        let first = *replaced.entry(expect).or_insert(operation);
+        if first.id != operation.id {
+            let [before, at] = words::moments([first.returned, operation.returned]);
+            let sentence = format!(
+                "{} was accepted at {before} and {} at {at}, both on the condition that {} was there, which only {} can have \
+                 written: after the first of them it was there no more.",
+                words::short(first),
+                words::short(operation),
+                words::value(Some(expect)),
+                words::short(writer)
+            );
+            findings.push(Finding::new(sentence, &[writer, first, operation]));
         }
     }
 }

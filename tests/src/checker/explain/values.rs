@@ -9,7 +9,7 @@ use crate::op::{Op, Verb, Write};
 use crate::words;
 
 /// Who tried to write a value, by resource and value.
-type Attempts<'h> = HashMap<(&'h str, &'h str), Vec<&'h Operation>>;
+pub(super) type Attempts<'h> = HashMap<(&'h str, &'h str), Vec<&'h Operation>>;
 
 /// The values that these operations tried to write.
 pub(super) fn attempts<'h>(operations: &[&'h Operation]) -> Attempts<'h> {
@@ -59,7 +59,7 @@ pub(super) fn find(view: &View<'_>, unused: &Attempts<'_>, findings: &mut Vec<Fi
 }
 
 /// The value that was there, if the answer tells.
-fn saw(operation: &Operation) -> Option<Option<&str>> {
+pub(super) fn saw(operation: &Operation) -> Option<Option<&str>> {
     match (&operation.op, &operation.answer) {
         (Op::Cas { expect, .. }, Answer::Ok { .. }) => Some(expect.as_deref()),
         (Op::Cas { .. }, Answer::Mismatch { current }) => current.as_ref().map(|current| current.as_deref()),

@@ -104,9 +104,7 @@ pub(crate) fn right(random: &mut Random, shape: Shape, manifest: Manifest) -> Hi
     for (index, operation) in operations.iter_mut().enumerate() {
         operation.id = index as u64 + 1;
     }
-    let marks = kills
-        .into_iter()
-        .flat_map(|at| [Mark { at, event: Event::Killed }, Mark { at: at + 5, event: Event::Restarted }]);
+    let marks = kills.into_iter().flat_map(|at| [Mark::new(at, Event::Killed), Mark::new(at + 5, Event::Restarted)]);
     History { case: "X01".to_owned(), seed: 0, manifest, operations, marks: marks.collect(), judged: None }
 }
 

@@ -7,6 +7,7 @@ use crate::answer::Answer;
 use crate::history::{Event, History, Mark, Operation};
 use crate::manifest::{Equal, Manifest, Policy, Reads};
 use crate::op::Op;
+use crate::subject::Shift;
 use crate::token::Token;
 
 const MS: u64 = 1_000_000;
@@ -61,12 +62,104 @@ fn accepted_below_a_fence_that_was_seen() {
 #[test]
 fn accepted_after_a_crash_that_lost_the_fence() {
     let mut history = one_by_one(Manifest::default(), vec![(write(9), Answer::ok()), (write(5), Answer::ok())]);
-    history.marks = vec![Mark { at: 170 * MS, event: Event::Killed }, Mark { at: 190 * MS, event: Event::Restarted }];
+    history.marks = vec![Mark::new(170 * MS, Event::Killed), Mark::new(190 * MS, Event::Restarted)];
     convicts(
         &history,
         &[1, 2],
         "write #2 (token 5) was accepted at 0.250 s, but write #1 (token 9) had been accepted at 0.150 s: token 5 was \
          already fenced. The process was killed at 0.170 s, between the two.",
+    );
+}
+
+#[test]
+fn a_value_without_its_fence() {
+    let seen = |high| Answer::Ok { value: Some(Some("v-9".into())), high };
+    let lost = || (write(9), Answer::unknown("lost"));
+    convicts(
+        &one_by_one(Manifest::default(), vec![lost(), (Op::read("r1"), seen(None)), (write(5), Answer::ok())]),
+        &[1, 2, 3],
+        "write #3 (token 5) was accepted at 0.350 s, but read #2 had returned v-9, which only write #1 (token 9) can have \
+         written, at 0.250 s: token 5 was already fenced.",
+    );
+    convicts(
+        &one_by_one(Manifest::default(), vec![(write(5), Answer::ok()), lost(), (Op::read("r1"), seen(Some(5)))]),
+        &[2, 3],
+        "read #3 returned fence 5 at 0.350 s, and with it v-9, which only write #2 (token 9) can have written: a value is \
+         never there without its fence.",
+    );
+}
+
+#[test]
+fn the_step_at_which_it_was_killed() {
+    let killed =
+        |at: u64| Mark { before: Some("fsync(3<CONFORM_DIR/log>)".into()), ..Mark::new(at * MS, Event::Killed) };
+    let mut history = one_by_one(Manifest::default(), vec![(write(9), Answer::ok()), (write(5), Answer::ok())]);
+    history.marks = vec![killed(170)];
+    convicts(
+        &history,
+        &[1, 2],
+        "write #2 (token 5) was accepted at 0.250 s, but write #1 (token 9) had been accepted at 0.150 s: token 5 was \
+         already fenced. The process was killed at 0.170 s, between the two, just before fsync(3<CONFORM_DIR/log>).",
+    );
+    let torn = Answer::Ok { value: Some(Some("v-9".into())), high: Some(5) };
+    let lost = (write(9), Answer::unknown("lost"));
+    let mut history = one_by_one(Manifest::default(), vec![(write(5), Answer::ok()), lost, (Op::read("r1"), torn)]);
+    history.marks = vec![killed(20), killed(225)];
+    convicts(
+        &history,
+        &[2, 3],
+        "read #3 returned fence 5 at 0.350 s, and with it v-9, which only write #2 (token 9) can have written: a value is \
+         never there without its fence. The process was killed at 0.225 s, with write #2 (token 9) in flight, just before \
+         fsync(3<CONFORM_DIR/log>).",
+    );
+}
+
+#[test]
+fn one_value_replaced_twice() {
+    let cas = |token, value| Op::cas("r1", token, "h", Some("v-5"), value);
+    convicts(
+        &one_by_one(
+            Manifest::default(),
+            vec![(write(5), Answer::ok()), (cas(6, "x"), Answer::ok()), (cas(6, "y"), Answer::ok())],
+        ),
+        &[1, 2, 3],
+        "cas #2 (token 6) was accepted at 0.250 s and cas #3 (token 6) at 0.350 s, both on the condition that v-5 was there, \
+         which only write #1 (token 5) can have written: after the first of them it was there no more.",
+    );
+}
+
+#[test]
+fn a_value_that_is_older_than_what_was_accepted() {
+    let mut history = one_by_one(
+        Manifest::default(),
+        vec![
+            (write(5), Answer::ok()),
+            (write(6), Answer::ok()),
+            (Op::read("r1"), Answer::Ok { value: Some(Some("v-5".into())), high: None }),
+        ],
+    );
+    // At the same time.
+    history.operations[1].called = history.operations[0].called;
+    convicts(
+        &history,
+        &[1, 2, 3],
+        "read #3 found v-5 at 0.350 s, which only write #1 (token 5) can have written, but write #2 (token 6) had been \
+         accepted at 0.250 s: a lower token is admitted only before it, so that value had been replaced.",
+    );
+}
+
+#[test]
+fn accepted_after_the_clock_was_set() {
+    let mut history = one_by_one(Manifest::default(), vec![(write(9), Answer::ok()), (write(5), Answer::ok())]);
+    let set = |at, shift| Mark::new(at * MS, Event::Clock(shift));
+    history.marks = vec![set(50, Shift::NONE), set(160, Shift::AHEAD), set(170, Shift::BEHIND), set(400, Shift::NONE)];
+    // It was restarted too, which says less.
+    history.marks.push(Mark::new(180 * MS, Event::Stopped));
+    convicts(
+        &history,
+        &[1, 2],
+        "write #2 (token 5) was accepted at 0.250 s, but write #1 (token 9) had been accepted at 0.150 s: token 5 was \
+         already fenced. Its clock was set to -86400 s at 0.170 s, between the two.",
     );
 }
 
@@ -78,6 +171,40 @@ fn refused_for_nobody() {
         &[2],
         "write #2 (token 7) was refused as stale at 0.250 s, but no operation called by then could have raised the fence \
          above 7.",
+    );
+}
+
+#[test]
+fn who_may_have_been_taken_for_a_reason_is_named() {
+    let nobody =
+        "was refused as stale at 0.350 s, but no operation called by then could have raised the fence above 7.";
+    let cas = (Op::cas("r1", 9, "h", Some("x"), "y"), Answer::Mismatch { current: Some(Some("v-5".into())) });
+    convicts(
+        &one_by_one(Manifest::default(), vec![(write(5), Answer::ok()), cas, (write(7), stale())]),
+        &[3],
+        &format!(
+            "write #3 (token 7) {nobody} Cas #2 (token 9) did not match; if that raises the fence of yours, say \
+             `mismatch_raises`."
+        ),
+    );
+    let other = (Op::write("r\u{e9}", 9, "h", "x"), Answer::ok());
+    convicts(
+        &one_by_one(Manifest::default(), vec![(write(5), Answer::ok()), other, (write(7), stale())]),
+        &[3],
+        &format!(
+            "write #3 (token 7) {nobody} Write #2 (token 9) to r\\u{{e9}} had been accepted just before: are that and r1 one \
+             resource to it?"
+        ),
+    );
+    let mut history = one_by_one(Manifest::default(), vec![(write(9), stale()), (write(8), stale())]);
+    // At the same time: neither is a reason, and the first is the one that is found first.
+    history.operations[1].called = history.operations[0].called;
+    history.operations[1].returned = history.operations[0].returned - 1;
+    convicts(
+        &history,
+        &[2],
+        "write #2 (token 8) was refused as stale at 0.149 s, but no operation called by then could have raised the fence above \
+         8. Write #1 (token 9) was refused itself.",
     );
 }
 

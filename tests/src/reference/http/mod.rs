@@ -61,7 +61,7 @@ impl Subject for OverHttp {
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
         self.front.service().hook(hook)?;
-        if matches!(hook, Hook::Kill | Hook::Restart | Hook::Reset) {
+        if matches!(hook, Hook::Kill | Hook::Restart | Hook::Reset | Hook::Restore) {
             self.front.cut();
         }
         Ok(())

@@ -199,7 +199,8 @@ fn label(operation: &Operation, fits: usize, several: bool, excerpt: &Excerpt<'_
     let sign = if excerpt.counterexample.contains(&operation.id) { "◆ " } else { "" };
     let verb = operation.op.verb().name().replace('_', " ");
     let value = match &operation.op {
-        Op::Write(Write { value, .. }) | Op::Cas { value, .. } => value.clone(),
+        Op::Write(Write { value, .. }) => value.clone(),
+        Op::Cas { expect, value, .. } => format!("{}→{value}", expect.as_deref().unwrap_or("none")),
         Op::Batch { writes } => format!("of {}", writes.len()),
         Op::Read { .. } | Op::CheckedRead { .. } | Op::Claim { .. } | Op::Delete { .. } => String::new(),
     };
@@ -259,7 +260,7 @@ fn answer(answer: &Answer) -> Vec<String> {
         Answer::Stale { .. } => "stale".to_owned(),
         Answer::Mismatch { .. } => "mismatch".to_owned(),
         Answer::Error { definite: true, code } => return vec!["error".to_owned(), code.clone()],
-        Answer::Error { definite: false, .. } | Answer::Unknown { .. } => "no answer".to_owned(),
+        Answer::Error { definite: false, .. } | Answer::Unknown { .. } => "unknown".to_owned(),
         Answer::Unsupported => "unsupported".to_owned(),
     };
     [Some(first), value, fence].into_iter().flatten().collect()

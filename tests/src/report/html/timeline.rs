@@ -5,9 +5,12 @@ use std::fmt::Write;
 use super::excerpt::Excerpt;
 use super::layout::{Bar, LINE, Layout, MARGIN, PAD, STRIP};
 use crate::answer::Answer;
-use crate::history::{Event, Time};
+use crate::history::{Event, Mark, Time};
 use crate::report::text::{cut, escaped, grouped};
 use crate::words;
+
+/// One that is not wider than this is drawn a little smaller where the window is narrower, so that all lanes are seen.
+const FITTING: usize = 1120;
 
 /// Patterns, so that answers can be told apart without colours. They stand once in the page.
 pub(super) const PATTERNS: &str = r#"<svg class="patterns" width="0" height="0" aria-hidden="true" focusable="false"><defs>
@@ -21,7 +24,7 @@ pub(super) const PATTERNS: &str = r#"<svg class="patterns" width="0" height="0" 
 <li><svg width="34" height="16" aria-hidden="true"><rect class="bar stale" x="1" y="1" width="32" height="14" rx="3"/></svg> refused as stale</li>
 <li><svg width="34" height="16" aria-hidden="true"><rect class="bar mismatch" x="1" y="1" width="32" height="14" rx="3"/></svg> mismatch</li>
 <li><svg width="34" height="16" aria-hidden="true"><rect class="bar error" x="1" y="1" width="32" height="14" rx="3"/></svg> error</li>
-<li><svg width="34" height="16" aria-hidden="true"><path class="bar unknown" d="M1 16V1H33V16"/></svg> no answer: may happen until the end of the dashed line, or never</li>
+<li><svg width="34" height="16" aria-hidden="true"><path class="bar unknown" d="M1 16V1H33V16"/></svg> unknown, mostly without an answer: may happen until the end of the dashed line, or never</li>
 <li><svg width="34" height="16" aria-hidden="true"><rect class="bar ok needed" x="2" y="2" width="30" height="12" rx="3"/></svg> ◆ shows what is wrong</li>
 </ul>
 "#;
@@ -29,9 +32,13 @@ pub(super) const PATTERNS: &str = r#"<svg class="patterns" width="0" height="0" 
 pub(super) fn write(page: &mut String, id: &str, excerpt: &Excerpt<'_>) {
     let layout = Layout::of(excerpt);
     let (width, height) = (layout.width, layout.height);
+    let (fits, sideways) = match width <= FITTING {
+        true => (" fits", ""),
+        false => ("", " It is wide: scroll it sideways."),
+    };
     let _ = write!(
         page,
-        "<figure>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Timeline of {id}\"><svg class=\"timeline\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"tl-{id}-title tl-{id}-desc\">\n\
+        "<figure>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Timeline of {id}\"><svg class=\"timeline{fits}\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"tl-{id}-title tl-{id}-desc\">\n\
          <title id=\"tl-{id}-title\">Timeline of {id}</title>\n<desc id=\"tl-{id}-desc\">{}</desc>\n",
         escaped(&described(excerpt))
     );
@@ -50,7 +57,7 @@ pub(super) fn write(page: &mut String, id: &str, excerpt: &Excerpt<'_>) {
     let left_out = escaped(&excerpt.left_out);
     let _ = write!(
         page,
-        "</svg></div>\n<figcaption>Time runs down, a lane per client, a bar from call to answer. The order is exact, distances are not to scale. {left_out}</figcaption>\n</figure>\n"
+        "</svg></div>\n<figcaption>Time runs down, a lane per client, a bar from call to answer. The order is exact, distances are not to scale.{sideways} {left_out}</figcaption>\n</figure>\n"
     );
 }
 
@@ -127,11 +134,12 @@ fn marks(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
     for mark in &excerpt.marks {
         let y = layout.down(mark.at);
         let (class, word) = match mark.event {
-            Event::Paused => ("paused", "‖ paused"),
-            Event::Resumed => ("resumed", "▷ resumed"),
-            Event::Killed => ("killed", "✕ killed"),
-            Event::Stopped => ("stopped", "□ stopped"),
-            Event::Restarted => ("restarted", "↻ restarted"),
+            Event::Paused => ("paused", "‖ paused".to_owned()),
+            Event::Resumed => ("resumed", "▷ resumed".to_owned()),
+            Event::Killed => ("killed", format!("✕ killed{}", title(mark))),
+            Event::Stopped => ("stopped", "□ stopped".to_owned()),
+            Event::Restarted => ("restarted", "↻ restarted".to_owned()),
+            Event::Clock(shift) => ("clock", format!("◷ clock {shift} s")),
         };
         let _ = writeln!(
             page,
@@ -139,6 +147,11 @@ fn marks(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
             y + 4
         );
     }
+}
+
+/// What it was about to do, for whoever points at it.
+fn title(mark: &Mark) -> String {
+    mark.before.as_ref().map_or_else(String::new, |step| format!("<title>just before {}</title>", escaped(step)))
 }
 
 fn class_of(answer: &Answer) -> &'static str {

@@ -1,0 +1,36 @@
+//! R10: the clock of the process is set wrong, and right again.
+
+use super::crashes::write_in_every_way;
+use super::{Ended, Trial};
+use crate::op::{Op, Verb};
+use crate::subject::Shift;
+
+/// Each time resources are made by the clock as it is, the clock is set, and all that were made so far are looked at: as soon as
+/// it is set, and after a start.
+pub(super) fn wrong_clock(t: &Trial<'_>) -> Result<(), Ended> {
+    let mut clock = t.clock();
+    let mut fences: Vec<(String, u64)> = Vec::new();
+    for shift in [Shift::AHEAD, Shift::BEHIND, Shift::NONE] {
+        fences.extend(write_in_every_way(t)?.into_iter().map(|res| (res, 9)));
+        clock.set(shift)?;
+        fences.iter_mut().try_for_each(|(res, fence)| look(t, res, fence))?;
+        t.restart()?;
+        fences.iter_mut().try_for_each(|(res, fence)| look(t, res, fence))?;
+    }
+    Ok(())
+}
+
+/// Looks whether a resource knows its value and its fence, and raises it by one.
+fn look(t: &Trial<'_>, res: &str, fence: &mut u64) -> Result<(), Ended> {
+    const SOMEBODY: u32 = 20;
+    t.peek(SOMEBODY, res)?;
+    if t.has(Verb::CheckedRead) {
+        t.call(SOMEBODY, Op::checked_read(res, *fence - 1))?;
+    }
+    t.call(SOMEBODY, t.write_op(SOMEBODY, res, *fence - 1))?;
+    *fence += 1;
+    // Nobody else is at work, so there is no reason for an error; but to the model any error explains itself.
+    t.accepted(SOMEBODY, t.write_op(SOMEBODY, res, *fence))?;
+    t.peek(SOMEBODY, res)?;
+    Ok(())
+}
