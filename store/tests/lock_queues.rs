@@ -246,7 +246,8 @@ async fn taking_a_lock_away_lets_the_next_in() {
 #[tokio::test]
 async fn leases_that_run_out_are_handed_on_in_order() {
     let (store, _, reports) = watched().await;
-    granted(acquire(&store, wanted("a", "dead#0", 60)).await);
+    // Long enough for all of them to be in the queue.
+    granted(acquire(&store, wanted("a", "dead#0", 3_000)).await);
     let before = reports.commands();
     let mut tasks = Vec::new();
     for n in 0..6 {

@@ -6,15 +6,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::http::Client;
 use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use fencepost_conformance::harness::wait::PATIENCE;
 use rustix::process::Signal;
 use serde_json::json;
-
-const SOON: Duration = Duration::from_secs(10);
 
 /// Starts a gateway on the memory engine whose admin socket is this.
 fn serve(dir: &Path, socket: &Path) -> Result<GatewayProcess, String> {
@@ -56,7 +54,7 @@ fn it_is_removed_by_a_clean_stop_and_replaced_after_a_kill() {
     let socket = data.join("admin.sock");
     assert!(socket.exists());
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait(SOON).code(), Some(0));
+    assert_eq!(gateway.wait(PATIENCE).code(), Some(0));
     assert!(!socket.exists(), "a clean stop removes it");
     GatewayProcess::start(&data, &[]).kill();
     assert!(socket.exists(), "a killed process leaves it behind");
@@ -113,6 +111,6 @@ fn administrators_who_stay_connected_do_not_keep_a_gateway_from_stopping() {
     let mut idle: Vec<_> = (0..4).map(|_| Client::connect_unix(&socket)).collect();
     assert_eq!(idle[0].request("GET", "/readyz", &[], b"").status, 200);
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait(SOON).code(), Some(0));
+    assert_eq!(gateway.wait(PATIENCE).code(), Some(0));
     assert!(idle.iter_mut().all(Client::is_closed));
 }

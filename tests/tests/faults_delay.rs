@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use fencepost_conformance::harness::http::Answer;
 use fencepost_conformance::harness::process::GatewayProcess;
 use fencepost_conformance::harness::strace::{self, COMMITTER, Strace};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 
-const DELAY: Duration = Duration::from_secs(1);
-const SOON: Duration = Duration::from_secs(10);
+/// Long enough to send something meanwhile, also from a machine that stands still now and then.
+const DELAY: Duration = Duration::from_secs(3);
 
 /// A write on a connection of its own, and when its answer came.
 type Sent = JoinHandle<std::io::Result<(Answer, Instant)>>;
@@ -38,7 +38,7 @@ fn delayed_fdatasync(gateway: &GatewayProcess, data: &Path) -> Strace {
 
 /// Waits until the committer has written its batch and begun its n-th fdatasync.
 fn syncing(tracer: &Strace, n: usize) {
-    wait::until("the committer's fdatasync", SOON, || {
+    wait::until("the committer's fdatasync", PATIENCE, || {
         (tracer.calls().matches("fdatasync(").count() >= n).then_some(())
     });
 }
@@ -47,7 +47,7 @@ fn syncing(tracer: &Strace, n: usize) {
 fn queued(gateway: &GatewayProcess, writes: usize) {
     let mut client = gateway.client();
     let expected = format!("fencepost_queue_depth {writes}");
-    wait::until("writes to be queued", SOON, || {
+    wait::until("writes to be queued", PATIENCE, || {
         let metrics = client.request("GET", "/metrics", &[], b"").text();
         metrics.lines().any(|line| line == expected).then_some(())
     });
@@ -133,7 +133,7 @@ fn t10_a_refusal_falls_with_the_batch_that_would_have_justified_it() {
     let tracer = Strace::attach(strace::thread(&gateway, COMMITTER), None, &rules);
 
     let gate = put(&gateway, "gate", "1", "first batch");
-    wait::until("the committer's statfs", SOON, || tracer.calls().contains("statfs(").then_some(()));
+    wait::until("the committer's statfs", PATIENCE, || tracer.calls().contains("statfs(").then_some(()));
     let newer = put(&gateway, "orders/1", "34", "new");
     queued(&gateway, 1);
     let stale = put(&gateway, "orders/1", "33", "too late");

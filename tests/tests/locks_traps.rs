@@ -7,11 +7,10 @@ use std::time::Duration;
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::http::{Answer, Client};
 use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use rustix::process::Signal;
 use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(10);
 const LONG: u64 = 60_000;
 const HIGHEST: &str = "18446744073709551615";
 
@@ -105,10 +104,10 @@ fn t19_an_expired_holder_writes_until_its_successor_shows_itself() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
     let a = client.acquire("k", "a#1", 100).json();
-    wait::until("the lease to run out", SOON, || (remaining(&mut client) == 0).then_some(()));
+    wait::until("the lease to run out", PATIENCE, || (remaining(&mut client) == 0).then_some(()));
     let token = a["token"].as_str().unwrap();
     assert_eq!(client.put("k", token, "late, and safe: nobody else is there").status, 204);
-    let b = wait::until("the takeover", SOON, || {
+    let b = wait::until("the takeover", PATIENCE, || {
         let answer = client.acquire("k", "b#2", LONG);
         (answer.status == 201).then(|| answer.json())
     });

@@ -3,17 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::http::{Answer, Client};
 use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(10);
 const LONG: u64 = 60_000;
 
 fn lease(answer: &Answer) -> String {
@@ -36,7 +35,7 @@ fn waiting(client: &mut Client) -> u64 {
 }
 
 fn wait_for_waiting(client: &mut Client, count: u64) {
-    wait::until("the queue's length", SOON, || (waiting(client) == count).then_some(()));
+    wait::until("the queue's length", PATIENCE, || (waiting(client) == count).then_some(()));
 }
 
 /// Waiters in a queue of known order.
@@ -64,7 +63,7 @@ fn waiters_are_served_in_turn_as_soon_as_the_lock_is_free() {
         held = lease(&granted);
         assert_eq!(waiting(&mut client), 3 - at as u64);
     }
-    assert!(started.elapsed() < Duration::from_secs(5), "well before wait_ms: {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_millis(LONG / 2), "well before wait_ms: {:?}", started.elapsed());
     assert_eq!(client.request("GET", "/v1/locks/k", &[], b"").json()["holder"], "d#4");
 }
 
@@ -77,25 +76,37 @@ fn a_waiter_gets_the_lock_when_the_lease_runs_out() {
     let granted = ask(&gateway, "b#2", LONG, LONG, "").receive().unwrap();
     assert_eq!((granted.status, &granted.json()["token"]), (201, &"2".into()));
     let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_millis(400) && elapsed < Duration::from_secs(5), "{elapsed:?}");
+    assert!(elapsed >= Duration::from_millis(400) && elapsed < Duration::from_millis(LONG / 2), "{elapsed:?}");
     assert_eq!(client.renew("k", &old, LONG).problem(), "lease-lost");
 }
 
 #[test]
 fn a_renewal_is_seen_by_those_who_wait() {
-    let gateway = Fresh::memory(&[]);
-    let mut client = gateway.client();
-    let id = lease(&client.acquire("k", "a#1", 1_000));
-    let mut waiter = ask(&gateway, "b#2", LONG, LONG, "");
-    wait_for_waiting(&mut client, 1);
-    let started = Instant::now();
-    while started.elapsed() < Duration::from_millis(2_500) {
-        assert_eq!(client.renew("k", &id, 1_000).status, 200, "longer than its ttl, and nobody took it");
-        wait::pause(Duration::from_millis(50));
+    let ttl = Duration::from_secs(1);
+    for _ in 0..5 {
+        let gateway = Fresh::memory(&[]);
+        let mut client = gateway.client();
+        let asked = Instant::now();
+        let id = lease(&client.acquire("k", "a#1", 1_000));
+        let granted = Instant::now();
+        let mut waiter = ask(&gateway, "b#2", LONG, LONG, "");
+        wait::until("the waiter to be in the queue, or to be served", PATIENCE, || {
+            let lock = client.request("GET", "/v1/locks/k", &[], b"").json();
+            (lock["waiting"] == 1 || lock["holder"] == "b#2").then_some(())
+        });
+        let renewed = client.renew("k", &id, LONG);
+        if renewed.status == 410 && asked.elapsed() >= ttl {
+            // This machine stood still, and the lease was over.
+            continue;
+        }
+        assert_eq!(renewed.status, 200, "{}", renewed.text());
+        wait::until("the first ttl to be long over", PATIENCE, || (granted.elapsed() >= ttl * 3 / 2).then_some(()));
+        assert_eq!(waiting(&mut client), 1, "longer than its ttl, and nobody took it");
+        assert_eq!(client.release("k", &id).status, 204);
+        assert_eq!(waiter.receive().unwrap().status, 201);
+        return;
     }
-    assert_eq!(waiting(&mut client), 1);
-    assert_eq!(client.release("k", &id).status, 204);
-    assert_eq!(waiter.receive().unwrap().status, 201);
+    panic!("each time this machine stood still until the lease was over");
 }
 
 #[test]
@@ -120,19 +131,18 @@ fn who_does_not_wait_never_overtakes_those_who_do() {
     let mut held = lease(&client.acquire("k", "first#0", LONG));
     let holders: Vec<String> = (0..20).map(|at| format!("w#{at}")).collect();
     let mut waiters = queue(&gateway, &mut client, &holders.iter().map(String::as_str).collect::<Vec<_>>());
-    let barging = Arc::new(AtomicBool::new(true));
+    let (barging, asked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
     let barger = {
-        let (mut client, barging) = (gateway.client(), barging.clone());
+        let (mut client, barging, asked) = (gateway.client(), barging.clone(), asked.clone());
         std::thread::spawn(move || {
-            let mut asked = 0;
             while barging.load(Ordering::Relaxed) {
                 let answer = client.acquire("k", "barger#1", LONG);
                 assert_eq!(answer.status, 423, "{}", answer.text());
-                asked += 1;
+                asked.fetch_add(1, Ordering::Relaxed);
             }
-            asked
         })
     };
+    wait::until("somebody to barge in", PATIENCE, || (asked.load(Ordering::Relaxed) > 0).then_some(()));
     for (at, waiter) in waiters.iter_mut().enumerate() {
         assert_eq!(client.release("k", &held).status, 204);
         let granted = waiter.receive().unwrap();
@@ -140,7 +150,7 @@ fn who_does_not_wait_never_overtakes_those_who_do() {
         held = lease(&granted);
     }
     barging.store(false, Ordering::Relaxed);
-    assert!(barger.join().unwrap() > 0);
+    barger.join().unwrap();
 }
 
 #[test]
@@ -172,7 +182,6 @@ fn clients_that_go_away_at_the_worst_moment_do_not_keep_the_lock_beyond_a_ttl() 
         drop(leaving);
         releasing.unwrap();
         assert_eq!(client.receive_after("DELETE").unwrap().status, 204, "round {round}");
-        next.set_timeout(SOON);
         let granted = next.receive().unwrap();
         assert_eq!(client.release("k", &lease(&granted)).status, 204, "round {round}");
     }
@@ -205,11 +214,10 @@ fn waiting_with_an_idempotency_key_survives_a_lost_connection() {
 
 #[test]
 fn sigterm_answers_waiters_at_once_and_does_not_wait_for_them() {
-    let (gateway, _dir) = Fresh::rocksdb(&["--drain-timeout", "30s"]).into_parts();
+    let (gateway, _dir) = Fresh::rocksdb(&["--drain-timeout", "10min"]).into_parts();
     let mut client = gateway.client();
     assert_eq!(client.acquire("k", "a#1", LONG).status, 201);
     let mut waiters = queue(&gateway, &mut client, &["b#2", "c#3", "d#4"]);
-    let started = Instant::now();
     gateway.signal(Signal::TERM);
     for waiter in &mut waiters {
         let answer = waiter.receive().unwrap();
@@ -217,8 +225,7 @@ fn sigterm_answers_waiters_at_once_and_does_not_wait_for_them() {
         assert_eq!(answer.json()["outcome"], "not-applied");
         assert!(answer.header("retry-after").is_some());
     }
-    assert_eq!(gateway.wait(SOON).code(), Some(0));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert_eq!(gateway.wait(PATIENCE).code(), Some(0));
 }
 
 /// Seconds of processor time that a process has used.
@@ -237,7 +244,8 @@ fn a_thousand_waiters_are_served_in_order_and_cost_no_more_than_one() {
     setrlimit(Resource::Nofile, many).unwrap();
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
-    let mut held = lease(&client.acquire("k", "first#0", LONG));
+    // Long enough for all of them to come.
+    let mut held = lease(&client.acquire("k", "first#0", 3_600_000));
     let mut waiters: Vec<Client> = (0..1_000)
         .map(|at| {
             let waiter = ask(&gateway, &format!("w#{at}"), LONG, 600_000, "");

@@ -3,16 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use fencepost_conformance::harness::fresh::{Fresh, write_config};
 use fencepost_conformance::harness::http::{Answer, Client};
 use fencepost_conformance::harness::process::binary;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use rustix::process::Signal;
 use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(10);
 const OBSERVE: &str = "[[guard]]\nkeys = 'k'\nmode = 'observe'\n";
 const ENFORCE: &str = "[[guard]]\nkeys = 'k'\nmode = 'enforce'\n";
 
@@ -91,11 +89,11 @@ fn observe_becomes_enforce_by_sighup() {
     let gateway = observing();
     configure(&gateway, ENFORCE);
     gateway.signal(Signal::HUP);
-    wait::until("the log line", SOON, || gateway.stderr().contains("rules were read again").then_some(()));
+    wait::until("the log line", PATIENCE, || gateway.stderr().contains("rules were read again").then_some(()));
     assert_eq!(stale(&gateway), 409);
     configure(&gateway, "[[guard]]\nkeys = 'other'\n");
     gateway.signal(Signal::HUP);
-    let line = wait::until("the log line", SOON, || {
+    let line = wait::until("the log line", PATIENCE, || {
         gateway.stderr().lines().find(|line| line.contains("the old rules stay")).map(str::to_owned)
     });
     assert!(line.contains("ERROR") && line.contains("guard mapping differs"), "{line}");

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::binary;
 use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use rustix::process::{Pid, Signal, kill_process};
 
-const SOON: Duration = Duration::from_secs(20);
+/// Long enough that a lease is not lost before it shall be.
+const TTL: &str = "10s";
 
 /// `fencepost run` for the built-in lock service, with these arguments before the program.
 fn command(gateway: &Fresh, arguments: &[&str], program: &[&str]) -> Command {
@@ -39,7 +40,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 fn finish(mut child: Child) -> (Option<i32>, String, String) {
-    let status = wait::until("the command to end", SOON, || child.try_wait().unwrap());
+    let status = wait::until("the command to end", PATIENCE, || child.try_wait().unwrap());
     let (mut out, mut err) = (String::new(), String::new());
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
@@ -48,7 +49,7 @@ fn finish(mut child: Child) -> (Option<i32>, String, String) {
 }
 
 fn appears(path: &Path) -> String {
-    wait::until(&format!("{}", path.display()), SOON, || {
+    wait::until(&format!("{}", path.display()), PATIENCE, || {
         std::fs::read_to_string(path).ok().filter(|text| text.ends_with('\n')).map(|text| text.trim().to_owned())
     })
 }
@@ -68,7 +69,7 @@ fn the_program_finds_the_token_and_its_end_is_passed_on() {
     let started = Instant::now();
     let next = run(&gateway, &["--wait", "0s"], &["sh", "-c", "echo $FENCEPOST_TOKEN"]);
     assert_eq!((next.status.code(), said(&next).0.as_str()), (Some(0), "2\n"), "{}", said(&next).1);
-    assert!(started.elapsed() < SOON);
+    assert!(started.elapsed() < PATIENCE);
 }
 
 #[test]
@@ -138,7 +139,7 @@ fn who_does_not_get_the_lock_runs_nothing() {
     assert!(said(&output).1.contains("`job`") && !touched.exists());
     // Signals are obeyed while waiting.
     let waiting = command(&gateway, &["--wait", "60s"], &["touch", touched.to_str().unwrap()]).spawn().unwrap();
-    wait::until("somebody to wait", SOON, || {
+    wait::until("somebody to wait", PATIENCE, || {
         let lock = gateway.client().request("GET", "/v1/locks/job", &[], b"");
         (lock.json()["waiting"] == 1).then_some(())
     });
@@ -158,7 +159,7 @@ fn unclaimed(gateway: &Fresh) -> (Child, Proxy, Proxy) {
     command.args(["run", "--lock", &format!("fencepost://{}", service.address()), "--resource", "job"]);
     command.args(["--url", &format!("http://{}", claims.address()), "--ttl", "60s", "--", "true"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait::until("the claim", SOON, || (claims.count(Direction::Down).dropped > 0).then_some(()));
+    wait::until("the claim", PATIENCE, || (claims.count(Direction::Down).dropped > 0).then_some(()));
     (child, claims, service)
 }
 
@@ -178,21 +179,25 @@ fn a_signal_leaves_time_to_give_back_what_was_granted() {
 #[test]
 fn giving_back_has_an_end_and_a_second_signal_is_sooner() {
     let limit = Duration::from_secs(3);
-    for impatient in [false, true] {
+    let ends_after = |signals: usize| {
         let gateway = Fresh::memory(&[]);
         let (child, _claims, service) = unclaimed(&gateway);
         service.set(Direction::Down, Rule::Hold);
         let before = service.count(Direction::Up).bytes;
         let told = Instant::now();
         signal(&child, Signal::TERM);
-        if impatient {
+        for _ in 1..signals {
             let sent = || (service.count(Direction::Up).bytes > before).then_some(());
-            wait::until("the release to be on its way", SOON, sent);
+            wait::until("the release to be on its way", PATIENCE, sent);
             signal(&child, Signal::TERM);
         }
         assert_eq!(finish(child).0, Some(143));
-        assert_eq!(told.elapsed() < limit, impatient, "{:?}", told.elapsed());
-    }
+        told.elapsed()
+    };
+    let patient = ends_after(1);
+    assert!(patient >= limit, "{patient:?}");
+    // A machine that stands still may be late a few times.
+    assert!((0..4).any(|_| ends_after(2) < limit), "a second signal is no sooner");
 }
 
 #[test]
@@ -216,39 +221,46 @@ fn signals_reach_the_program() {
 /// Pauses `fencepost run` until its lock is somebody else's, then lets it go on.
 fn lose(gateway: &Fresh, child: &Child) {
     signal(child, Signal::STOP);
-    let body = br#"{"holder":"successor#1","ttl_ms":60000,"wait_ms":20000}"#;
+    let body = br#"{"holder":"successor#1","ttl_ms":60000,"wait_ms":40000}"#;
     assert_eq!(gateway.client().request("POST", "/v1/locks/job", &[], body).status, 201);
     signal(child, Signal::CONT);
 }
 
 #[test]
 fn a_lost_lease_ends_the_program_and_all_it_started() {
-    for (arguments, grace_over) in [(&["--grace", "300ms"][..], true), (&["--on-lost", "kill"], false)] {
+    let ended = |arguments: &[&str]| {
         let gateway = Fresh::memory(&[]);
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
         // Neither of the two obeys TERM.
         let script =
             format!("trap '' TERM; sleep 1000 & echo $$ $! > {}; while :; do sleep 0.05; done", pids.display());
-        // Long enough that it is not lost before it shall be.
-        let arguments = [&["--ttl", "3s"], arguments].concat();
+        let arguments = [&["--ttl", TTL], arguments].concat();
         let child = command(&gateway, &arguments, &["sh", "-c", &script]).spawn().unwrap();
         let pids = appears(&pids);
         lose(&gateway, &child);
         let (code, _, err) = finish(child);
         assert_eq!(code, Some(3), "{err}");
         assert!(err.contains("taken over") || err.contains("in time"), "{err}");
-        assert_eq!(err.contains("still there"), grace_over, "{err}");
         assert_eq!(err.lines().filter(|line| line.contains("sending KILL")).count(), 1, "a line for each step: {err}");
         for pid in pids.split_whitespace() {
             let stat = format!("/proc/{pid}/stat");
-            wait::until(&format!("{pid} to be gone"), SOON, || match std::fs::read_to_string(&stat) {
+            wait::until(&format!("{pid} to be gone"), PATIENCE, || match std::fs::read_to_string(&stat) {
                 // An orphan may be dead and not yet collected.
                 Ok(text) => text.rsplit(')').next()?.trim_start().starts_with('Z').then_some(()),
                 Err(_) => Some(()),
             });
         }
-    }
+        err
+    };
+    // Side by side: each waits for a lease to run out.
+    std::thread::scope(|scope| {
+        let killed = scope.spawn(|| ended(&["--on-lost", "kill"]));
+        let err = ended(&["--grace", "300ms"]);
+        assert!(err.contains("still there"), "{err}");
+        let err = killed.join().unwrap();
+        assert!(!err.contains("still there"), "{err}");
+    });
 }
 
 #[test]
@@ -262,7 +274,7 @@ fn a_program_that_is_only_told_is_refused_by_the_fence() {
         go.display(),
         binary().display()
     );
-    let child = command(&gateway, &["--ttl", "3s", "--on-lost", "notify"], &["sh", "-c", &script]).spawn().unwrap();
+    let child = command(&gateway, &["--ttl", TTL, "--on-lost", "notify"], &["sh", "-c", &script]).spawn().unwrap();
     appears(&ready);
     lose(&gateway, &child);
     std::fs::write(&go, "").unwrap();
@@ -341,11 +353,11 @@ fn a_grant_that_the_fence_refuses_is_a_refusal() {
 #[test]
 fn holds_have_a_least_and_a_most() {
     let gateway = Fresh::memory(&[]);
-    // Longer than the lease lasts, and than a release may take.
+    // Longer than the lease lasts, and than a release may take. A shorter lease may come into danger, which is said.
     let started = Instant::now();
-    let held = run(&gateway, &["--min-hold", "6s", "--ttl", "3s"], &["true"]);
+    let held = run(&gateway, &["--min-hold", "13s", "--ttl", "12s"], &["true"]);
     assert_eq!((held.status.code(), said(&held).1.as_str()), (Some(0), ""));
-    assert!(started.elapsed() >= Duration::from_secs(6), "{:?}", started.elapsed());
+    assert!(started.elapsed() >= Duration::from_secs(13), "{:?}", started.elapsed());
     assert!(run(&gateway, &["--wait", "0s"], &["true"]).status.success());
     let output = run(&gateway, &["--max-hold", "300ms", "--on-lost", "kill"], &["sleep", "1000"]);
     assert_eq!(output.status.code(), Some(3));

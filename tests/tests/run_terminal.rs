@@ -4,16 +4,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::binary;
 use fencepost_conformance::harness::terminal::Terminal;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-const SOON: Duration = Duration::from_secs(20);
+/// Long enough that a lease is not lost before it shall be.
+const TTL: &str = "10s";
 
 /// Does nothing until it is ended.
 const IDLE: &str = "while :; do sleep 0.05; done";
@@ -57,14 +57,14 @@ impl Scene {
 
     /// Somebody else takes the lock as soon as its lease is over.
     fn take_over(&self) {
-        let body = br#"{"holder":"successor#1","ttl_ms":60000,"wait_ms":20000}"#;
+        let body = br#"{"holder":"successor#1","ttl_ms":60000,"wait_ms":40000}"#;
         assert_eq!(self.gateway.client().request("POST", "/v1/locks/job", &[], body).status, 201);
     }
 }
 
 /// Waits for a file with a whole line, and gives its text.
 fn appears(path: &Path) -> String {
-    wait::until(&format!("{}", path.display()), SOON, || {
+    wait::until(&format!("{}", path.display()), PATIENCE, || {
         std::fs::read_to_string(path).ok().filter(|text| text.ends_with('\n')).map(|text| text.trim().to_owned())
     })
 }
@@ -89,7 +89,7 @@ fn is_gone(process: Pid) -> bool {
 }
 
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    wait::until(what, SOON, || condition().then_some(()));
+    wait::until(what, PATIENCE, || condition().then_some(()));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn the_program_reads_from_the_terminal_and_whoever_comes_next_too() {
     assert_eq!(terminal.foreground(), Some(terminal.leader()), "given back");
     terminal.keys("two\n");
     assert_eq!(appears(&scene.file("then")), "then two");
-    assert_eq!(terminal.end(SOON).code(), Some(0));
+    assert_eq!(terminal.end(PATIENCE).code(), Some(0));
 }
 
 #[test]
@@ -120,15 +120,14 @@ fn ctrl_c_reaches_the_program() {
     appears(&scene.file("ready"));
     terminal.keys("\x03");
     appears(&scene.file("told"));
-    assert_eq!(terminal.end(SOON).code(), Some(7));
+    assert_eq!(terminal.end(PATIENCE).code(), Some(7));
 }
 
 #[test]
 fn a_lost_lease_ends_the_program_and_all_it_started() {
     let scene = Scene::new();
     let script = format!("trap \"\" TERM; sleep 1000 & echo $$ $! > $D/pids; {IDLE}");
-    // Long enough that it is not lost before it shall be.
-    let line = scene.line(&["--ttl", "3s", "--grace", "300ms"], &script);
+    let line = scene.line(&["--ttl", TTL, "--grace", "300ms"], &script);
     // Whoever leads the session stays: with it the terminal would end, and with the terminal everybody in the foreground.
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{line}; echo $? > $D/code; read line")]).env("D", scene.dir.path());
@@ -185,10 +184,11 @@ fn a_lease_that_ended_while_stopped_ends_the_program() {
     // Whatever it does after it was stopped is seen. One process: a shell that is stopped between vfork and exec of
     // another sleeps otherwise than stopped.
     let script = "echo $$ > $D/ready; while :; do echo x >> $D/steps; done";
-    terminal.keys(&format!("{}\n", scene.line(&["--ttl", "3s"], script)));
+    terminal.keys(&format!("{}\n", scene.line(&["--ttl", TTL], script)));
     let program = pid(&appears(&scene.file("ready")));
     let (_, run) = look(program).unwrap();
     until("the program to have the terminal", || terminal.foreground() == Some(program));
+    appears(&scene.file("steps"));
     terminal.keys("\x1a");
     until("both to be stopped", || is_stopped(program) && is_stopped(run));
     scene.take_over();
@@ -197,8 +197,10 @@ fn a_lease_that_ended_while_stopped_ends_the_program() {
     assert_eq!(appears(&scene.file("code")), "3");
     assert!(is_gone(program));
     assert_eq!(std::fs::read(scene.file("steps")).unwrap(), steps, "it did not go on with its work first");
-    let screen = terminal.screen();
-    assert!(screen.contains("in time") || screen.contains("taken over"), "{screen}");
+    until("the loss to be shown", || {
+        let screen = terminal.screen();
+        screen.contains("in time") || screen.contains("taken over")
+    });
 }
 
 #[test]
@@ -212,7 +214,7 @@ fn without_a_shell_ctrl_z_stops_nothing_for_good() {
     until("the program to have the terminal", || terminal.foreground() == Some(program));
     terminal.keys("\x1a");
     terminal.keys("\x03");
-    assert_eq!(terminal.end(SOON).code(), Some(7));
+    assert_eq!(terminal.end(PATIENCE).code(), Some(7));
 }
 
 #[test]

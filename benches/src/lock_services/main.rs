@@ -62,8 +62,10 @@ fn measure(runtime: &tokio::runtime::Runtime, rounds: u64, time: Duration) -> Re
     let mut command = Command::new(program);
     command.args(["serve", "--log", "warn", "--listen", "127.0.0.1:0", "--data"]).arg(home.path().join("data"));
     let gateway = GatewayProcess::spawn(command)?;
-    let (redis, etcd, zk, postgres) =
-        (RedisServer::start(&["--appendfsync", "always"]), Etcd::start(), ZooKeeper::start(), Postgres::start());
+    // The tests' etcd does without syncs.
+    let etcd = Etcd::with(&["--unsafe-no-fsync=false"]);
+    let (redis, zk, postgres) =
+        (RedisServer::start(&["--appendfsync", "always"]), ZooKeeper::start(), Postgres::start());
     let row = |name, url| Row { name, url, alone: Vec::new(), fenced: Vec::new() };
     let mut rows = [
         row("built in", format!("fencepost://{}", gateway.address())),

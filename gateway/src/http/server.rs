@@ -136,9 +136,9 @@ impl Server {
                 }
             }
         }
-        tracing::info!("draining: no new connections; a second signal stops at once");
         // Not ready before it is not there: whoever asks in between hears the reason.
         gateway.drain();
+        tracing::info!("draining: no new connections; a second signal stops at once");
         drop(self.listener);
         close_admin.notify_one();
         close_s3.notify_one();

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -49,21 +50,24 @@ impl GatewayProcess {
     pub fn spawn(mut command: Command) -> Result<GatewayProcess, String> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the gateway can be started");
-        let stdout = follow(child.stdout.take().expect("stdout is piped"));
-        let stderr = follow(child.stderr.take().expect("stderr is piped"));
+        let (stdout, out) = follow(child.stdout.take().expect("stdout is piped"));
+        let (stderr, err) = follow(child.stderr.take().expect("stderr is piped"));
         let url = wait::until("the gateway to listen", Duration::from_secs(60), || {
             let said = stdout.lock().expect("readers do not panic").clone();
             if let Some(rest) = said.split("listening on ").nth(1) {
                 return rest.split_whitespace().next().map(|url| Ok(url.to_owned()));
             }
-            let ended = child.try_wait().expect("a child can be waited for")?;
-            // Its last words may still be on their way through the pipe.
-            wait::pause(Duration::from_millis(50));
-            Some(Err(format!("{ended}\n{said}{}", stderr.lock().expect("readers do not panic"))))
+            child.try_wait().expect("a child can be waited for").map(Err)
         });
         match url {
             Ok(url) => Ok(GatewayProcess { child, url, stdout, stderr }),
-            Err(said) => Err(said),
+            Err(ended) => {
+                // Its last words may still be on their way through the pipes.
+                let read = || (out.is_finished() && err.is_finished()).then_some(());
+                wait::until("the gateway's last words", wait::PATIENCE, read);
+                let said = |pipe: &Mutex<String>| pipe.lock().expect("readers do not panic").clone();
+                Err(format!("{ended}\n{}{}", said(&stdout), said(&stderr)))
+            }
         }
     }
 
@@ -141,10 +145,11 @@ impl Drop for GatewayProcess {
     }
 }
 
-fn follow(pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+/// What comes out of a pipe so far, and who reads it to its end.
+fn follow(pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
     let said = Arc::new(Mutex::new(String::new()));
     let writer = said.clone();
-    std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             if let Ok(mut said) = writer.lock() {
                 said.push_str(&line);
@@ -152,5 +157,5 @@ fn follow(pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
             }
         }
     });
-    said
+    (said, reader)
 }

@@ -15,8 +15,8 @@ use fencepost_core::{Key, Presented, ProblemKind, Token};
 use zookeeper_client::Client;
 
 use crate::suite::{
-    RECOVERY, SLACK, Service, ask, connect, connect_through, eventually, is_busy, keep, start, take, take_within,
-    try_ask, until,
+    RECOVERY, SLACK, Service, ask, connect, connect_through, eventually, is_busy, keep, patiently, start, take,
+    take_within, try_ask, until,
 };
 use crate::tls::Encrypted;
 
@@ -303,6 +303,10 @@ async fn a_lease_that_nobody_renews_ends() {
 /// Contract 10: three waiters watch three znodes, and a waiter whose znode is deleted stands at the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_waiter_watches_its_predecessor_only() {
+    patiently(TTL / 4, watching_the_predecessor_only).await;
+}
+
+async fn watching_the_predecessor_only() {
     let service = start::<ZooKeeper>();
     let backend = connect(&service.url()).await;
     let first = keep(&backend, take(backend.as_ref(), "orders/1", "a#1", TTL).await);
@@ -342,6 +346,10 @@ async fn each_waiter_watches_its_predecessor_only() {
 /// A session that expires while its waiter waits costs the place in the queue, and no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_whose_session_expires_stands_in_the_queue_again() {
+    patiently(TTL / 4, standing_in_the_queue_again).await;
+}
+
+async fn standing_in_the_queue_again() {
     let service = start::<ZooKeeper>();
     let (proxy, b) = connect_through(&service).await;
     let a = connect(&service.url()).await;

@@ -1,13 +1,13 @@
 //! etcd, three members.
 
 use std::net::SocketAddr;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{ServerProcess, free_port, loopback, program};
+use super::etcd::etcd;
+use super::{ServerProcess, free_port, loopback};
 use crate::harness::http::Client;
 use crate::harness::wait;
 
@@ -32,7 +32,9 @@ impl EtcdCluster {
         let cluster: Vec<_> = (0..MEMBERS).map(|member| format!("m{member}={}", peer(member))).collect();
         let launch = |member: usize| {
             let client = format!("http://127.0.0.1:{}", ports[member]);
-            let mut command = Command::new(program("etcd", &[]));
+            let mut command = etcd();
+            // So long that members that stand still for a moment do not depose their leader.
+            command.args(["--heartbeat-interval=300", "--election-timeout=3000"]);
             command.args(["--name", &format!("m{member}"), "--data-dir"]).arg(dir.path().join(member.to_string()));
             command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
             command.args(["--listen-peer-urls", &peer(member), "--initial-advertise-peer-urls", &peer(member)]);

@@ -9,7 +9,7 @@ pub mod postgres;
 pub mod redis;
 pub mod zk;
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::wait;
+use crate::adapters::hooks::free_ports;
 
 /// How long a server may take until it listens; ZooKeeper's Java is slow on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,10 +72,9 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A port that nobody uses at the moment.
+/// A port that nobody uses at the moment, nor takes by chance before its server does or while that restarts.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    listener.local_addr().expect("a bound listener has an address").port()
+    free_ports(1).expect("loopback has free ports")[0]
 }
 
 /// 127.0.0.1 at this port.

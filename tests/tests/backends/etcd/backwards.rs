@@ -15,12 +15,15 @@ use fencepost_core::{Key, ProblemKind};
 use super::{LONG, TTL};
 use crate::suite::{Service, connect, resource, take};
 
+/// So long that no lease ends by itself while etcd starts anew.
+const OUTLIVES: Duration = Duration::from_secs(20);
+
 fn gateway(fresh: &Fresh) -> Gateway {
     Gateway::new(fresh.url(), Duration::from_secs(10)).unwrap()
 }
 
 async fn locks(fresh: &Fresh, etcd: &Etcd) -> Locks {
-    let options = LockOptions { wait: LONG, ..LockOptions::with_ttl(TTL) };
+    let options = LockOptions { wait: LONG, ..LockOptions::with_ttl(OUTLIVES) };
     Locks::new(gateway(fresh), connect(&etcd.url()).await, options)
 }
 

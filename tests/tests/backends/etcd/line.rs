@@ -65,6 +65,10 @@ async fn the_number_is_the_create_revision_of_the_own_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_come_in_order_and_each_watches_only_the_one_before() {
+    patiently(TTL / 4, in_order_and_only_the_one_before).await;
+}
+
+async fn in_order_and_only_the_one_before() {
     const WAITERS: usize = 8;
     const NAMES: [&str; WAITERS] = ["w#0", "w#1", "w#2", "w#3", "w#4", "w#5", "w#6", "w#7"];
     let etcd = Etcd::start();
@@ -89,6 +93,10 @@ async fn waiters_come_in_order_and_each_watches_only_the_one_before() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_loses_its_lease_while_waiting_gets_in_line_again() {
+    patiently(TTL / 4, in_line_again).await;
+}
+
+async fn in_line_again() {
     let etcd = Etcd::start();
     let backend = connect(&etcd.url()).await;
     let held = take(backend.as_ref(), "job", "a#1", TTL * 30).await;
@@ -106,6 +114,10 @@ async fn who_loses_its_lease_while_waiting_gets_in_line_again() {
 /// Everybody's lease runs out while etcd stands still; whoever is served afterwards has a lease that is alive (T23).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t23_a_lease_that_ran_out_while_waiting_is_never_returned() {
+    patiently(TTL / 4, never_a_lease_that_ran_out).await;
+}
+
+async fn never_a_lease_that_ran_out() {
     let etcd = Etcd::start();
     let backend = connect(&etcd.url()).await;
     let held = take(backend.as_ref(), "job", "a#1", TTL).await;
@@ -203,7 +215,7 @@ async fn the_same_holder_finds_its_grant_again() {
     let etcd = Etcd::start();
     let backend = connect(&etcd.url()).await;
     let (name, who) = (resource("job"), holder("a#1"));
-    let wanted = Wanted { name: &name, holder: &who, ttl: TTL, wait: Duration::ZERO, floor: 0 };
+    let wanted = Wanted { name: &name, holder: &who, ttl: TTL * 30, wait: Duration::ZERO, floor: 0 };
     let Acquired::Held(unheard) = backend.acquire(&wanted).await.unwrap() else { panic!("a free lock was busy") };
     let Acquired::Held(found) = backend.acquire(&wanted).await.unwrap() else { panic!("it was not found again") };
     assert_eq!((found.number, &found.handle), (unheard.number, &unheard.handle));

@@ -11,7 +11,7 @@ use fencepost_core::wire::TxnRequest;
 
 use super::diary::Diary;
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};
-use crate::suite::{SLACK, resource, until};
+use crate::suite::{SLACK, patiently, resource, until};
 
 fn transaction(json: &str) -> TxnRequest {
     serde_json::from_str(json).unwrap()
@@ -151,6 +151,10 @@ async fn everybody_whose_token_was_sent_is_told_of_a_refusal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_sent_under_a_lost_lease() {
+    patiently(TTL / 4, nothing_sent_under_a_lost_lease).await;
+}
+
+async fn nothing_sent_under_a_lost_lease() {
     let gateway = Fresh::memory(&[]);
     let proxy = proxied(&gateway);
     let guard =

@@ -8,7 +8,7 @@ use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_core::{Resource, Token};
 
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};
-use crate::suite::{resource, until};
+use crate::suite::{patiently, resource, until};
 
 /// What was told of a lock.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +103,10 @@ async fn an_observer_is_told_how_long_and_why() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_fails_is_told_with_its_reason() {
+    patiently(TTL / 4, told_with_its_reason).await;
+}
+
+async fn told_with_its_reason() {
     let gateway = Fresh::memory(&[]);
     let (proxy, diary) = (proxied(&gateway), Arc::new(Diary::default()));
     let observed = LockOptions { observer: diary.clone(), ..options("a", TTL) };

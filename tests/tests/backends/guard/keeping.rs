@@ -131,6 +131,10 @@ async fn in_danger_before_it_is_lost() {
 /// Not reset, not refused: nothing comes back, and nobody says why.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_hangs_is_told_of_and_tried_again() {
+    patiently(TTL * 15 / 4, told_of_and_tried_again).await;
+}
+
+async fn told_of_and_tried_again() {
     // Held back, the first renewal comes through in the end; swallowed, only another one over another connection does.
     for fault in [Rule::Hold, Rule::Drop] {
         let gateway = Fresh::memory(&[]);
@@ -256,6 +260,10 @@ async fn in_no_danger() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_lock_gives_back_and_cancels_on_loss() {
+    patiently(TTL / 4, given_back_and_cancelled_on_loss).await;
+}
+
+async fn given_back_and_cancelled_on_loss() {
     struct Cancelled(Arc<AtomicUsize>);
     impl Drop for Cancelled {
         fn drop(&mut self) {

@@ -35,7 +35,7 @@ async fn t12_the_token_is_captured_once() {
 #[tokio::test]
 async fn t13_a_lock_is_not_re_entrant() {
     let gateway = Fresh::memory(&[]);
-    let locks = locks(&gateway, LockOptions { wait: TTL / 2, ..options("a", TTL) }).await;
+    let locks = locks(&gateway, LockOptions { wait: TTL / 2, ..options("a", LONG) }).await;
     let outer = locks.acquire("orders/1").await.unwrap();
     let inner = locks.acquire("orders/1").await;
     assert!(matches!(&inner, Err(AcquireError::Busy(name)) if name.as_str() == "orders/1"), "{inner:?}");

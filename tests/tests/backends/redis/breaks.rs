@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{LONG, take};
 use crate::suite::{Service, connect, holder};
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(10);
 
 /// Locks of this Redis, for this gateway.
 async fn locks(gateway: &Fresh, server: &RedisServer) -> Locks {
