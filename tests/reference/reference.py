@@ -134,7 +134,9 @@ class Resource:
 
     def __init__(self, options):
         self.bug = options.bug
-        self.policy, self.equal = options.policy, options.equal
+        self.policy, self.equal, self.reads, self.high = options.policy, options.equal, options.reads, options.high
+        # How many of its reads are behind: with the bug, or where that is declared.
+        self.behind = 0.9 if self.bug == "stale-reads" else 0.5 if self.reads == "stale-ok" else 0
         self.log = None
         self.memory = {}
         self.pending = {}
@@ -144,7 +146,8 @@ class Resource:
         self.log = Log(request["dir"])
         self.clock = os.path.join(request["dir"], "clock")
         caps = ["write", "read", "checked_read", "claim", "cas", "delete", "batch"]
-        return {"result": "ok", "caps": caps, "policy": self.policy, "equal": self.equal, "kill": "everything"}
+        promises = {"policy": self.policy, "equal": self.equal, "reads": self.reads, "high": self.high}
+        return {"result": "ok", "caps": caps, **promises, "kill": "everything"}
 
     def now(self):
         """The time, as far off as the hook `clock` says."""
@@ -298,11 +301,11 @@ class Resource:
 
     def read(self, request):
         name = request["res"]
-        if self.bug == "stale-reads" and name in self.memory and random.random() < 0.9:
+        if self.behind and name in self.memory and random.random() < self.behind:
             return found(self.memory[name])
         with self.log.locked():
             record = self.known(name)
-        if self.bug == "stale-reads":
+        if self.behind:
             self.memory[name] = record
         return found(record)
 
@@ -333,13 +336,21 @@ class Resource:
             self.store(after)
         return {"result": "ok"}
 
+    def told(self, answer):
+        """Where the reported fence need not be exact, every second one is lower than it is."""
+        if self.high == "at_least" and "high" in answer and random.random() < 0.5:
+            return {**answer, "high": str(int(answer["high"]) // 2)}
+        return answer
+
     def answer(self, request):
         op = request["op"]
         try:
+            if op == "init":
+                return self.init(request)
             if op in ("write", "claim", "cas", "delete"):
-                return self.change(op, request)
-            if op in ("init", "read", "checked_read", "batch"):
-                return getattr(self, op)(request)
+                return self.told(self.change(op, request))
+            if op in ("read", "checked_read", "batch"):
+                return self.told(getattr(self, op)(request))
             return {"result": "unsupported"}
         except Refused as refused:
             return refused.answer
@@ -366,6 +377,8 @@ def main():
     parser.add_argument("--bug", choices=sorted(BUGS))
     parser.add_argument("--policy", choices=["ge", "gt"], default="ge")
     parser.add_argument("--equal", choices=["any", "holder"], default="any")
+    parser.add_argument("--reads", choices=["linearizable", "stale-ok"], default="linearizable")
+    parser.add_argument("--high", choices=["exact", "at_least"], default="exact")
     parser.add_argument("--list", action="store_true", help="print the bugs and end")
     options = parser.parse_args()
     if options.list:

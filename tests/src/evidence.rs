@@ -221,6 +221,15 @@ mod tests {
         assert_eq!(evidence, Evidence { overlapping: 1, ..expected }, "an error and a read of nothing show nothing");
     }
 
+    /// Where nothing is asked for, whoever does nothing passes.
+    #[test]
+    fn every_case_must_have_seen_something() {
+        for case in crate::cases::all() {
+            let nothing = Evidence::default().lacks(case.minima);
+            assert!(nothing.is_some(), "{} passes without having seen anything", case.id);
+        }
+    }
+
     #[test]
     fn a_kill_explains_what_it_hit_and_nothing_else() {
         let lost = || Answer::unknown("reset");

@@ -84,6 +84,17 @@ impl Hook {
     }
 }
 
+/// How a backup was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackedUp {
+    /// By its own means: everything that belongs to it.
+    ByItself,
+    /// The directory that the suite gave to it was copied. Perhaps not everything lies there.
+    ByCopy,
+    /// Not at all, for this reason; it serves as before.
+    Cannot(String),
+}
+
 /// How it took a backup that was put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restored {
@@ -91,6 +102,18 @@ pub enum Restored {
     Serves,
     /// It does not, for this reason, and serves again with what it had before.
     Refuses(String),
+    /// The suite cannot put it back, for this reason; it serves with what it had before.
+    Cannot(String),
+}
+
+impl BackedUp {
+    /// For who needs it.
+    pub fn must_be_there(self) -> Result<(), Broken> {
+        match self {
+            BackedUp::ByItself | BackedUp::ByCopy => Ok(()),
+            BackedUp::Cannot(why) => Err(Broken(format!("it cannot be backed up: {why}"))),
+        }
+    }
 }
 
 impl Restored {
@@ -99,6 +122,7 @@ impl Restored {
         match self {
             Restored::Serves => Ok(()),
             Restored::Refuses(why) => Err(Broken(format!("it does not serve with a backup that was put back: {why}"))),
+            Restored::Cannot(why) => Err(Broken(format!("a backup cannot be put back: {why}"))),
         }
     }
 }
@@ -128,6 +152,23 @@ pub struct Request<'a> {
     pub route: Route,
     /// What is asked.
     pub op: &'a Op,
+}
+
+/// Another way to reach a resource or to change it, by its name in reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Around {
+    /// A write that is written in another way: a path with two slashes, a method override.
+    Spelling(String),
+    /// A request of its own: a copy, a rename, an expiry.
+    Request(String),
+}
+
+impl Around {
+    /// What reports call it.
+    pub fn name(&self) -> &str {
+        let (Around::Spelling(name) | Around::Request(name)) = self;
+        name
+    }
 }
 
 /// How much of a request is sent before it waits.
@@ -199,6 +240,11 @@ pub trait Subject: Send + Sync {
         Err("it has no process of its own".to_owned())
     }
 
+    /// `Backup`, by who can tell how it was done.
+    fn back_up(&self) -> Result<BackedUp, Broken> {
+        self.hook(Hook::Backup).map(|()| BackedUp::ByItself)
+    }
+
     /// `Restore`, by who can tell whether it serves with the backup.
     fn restore(&self) -> Result<Restored, Broken> {
         self.hook(Hook::Restore).map(|()| Restored::Serves)
@@ -210,8 +256,8 @@ pub trait Subject: Send + Sync {
         None
     }
 
-    /// Other ways to reach a resource or to change it, by name: a path with two slashes, a method override, a copy.
-    fn bypasses(&self) -> Vec<String> {
+    /// Other ways to reach a resource or to change it.
+    fn bypasses(&self) -> Vec<Around> {
         Vec::new()
     }
 

@@ -1,5 +1,7 @@
 //! The documents say what the code says.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use fencepost_core::ProblemKind;
 use fencepost_store::engines::ENGINES;
@@ -85,6 +87,49 @@ fn every_flag_of_serve_is_documented_with_its_variable() {
         let row = format!("| `--{flag}` | `{variable}` |");
         assert!(configuration.contains(&row), "docs/configuration.md lacks a row that starts with {row}");
     }
+}
+
+/// The first cells of the table below a heading of the conformance guide.
+fn options_below(heading: &str) -> BTreeSet<String> {
+    let guide = document("docs/conformance/README.md");
+    let below = guide.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no heading {heading}")).1;
+    let section = below.split("\n#").next().unwrap();
+    section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
+}
+
+/// As the guide writes them: `--level LEVEL`, `--tap`, `FILE`, and what stands behind `--`.
+fn options_of(command: &clap::Command) -> BTreeSet<String> {
+    let written = |argument: &clap::Arg| {
+        let values = argument.get_value_names().filter(|_| argument.get_action().takes_values()).unwrap_or_default();
+        let value = values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        match argument.get_long() {
+            Some(long) if value.is_empty() => format!("--{long}"),
+            Some(long) => format!("--{long} {value}"),
+            None if argument.is_last_set() => format!("-- {value}…"),
+            None => value,
+        }
+    };
+    command.get_arguments().filter(|argument| argument.get_id() != "help").map(written).collect()
+}
+
+#[test]
+fn every_option_of_conform_is_in_the_guide_and_no_other() {
+    let mut command = Cli::command();
+    command.build();
+    let conform = command.find_subcommand("conform").unwrap();
+    let of = |name: &str| options_of(conform.find_subcommand(name).unwrap());
+    let both = options_below("`http` and `exec`");
+    assert!(options_of(conform).is_subset(&both), "{:?}", options_of(conform));
+    for name in ["http", "exec"] {
+        let own = options_below(&format!("`{name}`"));
+        assert_eq!(&both | &own, of(name), "{name}");
+        assert!(both.is_disjoint(&own), "{name}: said twice");
+    }
+    for name in ["recheck", "selftest"] {
+        assert_eq!(options_below(&format!("`{name}`")), of(name), "{name}");
+    }
+    let subcommands: BTreeSet<&str> = conform.get_subcommands().map(clap::Command::get_name).collect();
+    assert_eq!(subcommands, BTreeSet::from(["exec", "http", "recheck", "selftest"]), "each has its table");
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl Hooks {
                 self.given(hook)?;
                 self.ready()
             }
-            Hook::Backup => self.backup(),
+            Hook::Backup => self.back_up(&|| Ok(()), &|| Ok(()))?.must_be_there(),
             Hook::Restore => self.restore(&|| Ok(()), &|| Ok(()))?.must_serve(),
             Hook::Powerloss | Hook::Clock(_) => self.given(hook).map(drop),
         }
@@ -250,8 +250,13 @@ impl Hooks {
         if let Hook::Clock(shift) = hook {
             shell.env("CONFORM_CLOCK", shift.to_string());
         }
-        command::run(hook.name(), shell, self.limit, self.output.path())?;
+        self.run_command(hook, shell)?;
         Ok(true)
+    }
+
+    fn run_command(&self, hook: Hook, shell: Command) -> Result<(), Broken> {
+        let name = hook.name();
+        command::run(&format!("the hook `{name}`"), shell, self.limit, &self.output.path().join(format!("hook-{name}")))
     }
 
     /// Stops the programs in order.
@@ -286,15 +291,17 @@ impl Hooks {
         loop {
             let found = match self.commands.get(Hook::Ready) {
                 // Each attempt has the whole time: one that is cut short could not say what is missing.
-                Some(command) => command::run("ready", self.shell(command, 0), self.limit, self.output.path())
+                Some(command) => self
+                    .run_command(Hook::Ready, self.shell(command, 0))
                     .map_err(|broken| broken.0)
                     .and_then(|()| (self.probe)()),
                 None => (self.probe)(),
             };
-            let Err(missing) = found else { return Ok(()) };
+            // Also if it was found: then it is somebody else who answers.
             if let Some(ended) = self.ended() {
                 return Err(Broken(format!("the resource does not serve: {ended}")));
             }
+            let Err(missing) = found else { return Ok(()) };
             if Instant::now() >= deadline {
                 let said = self.running().iter().map(|running| self.said(running.instance)).collect::<String>();
                 return Err(Broken(format!(

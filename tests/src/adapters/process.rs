@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tempfile::TempDir;
 
+use super::patience::Patience;
 use crate::harness::wait;
 use crate::subject::Broken;
 
@@ -19,7 +20,7 @@ use crate::subject::Broken;
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How long a killed group may take to be gone.
-const GONE: Duration = Duration::from_secs(10);
+const GONE: Duration = Duration::from_secs(60);
 
 /// How long a stopped group may take to stand still before it is let go a step.
 const STILL: Duration = Duration::from_millis(200);
@@ -36,6 +37,27 @@ struct Started {
     /// The groups that run now. The leader of each was not waited for yet, so its number belongs to nobody else.
     groups: BTreeSet<i32>,
     directories: Vec<PathBuf>,
+}
+
+impl Started {
+    /// Says so if the run was ended.
+    fn go_on(&self) -> Result<(), Broken> {
+        if self.ended { Err(Broken("the run was ended".to_owned())) } else { Ok(()) }
+    }
+
+    /// A temporary directory, made and noted in one step, as seen by `end_all`.
+    fn directory(&mut self) -> Result<TempDir, Broken> {
+        self.go_on()?;
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir().map_err(|error| {
+            Broken(format!(
+                "no temporary directory can be made in {}: {error}; set TMPDIR to a directory that can be written",
+                std::env::temp_dir().display()
+            ))
+        })?;
+        self.directories.retain(|known| known.exists());
+        self.directories.push(made.path().to_owned());
+        Ok(made)
+    }
 }
 
 fn started() -> MutexGuard<'static, Started> {
@@ -60,16 +82,7 @@ pub fn end_all() {
 
 /// A temporary directory for programs.
 pub fn directory() -> Result<TempDir, Broken> {
-    let made = tempfile::Builder::new().prefix(PREFIX).tempdir().map_err(|error| {
-        Broken(format!(
-            "no temporary directory can be made in {}: {error}; set TMPDIR to a directory that can be written",
-            std::env::temp_dir().display()
-        ))
-    })?;
-    let mut started = started();
-    started.directories.retain(|known| known.exists());
-    started.directories.push(made.path().to_owned());
-    Ok(made)
+    started().directory()
 }
 
 /// A program with everything it starts. Dropping it kills all of them.
@@ -86,9 +99,7 @@ impl Program {
         let shown = command.get_program().to_string_lossy().into_owned();
         // Started and noted in one step, as seen by `end_all`.
         let mut started = started();
-        if started.ended {
-            return Err(Broken("the run was ended".to_owned()));
-        }
+        started.go_on()?;
         let child = command.process_group(0).spawn();
         let child = child.map_err(|error| Broken(format!("`{shown}` cannot be started: {error}")))?;
         let leader = Pid::from_child(&child);
@@ -115,10 +126,13 @@ impl Program {
 
     /// Waits so long for its first process to end.
     pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + patience;
+        self.wait_with(&mut Patience::of(patience))
+    }
+
+    fn wait_with(&mut self, patience: &mut Patience) -> Option<ExitStatus> {
         loop {
             match self.ended() {
-                None if Instant::now() < deadline => wait::pause(LOOK),
+                None if !patience.is_over() => patience.wait(|_| wait::pause(LOOK)),
                 ended => return ended,
             }
         }
@@ -192,12 +206,12 @@ impl Program {
 
     /// Asks it to end (SIGTERM), and kills what is left after `patience`.
     pub fn stop(&mut self, patience: Duration) -> Result<(), Broken> {
-        let deadline = Instant::now() + patience;
+        let mut patience = Patience::of(patience);
         self.signal(Signal::TERM)?;
-        self.wait(patience);
+        self.wait_with(&mut patience);
         // A shell may be gone before the program that it started.
-        while lives(self.number()) && Instant::now() < deadline {
-            wait::pause(LOOK);
+        while lives(self.number()) && !patience.is_over() {
+            patience.wait(|_| wait::pause(LOOK));
         }
         self.kill()
     }
@@ -248,14 +262,16 @@ fn status(path: &Path) -> Option<(char, i32)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
     use rustix::process::Signal;
 
-    use super::{Program, lives, members, stands};
+    use super::{Program, Started, lives, members, stands};
     use crate::harness::wait;
+    use crate::subject::Broken;
 
     fn shell(script: &str) -> Program {
         let mut command = Command::new("sh");
@@ -294,6 +310,16 @@ mod tests {
         BufReader::new(program.child().stdout.take().unwrap()).read_line(&mut line).unwrap();
         program.stop(Duration::from_millis(50)).unwrap();
         assert!(!lives(program.number()));
+    }
+
+    #[test]
+    fn when_the_run_was_ended_no_directory_is_made() {
+        let mut started = Started { ended: false, groups: BTreeSet::new(), directories: Vec::new() };
+        let made = started.directory().unwrap();
+        assert_eq!(started.directories, [made.path()]);
+        started.ended = true;
+        assert_eq!(started.directory().map(drop), Err(Broken("the run was ended".to_owned())));
+        assert_eq!(started.directories.len(), 1);
     }
 
     #[test]

@@ -5,9 +5,10 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -21,6 +22,9 @@ const CALLS: &str = "write,pwrite64,writev,pwritev,?pwritev2,sendto,sendmsg,fsyn
 
 /// How long each is held. Somebody who is woken up every few hundred microseconds does not miss it.
 const HELD: Duration = Duration::from_millis(4);
+
+/// How long it may take to attach, on a busy machine.
+const ATTACHING: Duration = Duration::from_secs(30);
 
 /// How to get what is needed.
 const INSTALL: &str = "install strace (Debian: `apt-get install strace`)";
@@ -42,8 +46,8 @@ struct Counted {
     /// What is not a whole line yet.
     rest: Vec<u8>,
     made: u64,
-    /// The last of them, as strace writes it.
-    latest: String,
+    /// The last of them, as strace writes it, unless it was done.
+    latest: Option<String>,
 }
 
 impl Strace {
@@ -64,12 +68,12 @@ impl Strace {
         for number in processes {
             command.args(["-p", &number.to_string()]);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut strace = Program::start(command).map_err(|Broken(why)| format!("{why}; {INSTALL}"))?;
         let stderr = strace.child().stderr.take().ok_or("strace was started without a pipe")?;
-        attached(BufReader::new(stderr), processes.len())?;
-        let output = fs::File::open(&path).map_err(file)?;
-        let counted = Mutex::new(Counted { output, rest: Vec::new(), made: 0, latest: String::new() });
+        attached(BufReader::new(stderr), processes.len(), ATTACHING)?;
+        let output = File::open(&path).map_err(file)?;
+        let counted = Mutex::new(Counted { output, rest: Vec::new(), made: 0, latest: None });
         Ok(Strace { _strace: strace, counted, _output: directory })
     }
 
@@ -84,50 +88,96 @@ impl Steps for Strace {
     }
 
     fn latest(&self) -> Option<String> {
-        let latest = self.counted().look().1;
-        (!latest.is_empty()).then(|| in_words(&latest))
+        self.counted().look().1.as_deref().map(in_words)
     }
 }
 
 /// Waits until strace has said of all processes that it is attached, or that they have just ended.
-fn attached(mut stderr: impl BufRead + Send + 'static, processes: usize) -> Result<(), String> {
-    let mut said = String::new();
-    let told = |said: &str, word: &str| said.matches(word).count();
-    let mut over = false;
-    while told(&said, " attached") + told(&said, "No such process") < processes && !over {
-        let read = stderr.read_line(&mut said).map_err(|error| format!("strace cannot be understood: {error}"))?;
-        over = read == 0 || said.contains("Operation not permitted");
+fn attached(mut stderr: impl BufRead + Send + 'static, processes: usize, patience: Duration) -> Result<(), String> {
+    let (lines, heard) = sync_channel(processes);
+    thread::spawn(move || {
+        let mut line = String::new();
+        while stderr.read_line(&mut line).is_ok_and(|read| read > 0) {
+            // Also when nobody listens any more, so that it never waits for a full pipe.
+            let _ = lines.send(std::mem::take(&mut line));
+        }
+    });
+    let deadline = Instant::now() + patience;
+    let (mut said, mut watched, mut gone) = (String::new(), 0, 0);
+    while watched + gone < processes {
+        let line = heard.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        match line {
+            Ok(line) => {
+                watched += usize::from(line.contains(" attached"));
+                gone += usize::from(has_ended(&line));
+                said.push_str(&line);
+                if refused(&line) && !has_ended(&line) {
+                    break;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("strace was not attached after {patience:?}: {said}"));
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
     }
-    if over || told(&said, " attached") == 0 {
+    if watched + gone < processes || watched == 0 {
         return Err(format!(
             "strace cannot watch its processes ({}); run as root, give the container the capability SYS_PTRACE, or set \
              `sysctl kernel.yama.ptrace_scope=0`",
             said.trim().replace('\n', "; ")
         ));
     }
-    // It never waits for a full pipe.
-    thread::spawn(move || stderr.lines().count());
     Ok(())
 }
 
+/// Does this line say that strace could not be attached to a process?
+fn refused(line: &str) -> bool {
+    line.contains("attach: ptrace(")
+}
+
+/// The same because the process is not there any more, or has ended and was not waited for yet: nobody may trace that one.
+fn has_ended(line: &str) -> bool {
+    let number = line.split("ptrace(").nth(1).and_then(|call| call.split([',', ')']).nth(1)).map(str::trim);
+    let is_there = |number: &str| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|state| !state.trim().is_empty() && !state.trim().starts_with('Z'))
+    };
+    refused(line) && (line.contains("No such process") || !number.is_some_and(is_there))
+}
+
 impl Counted {
-    /// How many there are, and the last one.
-    fn look(&mut self) -> (u64, String) {
+    /// How many there are, and the last one if it was not done.
+    fn look(&mut self) -> (u64, Option<String>) {
         // What cannot be read now is read the next time.
         let _ = self.output.read_to_end(&mut self.rest);
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
             if begins(&line) {
                 self.made += 1;
-                self.latest = String::from_utf8_lossy(&line).into_owned();
+                self.latest = (!is_done(&line)).then(|| line.into_owned());
+            } else if is_done(&line) && self.latest.as_ref().is_some_and(|latest| number(latest) == number(&line)) {
+                self.latest = None;
             }
         }
         // A call that is held is a line without an end.
-        match begins(&self.rest) {
-            true => (self.made + 1, String::from_utf8_lossy(&self.rest).into_owned()),
+        let rest = String::from_utf8_lossy(&self.rest);
+        match begins(&rest) {
+            true => (self.made + 1, Some(rest.into_owned())),
             false => (self.made, self.latest.clone()),
         }
     }
+}
+
+/// The number of the process that a line is about.
+fn number(line: &str) -> &str {
+    line.split(' ').next().unwrap_or_default()
+}
+
+/// Does this line say how a call ended? `?` is the end of who was killed in it.
+fn is_done(line: &str) -> bool {
+    line.rsplit_once(" = ").is_some_and(|(_, result)| !result.starts_with('?'))
 }
 
 /// `rename("CONFORM_DIR/log.new", "CONFORM_DIR/log")` of `4711 rename("/tmp/fencepost-conform-x7/log.new", …) = 0 (DELAYED)`
@@ -151,8 +201,7 @@ fn in_words(line: &str) -> String {
 }
 
 /// Is this line the beginning of a step: `4711 write(3</data/log>, …`?
-fn begins(line: &[u8]) -> bool {
-    let line = String::from_utf8_lossy(line);
+fn begins(line: &str) -> bool {
     let Some((number, call)) = line.split_once(' ') else { return false };
     let name = call.trim_start().split('(').next().unwrap_or_default();
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -166,21 +215,48 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
-    use super::{HELD, Strace, begins, in_words};
+    use tempfile::NamedTempFile;
+
+    use super::{Counted, HELD, Strace, attached, begins, has_ended, in_words};
     use crate::adapters::process::Program;
     use crate::harness::wait;
     use crate::subject::Steps;
 
     #[test]
     fn a_step_is_counted_when_it_begins() {
-        assert!(begins(b"19463 write(3</tmp/x>, \"\"..., 1 <unfinished ...>\n"));
-        assert!(begins(b"19463 rename(\"a\", \"b\")   = 0 (DELAYED)\n"));
-        assert!(begins(b"7     fsync(3</tmp/x>"), "held");
-        assert!(!begins(b"19463 <... write resumed>) = 1 (DELAYED)\n"));
-        assert!(!begins(b"19463 +++ killed by SIGKILL +++\n"));
-        assert!(!begins(b"19463 write(5<anon_inode:[eventfd]>, \"\"..., 8) = 8 (DELAYED)\n"), "only wakes a thread");
-        assert!(!begins(b""));
-        assert!(!begins(b"194"));
+        assert!(begins("19463 write(3</tmp/x>, \"\"..., 1 <unfinished ...>\n"));
+        assert!(begins("19463 rename(\"a\", \"b\")   = 0 (DELAYED)\n"));
+        assert!(begins("7     fsync(3</tmp/x>"), "held");
+        assert!(!begins("19463 <... write resumed>) = 1 (DELAYED)\n"));
+        assert!(!begins("19463 +++ killed by SIGKILL +++\n"));
+        assert!(!begins("19463 write(5<anon_inode:[eventfd]>, \"\"..., 8) = 8 (DELAYED)\n"), "only wakes a thread");
+        assert!(!begins(""));
+        assert!(!begins("194"));
+    }
+
+    #[test]
+    fn the_last_step_is_told_unless_it_was_done() {
+        let told = |lines: &str| {
+            let mut file = NamedTempFile::new().unwrap();
+            file.write_all(lines.as_bytes()).unwrap();
+            let mut counted = Counted { output: file.reopen().unwrap(), rest: Vec::new(), made: 0, latest: None };
+            let (made, latest) = counted.look();
+            assert_eq!(made, 2, "{lines}");
+            latest.map(|line| in_words(&line))
+        };
+        let first = "7 write(3</log>, \"\"..., 1) = 1 (DELAYED)\n";
+        let held = "7 fsync(3</log>";
+        assert_eq!(told(&format!("{first}{held}")).as_deref(), Some("fsync(3</log>)"));
+        let killed = format!("{first}{held} <unfinished ...>\n7 +++ killed by SIGKILL +++\n");
+        assert_eq!(told(&killed).as_deref(), Some("fsync(3</log>)"));
+        assert_eq!(
+            told(&format!("{first}{held}) = ?\n7 +++ killed by SIGKILL +++\n")).as_deref(),
+            Some("fsync(3</log>)")
+        );
+        assert_eq!(told(&format!("{first}{held}) = 0 (DELAYED)\n7 +++ killed by SIGKILL +++\n")), None);
+        let other = format!("{first}{held} <unfinished ...>\n8 <... write resumed>) = 1 (DELAYED)\n");
+        assert_eq!(told(&other).as_deref(), Some("fsync(3</log>)"), "another process");
+        assert_eq!(told(&format!("{other}7 <... fsync resumed>) = 0 (DELAYED)\n")), None);
     }
 
     #[test]
@@ -261,6 +337,32 @@ sys.stdin.readline()
         let mut processes = program.processes();
         processes.insert(0, i32::MAX);
         assert_eq!(Strace::watch(&processes).unwrap().made(), 0);
+    }
+
+    #[test]
+    fn who_is_there_and_cannot_be_traced_has_not_ended() {
+        let line = |number: u32, why: &str| format!("strace: attach: ptrace(PTRACE_SEIZE, {number}): {why}\n");
+        let here = std::process::id();
+        assert!(!has_ended(&line(here, "Operation not permitted")));
+        assert!(has_ended(&line(here, "No such process")), "it says so");
+        assert!(has_ended(&line(i32::MAX.unsigned_abs(), "Operation not permitted")), "nobody has this number");
+        assert!(!has_ended("strace: Process 7 attached\n"));
+        let mut child = Command::new("true").spawn().unwrap();
+        let ended = line(child.id(), "Operation not permitted");
+        wait::until("a process that nobody has waited for", wait::PATIENCE, || has_ended(&ended).then_some(()));
+        child.wait().unwrap();
+
+        let refused = attached(std::io::Cursor::new(line(here, "Operation not permitted")), 2, wait::PATIENCE);
+        assert!(refused.is_err_and(|why| why.contains("SYS_PTRACE")));
+        let one = format!("{}strace: Process 7 attached\n", line(here, "No such process"));
+        assert_eq!(attached(std::io::Cursor::new(one), 2, wait::PATIENCE), Ok(()));
+    }
+
+    #[test]
+    fn strace_is_not_waited_for_without_a_limit() {
+        let (silent, _open) = std::io::pipe().unwrap();
+        let why = attached(BufReader::new(silent), 1, Duration::from_millis(20)).unwrap_err();
+        assert!(why.starts_with("strace was not attached after 20ms"), "{why}");
     }
 
     #[test]

@@ -16,6 +16,9 @@ const SHOWN: usize = 120;
 /// Of so many resources the fence is remembered, until a write was refused as stale.
 const FENCES: usize = 1000;
 
+/// So many errors are told apart; codes with a token or a name in them are without end.
+const ERRORS: usize = 100;
+
 /// A larger value may be an error for being so large.
 const ORDINARY: usize = 4096;
 
@@ -67,7 +70,10 @@ impl Writes {
             Answer::Error { definite: true, .. } => {
                 let behind = seen.fences.get(res).is_some_and(|fence| token < *fence);
                 if behind && value.len() <= ORDINARY {
-                    *seen.errors.entry(error()).or_default() += 1;
+                    let error = cut(&one_line(&error()), SHOWN);
+                    if seen.errors.len() < ERRORS || seen.errors.contains_key(&error) {
+                        *seen.errors.entry(error).or_default() += 1;
+                    }
                 }
             }
             _ => {}
@@ -155,5 +161,12 @@ mod tests {
         );
         hear(&writes, 2, Answer::Stale { high: None });
         assert_eq!(writes.warnings("map"), None, "one was refused as stale");
+
+        let writes = Writes::default();
+        hear(&writes, 5, Answer::ok());
+        let long = || format!("old\n  at line 1\n{}", "x".repeat(1000));
+        writes.heard(&Op::write("r", 4, "h", "v"), &Answer::error("old"), String::new, long);
+        let said = writes.warnings("map").unwrap();
+        assert!(said.len() < 400 && !said.contains('\n'), "{said}");
     }
 }

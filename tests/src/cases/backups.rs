@@ -3,16 +3,22 @@
 //! The resource goes back in time, which no order of operations explains. So nothing is written down after the restore, and what
 //! is answered then is judged here.
 
+use std::time::{Duration, Instant};
+
 use super::{Ended, Trial};
 use crate::answer::Answer;
+use crate::harness::wait;
 use crate::manifest::Reads;
 use crate::op::{Op, Verb, Write};
-use crate::subject::{Hook, Restored};
+use crate::subject::{BackedUp, Hook, Restored};
 use crate::words;
 
 /// Who comes too late, and who looks.
 const ZOMBIE: u32 = 20;
 const READER: u32 = 21;
+
+/// How long a read that may be behind gets to show the newest value.
+const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// A resource that is fenced at 5 in the backup, or was made after it, and is fenced at 9 when the backup is put back.
 struct Story {
@@ -36,6 +42,8 @@ struct Found {
     went_back: bool,
     /// A fence that was raised since is forgotten: a write that was refused before, and accepted after.
     forgotten: Option<u64>,
+    /// The newest value without its fence.
+    torn: Option<Ended>,
 }
 
 pub(super) fn older_backup(t: &Trial<'_>) -> Result<(), Ended> {
@@ -47,7 +55,11 @@ pub(super) fn older_backup(t: &Trial<'_>) -> Result<(), Ended> {
                 .to_owned(),
         ));
     }
-    t.back_up()?;
+    let all_of_it = match t.back_up()? {
+        BackedUp::ByItself => true,
+        BackedUp::ByCopy => false,
+        BackedUp::Cannot(why) => return Err(cannot(&why)),
+    };
     for story in &stories {
         t.peek(READER, &story.res)?;
         t.refused(ZOMBIE, t.write_op(ZOMBIE, &story.res, 4))?;
@@ -63,15 +75,26 @@ pub(super) fn older_backup(t: &Trial<'_>) -> Result<(), Ended> {
         story.refusals.push(t.last(ZOMBIE));
         story.had.push(Some(newest));
     }
-    if let Restored::Refuses(why) = t.restore()? {
-        return Err(Ended::Info(format!(
-            "it does not serve with a restored backup, so nobody gets in, and was given back what it had. If somebody has to do \
-             something after a restore, give the hooks `backup` and `restore`, and let `restore` do it: {why}"
-        )));
+    match t.restore()? {
+        Restored::Serves => {}
+        Restored::Refuses(why) => {
+            return Err(Ended::Info(format!(
+                "it does not serve with a restored backup, so nobody gets in, and was given back what it had. If somebody has to \
+                 do something after a restore, give the hooks `backup` and `restore`, and let `restore` do it: {why}"
+            )));
+        }
+        Restored::Cannot(why) => return Err(cannot(&why)),
     }
     let mut found = Found::default();
     stories.iter().try_for_each(|story| story.after(t, &mut found))?;
     match found {
+        Found { torn: Some(torn), went_back, .. } if all_of_it || went_back => Err(torn),
+        // Who copies one half of something tears it.
+        Found { torn: Some(_), .. } => Err(Ended::NotApplicable(
+            "after the restore its fences were those of the backup and its values were not: its values do not lie in CONFORM_DIR; \
+             give the hooks `backup` and `restore`"
+                .to_owned(),
+        )),
         Found { serves: false, .. } => Err(Ended::Info(
             "after a restore it answers everything with an error, so nobody gets in. If somebody has to do something then, give \
              the hooks `backup` and `restore`, and let `restore` do it"
@@ -82,6 +105,9 @@ pub(super) fn older_backup(t: &Trial<'_>) -> Result<(), Ended> {
              restore raise every fence above all tokens handed out (claim each resource with a higher one, or let the lock \
              service go on above them) before writers return"
         ))),
+        Found { went_back: false, .. } if !t.has(Verb::Read) => Err(Ended::NotApplicable(
+            "it cannot be read, so nobody sees whether anything was put back".to_owned(),
+        )),
         Found { went_back: false, .. } => Err(Ended::NotApplicable(
             "after the restore everything was as before it: its data are not in CONFORM_DIR, or `restore` puts nothing back; give \
              the hooks `backup` and `restore`"
@@ -89,6 +115,10 @@ pub(super) fn older_backup(t: &Trial<'_>) -> Result<(), Ended> {
         )),
         Found { .. } => Ok(()),
     }
+}
+
+fn cannot(why: &str) -> Ended {
+    Ended::NotApplicable(format!("the suite cannot copy its data; give the hooks `backup` and `restore`: {why}"))
 }
 
 /// Resources with fence 5, one for each way to raise it, where token 4 was refused.
@@ -123,9 +153,18 @@ impl Story {
     /// Looks what is left of it.
     fn after(&self, t: &Trial<'_>, found: &mut Found) -> Result<(), Ended> {
         let newest = self.had.last().cloned().flatten();
-        let value = self.read(t, found)?;
+        let stale_ok = t.manifest().reads == Reads::StaleOk;
+        let mut value = self.read(t, found)?;
+        // One that is behind would look like one that went back.
+        let deadline = Instant::now() + CATCH_UP;
+        while stale_ok && !found.went_back && value.as_ref().is_some_and(|value| *value != newest) {
+            if Instant::now() >= deadline {
+                break;
+            }
+            wait::pause(Duration::from_millis(20));
+            value = self.read(t, found)?;
+        }
         if let Some(value) = &value {
-            let stale_ok = t.manifest().reads == Reads::StaleOk;
             if *value != self.kept && *value != newest && !(stale_ok && self.had.contains(value)) {
                 return Err(self.fail(
                     t,
@@ -153,16 +192,18 @@ impl Story {
         }
         if self.comes(t, 8, &mut refused, found)? {
             found.forgotten = found.forgotten.or(self.refusals.last().copied());
-            if value == Some(newest.clone()) && t.manifest().reads == Reads::Linearizable {
-                return Err(self.fail(
-                    t,
-                    format!(
-                        "after the restore {} still had {}, the value of token 9, and the write with token 8 was accepted: the \
-                         newer value without its fence.",
-                        self.res,
-                        words::value(newest.as_deref()),
-                    ),
-                ));
+            if value == Some(newest.clone()) && !stale_ok {
+                found.torn.get_or_insert_with(|| {
+                    let newest = words::value(newest.as_deref());
+                    self.fail(
+                        t,
+                        format!(
+                            "after the restore {} still had {newest}, the value of token 9, and the write with token 8 was \
+                             accepted: the newer value without its fence.",
+                            self.res
+                        ),
+                    )
+                });
             }
             if self.comes(t, 7, &mut refused, found)? {
                 return Err(self.fail(

@@ -1,9 +1,8 @@
 //! Group B: ways around the fence.
 
-use super::{Case, Ended, Need, Trial};
+use super::{Case, Ended, Need, Trial, other_ways};
 use crate::answer::Answer;
 use crate::evidence::Minimum;
-use crate::manifest::Reads;
 use crate::op::{Op, Verb, Write};
 use crate::token::Token;
 use crate::verdict::Level;
@@ -109,44 +108,7 @@ pub(super) const CASES: &[Case] = &[
         level: Level::L1,
         needs: &[Need::Verb(Verb::Read)],
         minima: &[Minimum::Read(1), Minimum::Refused(1)],
-        run: |t| {
-            let ways = t.subject().bypasses();
-            if ways.is_empty() {
-                return Err(Ended::NotApplicable("it is reached in one way only".to_owned()));
-            }
-            let (mut tried, mut answered) = (0, 0);
-            for (way, name) in ways.iter().enumerate() {
-                let res = t.resource();
-                t.accepted(0, t.write_op(0, &res, 9))?;
-                let before = t.accepted(0, Op::read(&res))?;
-                let sent = t.value();
-                let said = t.bypass(way, 1, &Op::write(&res, 5, &t.holder(1), &sent))?;
-                if said == Answer::Unsupported {
-                    continue;
-                }
-                tried += 1;
-                answered += u64::from(!matches!(said, Answer::Unknown { .. }));
-                let after = t.accepted(0, Op::read(&res))?;
-                // A read that may be stale may also catch up.
-                let changed = match t.manifest().reads {
-                    Reads::Linearizable => before.value() != after.value(),
-                    Reads::StaleOk => after.value() == Some(Some(&sent)),
-                };
-                if changed {
-                    let id = t.last(0);
-                    return Err(t.fail(
-                        &[id],
-                        format!("By another way ({name}), a write with token 5 changed {res}, whose fence was 9: read #{id} sees it."),
-                    ));
-                }
-                still_fenced(t, &res, name)?;
-            }
-            match (tried, answered) {
-                (0, _) => Err(Ended::NotApplicable("none of the other ways can be written down for it".to_owned())),
-                (_, 0) => Err(Ended::Unknown(format!("{tried} other ways were tried, and none was answered"))),
-                _ => Ok(()),
-            }
-        },
+        run: other_ways::around,
     },
     Case {
         id: "B06",
@@ -270,20 +232,6 @@ pub(super) const CASES: &[Case] = &[
         },
     },
 ];
-
-/// After a stale request by another way: was the fence dropped or lowered?
-fn still_fenced(t: &Trial<'_>, res: &str, way: &str) -> Result<(), Ended> {
-    let answer = t.call(2, t.write_op(2, res, 8))?;
-    let (id, said) = (t.last(2), crate::words::answer(&answer));
-    match answer {
-        Answer::Stale { .. } => Ok(()),
-        Answer::Unknown { .. } => Err(Ended::Unknown(format!("write #{id} with token 8, after {way}, was {said}"))),
-        _ => Err(t.fail(
-            &[id],
-            format!("After a request by another way ({way}) with token 5, the fence of {res} was 9 no more: write #{id} with token 8 was {said}."),
-        )),
-    }
-}
 
 /// The verbs that change something and that the resource has.
 fn changing(t: &Trial<'_>) -> Vec<Verb> {

@@ -17,6 +17,7 @@ pub(super) fn wrong_clock(t: &Trial<'_>) -> Result<(), Ended> {
         t.restart()?;
         fences.iter_mut().try_for_each(|(res, fence)| look(t, res, fence))?;
     }
+    clock.put_right();
     Ok(())
 }
 

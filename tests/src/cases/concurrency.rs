@@ -345,13 +345,14 @@ fn conditional_writes(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn highest(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 8;
+    const LIMIT: Duration = Duration::from_secs(10);
     let mut random = t.random(0);
     for _ in t.races(20) {
         let res = t.resource();
         let best = random.below(u64::from(CLIENTS)) as u32;
         let token = |client: u32| 10 + u64::from((client + CLIENTS - 1 - best) % CLIENTS);
         let everybody = || (0..CLIENTS).map(|client| (client, t.write_op(client, &res, token(client)))).collect();
-        insist(t, best, everybody)?;
+        insist(t, best, LIMIT, everybody)?;
         // The zombies do not give up.
         let zombies = (0..CLIENTS).filter(|client| *client != best);
         t.race(zombies.map(|client| (client, t.write_op(client, &res, token(client)))).collect())?;
@@ -362,10 +363,9 @@ fn highest(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Everybody tries until the best has succeeded.
-fn insist(t: &Trial<'_>, best: u32, everybody: impl Fn() -> Vec<(u32, Op)>) -> Result<(), Ended> {
+/// Everybody tries until the best has succeeded, or there is no time for more.
+fn insist(t: &Trial<'_>, best: u32, limit: Duration, everybody: impl Fn() -> Vec<(u32, Op)>) -> Result<(), Ended> {
     const TRIES: u32 = 20;
-    const LIMIT: Duration = Duration::from_secs(10);
     let began = Instant::now();
     let mut lost = 0;
     for tried in 1..=TRIES {
@@ -376,17 +376,73 @@ fn insist(t: &Trial<'_>, best: u32, everybody: impl Fn() -> Vec<(u32, Op)>) -> R
             return Ok(());
         }
         lost += u32::from(answer.is_unknown());
-        if tried == TRIES || began.elapsed() > LIMIT {
+        if tried == TRIES || began.elapsed() > limit {
             let (id, said) = (t.last(best), crate::words::answer(answer));
+            let tries = if tried == 1 { "once".to_owned() } else { format!("{tried} times") };
             let sentence = format!(
-                "client {best} has the highest token of all and tried {tried} times; its latest write (#{id}) was {said}."
+                "client {best} has the highest token of all and tried {tries}; its latest write (#{id}) was {said}."
             );
-            // A lost answer takes its time, and says nothing about the resource.
+            // A lost answer takes its time, and so does a machine that stands still: that says nothing about the resource.
             return Err(match lost {
-                0 => t.fail(&[id], sentence),
+                0 if tried == TRIES => t.fail(&[id], sentence),
+                0 => Ended::Unknown(format!("{sentence} After {limit:?} there was no time for {TRIES} tries")),
                 _ => Ended::Unknown(format!("{sentence} {lost} of its answers were lost")),
             });
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{CASES, insist};
+    use crate::answer::Answer;
+    use crate::cases::{Ended, Progress, Trial};
+    use crate::manifest::Manifest;
+    use crate::run::Options;
+    use crate::subject::{Broken, Hook, Request, Subject};
+
+    /// It refuses everybody.
+    #[derive(Default)]
+    struct Busy {
+        manifest: Manifest,
+    }
+
+    impl Subject for Busy {
+        fn describe(&self) -> String {
+            "busy".to_owned()
+        }
+
+        fn manifest(&self) -> &Manifest {
+            &self.manifest
+        }
+
+        fn call(&self, _: &Request<'_>) -> Result<Answer, Broken> {
+            Ok(Answer::error("busy"))
+        }
+
+        fn has(&self, _: Hook) -> bool {
+            false
+        }
+
+        fn hook(&self, _: Hook) -> Result<(), Broken> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn whoever_had_no_time_to_try_often_is_no_evidence() {
+        let busy = Busy::default();
+        let case = CASES.iter().find(|case| case.id == "C10").unwrap();
+        let ended = |limit| {
+            let t = Trial::new(&busy, case, &Options::default(), "run", &Progress::default());
+            insist(&t, 0, limit, || vec![(0, t.write_op(0, "r", 17))])
+        };
+        let Err(Ended::Unknown(why)) = ended(Duration::ZERO) else { panic!("one try is enough") };
+        assert!(why.contains("tried once") && why.contains("no time for 20 tries"), "{why}");
+        let Err(Ended::Failed(failure)) = ended(Duration::MAX) else { panic!("twenty tries are not enough") };
+        assert!(failure.sentence.contains("tried 20 times"), "{}", failure.sentence);
+    }
 }

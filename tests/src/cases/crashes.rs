@@ -113,7 +113,12 @@ pub(super) const CASES: &[Case] = &[
               successor has its name, a fence in a second file.",
         level: Level::L3,
         needs: KILLABLE,
-        minima: &[Minimum::Accepted(20), Minimum::Refused(5), Minimum::KillsInFlight(3), Minimum::Restarts(3)],
+        minima: &[
+            Minimum::Accepted(20),
+            Minimum::Refused(5),
+            Minimum::KillsInFlight(steps::SEEN),
+            Minimum::Restarts(3),
+        ],
         run: steps::killed_at_each,
     },
     Case {

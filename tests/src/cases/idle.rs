@@ -45,7 +45,7 @@ pub(super) fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
             if number >= most || elapsed > limit {
                 return Ok(());
             }
-            let answer = t.fill(client, &Op::write(&format!("{base}-{number}"), 3, &holder, "filler"))?;
+            let answer = t.ask(client, &Op::write(&format!("{base}-{number}"), 3, &holder, "filler"))?;
             done.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
         }
     })?;
@@ -55,5 +55,6 @@ pub(super) fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
     if done < FEWEST {
         return Err(Ended::Unknown(format!("only {done} other resources could be written, {FEWEST} are needed")));
     }
+    t.remark(format!("{done} other resources were written meanwhile"));
     Ok(())
 }

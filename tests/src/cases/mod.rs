@@ -10,6 +10,7 @@ mod crashes;
 mod equal;
 mod idle;
 mod networks;
+mod other_ways;
 mod reads;
 mod steps;
 mod trial;

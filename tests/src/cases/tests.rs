@@ -12,7 +12,7 @@ use crate::op::{Op, Verb, Write};
 use crate::reference::{Bug, OverHttp, Reference, SETUPS, Service};
 use crate::resource::{FencedResource, InProcess};
 use crate::run::{Options, run};
-use crate::subject::{Begun, Broken, Hook, Part, Request, Subject};
+use crate::subject::{Around, Begun, Broken, Hook, Part, Request, Subject};
 use crate::token::Token;
 use crate::verdict::{CaseResult, Level, Status};
 
@@ -331,8 +331,8 @@ impl Subject for ByWays {
         Ok(())
     }
 
-    fn bypasses(&self) -> Vec<String> {
-        vec!["one way".to_owned(), "the other".to_owned()]
+    fn bypasses(&self) -> Vec<Around> {
+        vec![Around::Spelling("one way".to_owned()), Around::Request("the other".to_owned())]
     }
 
     fn bypass(&self, _: usize, request: &Request<'_>) -> Result<Answer, Broken> {
@@ -355,7 +355,7 @@ fn another_way_must_have_been_answered_and_leave_the_fence() {
                 FencedResource::write(resource, res, 2, "h", &value)
             },
             Status::Fail,
-            "the fence of ",
+            "the fence was 9 no more",
         ),
     ];
     for (said, status, reason) in answers {

@@ -1,6 +1,6 @@
 //! The bugs that the reference can be given. Each is one that real services had or could have.
 
-use crate::manifest::{Equal, Policy};
+use crate::manifest::{Equal, High, Policy, Reads};
 
 /// How a mutant is set up: what it promises, and the way it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,10 @@ pub struct Setup {
     pub policy: Policy,
     /// Who may use the token at the fence?
     pub equal: Equal,
+    /// How fresh are reads?
+    pub reads: Reads,
+    /// How exact is the reported fence?
+    pub high: High,
     /// How many processes serve its store.
     pub instances: usize,
     /// Over HTTP, or by calls in this process.
@@ -24,15 +28,57 @@ pub enum Front {
     Http,
 }
 
-const GE: Setup = Setup { policy: Policy::Ge, equal: Equal::Any, instances: 1, front: Front::Calls };
+impl Setup {
+    /// What it promises, as a manifest spells it.
+    pub(crate) fn promises(self) -> [(&'static str, &'static str); 4] {
+        let policy = match self.policy {
+            Policy::Ge => "ge",
+            Policy::Gt => "gt",
+        };
+        let equal = match self.equal {
+            Equal::Any => "any",
+            Equal::Holder => "holder",
+        };
+        let reads = match self.reads {
+            Reads::Linearizable => "linearizable",
+            Reads::StaleOk => "stale-ok",
+        };
+        let high = match self.high {
+            High::Exact => "exact",
+            High::AtLeast => "at_least",
+        };
+        [("policy", policy), ("equal", equal), ("reads", reads), ("high", high)]
+    }
+}
+
+const GE: Setup = Setup {
+    policy: Policy::Ge,
+    equal: Equal::Any,
+    reads: Reads::Linearizable,
+    high: High::Exact,
+    instances: 1,
+    front: Front::Calls,
+};
 const GT: Setup = Setup { policy: Policy::Gt, ..GE };
 const HOLDER: Setup = Setup { equal: Equal::Holder, ..GE };
 const TWO: Setup = Setup { instances: 2, ..GE };
 const HTTP: Setup = Setup { front: Front::Http, ..GE };
+const GT_HOLDER: Setup = Setup { equal: Equal::Holder, ..GT };
+const STALE_OK: Setup = Setup { reads: Reads::StaleOk, ..GE };
+const AT_LEAST: Setup = Setup { high: High::AtLeast, ..GE };
 
-/// In which setups the reference itself is run: every case applies in at least one.
-pub const SETUPS: [(&str, Setup); 5] =
-    [("ge", GE), ("gt", GT), ("holder", HOLDER), ("two instances", TWO), ("http", HTTP)];
+/// In which setups the reference itself is run: every case applies in at least one. Where a promise is a loose one, the
+/// reference makes use of that.
+pub const SETUPS: [(&str, Setup); 8] = [
+    ("ge", GE),
+    ("gt", GT),
+    ("holder", HOLDER),
+    ("two instances", TWO),
+    ("http", HTTP),
+    ("gt holder", GT_HOLDER),
+    ("stale-ok", STALE_OK),
+    ("at_least", AT_LEAST),
+];
 
 /// A bug, and what must find it.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +140,7 @@ bugs! {
     ImportUnfenced "import-unfenced" "B05" GE "The bulk import writes without a check."
     RenameUnfenced "rename-unfenced" "B05" GE "A rename onto a resource takes its place, with the fence of the other."
     ExpiryDropsFence "expiry-drops-fence" "B05" GE "A request to let the value expire is refused as stale, and the fence is gone."
+    ExpiredForgotten "expired-forgotten" "B05" GE "When the value expires that its holder let expire, the fence goes with it."
     GlobalFence "global-fence" "B06" GE "There is one fence for all resources."
     FoldsNames "folds-names" "B06" GE "Names that differ in case or in percent signs are one resource."
     DeleteDropsFence "delete-drops-fence" "B07" GE "A delete removes the fence with the value."

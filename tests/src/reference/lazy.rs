@@ -1,5 +1,7 @@
 //! Adapters that do nothing. The suite must pass none of them.
 
+use std::collections::BTreeSet;
+
 use crate::answer::Answer;
 use crate::manifest::{Kill, Manifest};
 use crate::op::Verb;
@@ -8,17 +10,48 @@ use crate::subject::{Broken, Hook, Request, Subject};
 /// Always the same answer, whatever is asked, and every hook succeeds.
 pub struct Lazy {
     name: &'static str,
+    /// The answer, by its name.
+    says: &'static str,
     manifest: Manifest,
 }
 
-/// The names of all of them.
-pub const LAZY: [&str; 5] = ["unknown", "unsupported", "ok", "stale", "error"];
+/// The names of all of them: what they answer, and whether they have no other verb than write.
+pub const LAZY: [&str; 16] = [
+    "unknown",
+    "unsupported",
+    "ok",
+    "ok with a value",
+    "ok with a fence",
+    "ok with a value and a fence",
+    "stale",
+    "stale with a fence",
+    "error",
+    "unknown (write only)",
+    "unsupported (write only)",
+    "ok (write only)",
+    "ok with a fence (write only)",
+    "stale (write only)",
+    "stale with a fence (write only)",
+    "error (write only)",
+];
+
+/// How the names of those end that have no other verb.
+const WRITE_ONLY: &str = " (write only)";
+
+/// What is there for those who say it.
+const VALUE: &str = "lazy";
+
+/// The fence of those who say one: many cases begin with this token.
+const FENCE: u64 = 9;
 
 impl Lazy {
-    /// The one with this name, with all verbs.
+    /// The one with this name.
     pub fn new(name: &'static str) -> Lazy {
-        let caps = Verb::ALL.into_iter().collect();
-        Lazy { name, manifest: Manifest { caps, kill: Kill::Everything, ..Manifest::default() } }
+        let (says, caps) = match name.strip_suffix(WRITE_ONLY) {
+            Some(says) => (says, BTreeSet::from([Verb::Write])),
+            None => (name, Verb::ALL.into_iter().collect()),
+        };
+        Lazy { name, says, manifest: Manifest { caps, kill: Kill::Everything, ..Manifest::default() } }
     }
 }
 
@@ -37,10 +70,15 @@ impl Subject for Lazy {
 
     fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
         let reads = matches!(request.op.verb(), Verb::Read | Verb::CheckedRead | Verb::Claim);
-        Ok(match self.name {
+        let (nothing, something) = (reads.then_some(None), reads.then(|| Some(VALUE.to_owned())));
+        Ok(match self.says {
             "unsupported" => Answer::Unsupported,
-            "ok" => Answer::Ok { value: reads.then_some(None), high: None },
+            "ok" => Answer::Ok { value: nothing, high: None },
+            "ok with a value" => Answer::Ok { value: something, high: None },
+            "ok with a fence" => Answer::Ok { value: nothing, high: Some(FENCE) },
+            "ok with a value and a fence" => Answer::Ok { value: something, high: Some(FENCE) },
             "stale" => Answer::Stale { high: None },
+            "stale with a fence" => Answer::Stale { high: Some(FENCE) },
             "error" => Answer::error("lazy"),
             _ => Answer::unknown("lazy"),
         })

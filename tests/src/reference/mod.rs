@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::answer::Answer;
 use crate::harness::seed::Random;
-use crate::manifest::{Equal, Kill, Manifest, Policy};
+use crate::manifest::{Equal, High, Kill, Manifest, Policy};
 use crate::op::{Op, Verb, Write};
 use crate::resource::FencedResource;
 use crate::subject::Hook;
@@ -54,7 +54,9 @@ impl Reference {
     /// Set up like this, with this bug; its pauses are drawn from the seed.
     pub fn set_up(setup: Setup, bug: Option<Bug>, seed: u64) -> Reference {
         let store = Store::new(setup.instances);
-        Reference { bug, seed, store, ..Reference::new(setup.policy, setup.equal) }
+        let plain = Reference::new(setup.policy, setup.equal);
+        let manifest = Manifest { reads: setup.reads, high: setup.high, ..plain.manifest.clone() };
+        Reference { manifest, bug, seed, store, ..plain }
     }
 
     /// Does what is asked in one of its processes.
@@ -79,9 +81,21 @@ impl Reference {
             visit.breathe();
             visit.step();
             visit.alive()?;
-            Ok(answer)
+            Ok(self.told(&mut visit, answer))
         });
         served.unwrap_or_else(|Gone(why)| Answer::unknown(why))
+    }
+
+    /// Where the reported fence need not be exact, every second one is lower than it is.
+    fn told(&self, visit: &mut Visit<'_>, answer: Answer) -> Answer {
+        if self.manifest.high == High::Exact || visit.one_of(2) {
+            return answer;
+        }
+        match answer {
+            Answer::Ok { value, high } => Answer::Ok { value, high: high.map(|high| high / 2) },
+            Answer::Stale { high } => Answer::Stale { high: high.map(|high| high / 2) },
+            other => other,
+        }
     }
 
     fn rules(&self) -> Rules<'_> {

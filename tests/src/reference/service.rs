@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::manifest::Manifest;
 use crate::op::Op;
 use crate::resource::FencedResource;
-use crate::subject::{Broken, Hook, Request, Steps, Subject};
+use crate::subject::{Around, Broken, Hook, Request, Steps, Subject};
 
 /// A [`Reference`] that is called with whatever a client may send.
 pub struct Service {
@@ -53,8 +53,8 @@ impl Subject for Service {
         Ok(self.reference.serve(request.client as usize % self.instances, request.op))
     }
 
-    fn bypasses(&self) -> Vec<String> {
-        Way::ALL.iter().map(|(_, name)| (*name).to_owned()).collect()
+    fn bypasses(&self) -> Vec<Around> {
+        Way::ALL.iter().map(|(way, name)| way.around(name)).collect()
     }
 
     fn bypass(&self, way: usize, request: &Request<'_>) -> Result<Answer, Broken> {

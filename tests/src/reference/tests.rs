@@ -103,6 +103,30 @@ fn what_was_in_flight_at_a_kill_is_unknown_and_never_happens_later() {
     }
 }
 
+fn set_up(wanted: &str) -> Reference {
+    let (_, setup) = super::SETUPS.into_iter().find(|(name, _)| *name == wanted).unwrap();
+    Reference::set_up(setup, None, 7)
+}
+
+#[test]
+fn it_makes_use_of_a_loose_promise() {
+    let (behind, lower) = (set_up("stale-ok"), set_up("at_least"));
+    let (mut stale, mut low) = (Vec::new(), Vec::new());
+    for token in 2..=50_u64 {
+        let value = token.to_string();
+        assert_eq!(behind.write("r", token, "a", &value), Answer::Ok { value: None, high: Some(token) });
+        let current = found(Some(&value), Some(token));
+        assert_eq!(behind.checked_read("r", token), current, "a read that is checked is never behind");
+        stale.push(behind.read("r") != current);
+        let reported = lower.write("r", token, "a", &value).high().unwrap();
+        assert!(reported <= token);
+        low.push(reported < token);
+    }
+    for loose in [stale, low] {
+        assert!(loose.contains(&true) && loose.contains(&false), "now and then: {loose:?}");
+    }
+}
+
 #[test]
 fn two_processes_see_one_store() {
     let setup = Setup { instances: 2, ..super::SETUPS[0].1 };

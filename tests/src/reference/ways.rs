@@ -8,6 +8,7 @@ use super::store::{Gone, Visit};
 use super::{Bug, Reference};
 use crate::answer::Answer;
 use crate::op::{Verb, Write};
+use crate::subject::Around;
 
 /// Another way to the same data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,16 @@ impl Way {
         (Way::Rename, "a rename of another resource"),
         (Way::Expire, "an expiry that is asked for"),
     ];
+}
+
+impl Way {
+    /// As a case tells of it.
+    pub(super) fn around(self, name: &str) -> Around {
+        match self {
+            Way::Slash => Around::Spelling(name.to_owned()),
+            Way::Import | Way::Rename | Way::Expire => Around::Request(name.to_owned()),
+        }
+    }
 }
 
 impl Reference {
@@ -62,10 +73,14 @@ impl Reference {
                 })?;
                 Ok(Answer::Stale { high })
             }
-            (Way::Expire, _) => {
+            (Way::Expire, bug) => {
                 change.verb = Verb::Delete;
                 change.value = None;
-                self.change(visit, &change)
+                let answer = self.change(visit, &change)?;
+                if bug == Some(Bug::ExpiredForgotten) && answer.is_ok() {
+                    visit.with(|disk, _| disk.insert(change.res, Record::default()))?;
+                }
+                Ok(answer)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a self-test must have found.
 
-use super::{AGAIN, Budget, ESCAPES, REFERENCE, Report, Row, Tally, selected, tried};
-use crate::reference::MUTANTS;
+use super::{AGAIN, Budget, ESCAPES, Report, Row, Tally, selected, tried};
+use crate::reference::{MUTANTS, SETUPS};
 use crate::verdict::{Level, Status};
 
 /// Looks for what is wrong.
@@ -11,8 +11,8 @@ pub(super) fn judge(budget: &Budget, report: &mut Report) {
         silent(&format!("the reference ({setup})"), row, &mut problems);
     }
     for (name, row) in &report.python {
-        if *name == REFERENCE {
-            silent("the reference in Python", row, &mut problems);
+        if SETUPS.iter().any(|(setup, _)| setup == name) {
+            silent(&format!("the reference in Python ({name})"), row, &mut problems);
         }
     }
     for (name, row) in &report.lazy {

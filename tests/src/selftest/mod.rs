@@ -31,6 +31,13 @@ const AGAIN: u64 = 16;
 /// with eight seeds at first, and no escape, or with sixteen, and two at most.
 const ESCAPES: u64 = 2;
 
+/// At the full budget the reference in Python is run with so many seeds: each run starts interpreters, and a thousand would take
+/// days.
+const PYTHON: u64 = 20;
+
+/// The same for the reference on one busy CPU: a thousand would take a day.
+const BUSY: u64 = 100;
+
 /// How much is run.
 #[derive(Clone, Debug)]
 pub struct Budget {
@@ -76,15 +83,37 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Everything that the specification asks for: hours.
+    /// Everything that the specification asks for, with fewer seeds for the reference in Python and on a busy CPU: hours.
     pub fn full() -> Budget {
         Budget { seeds: 100, racy_seeds: 100, reference_seeds: 1_000, matrix: true, whole: true, ..Budget::default() }
     }
 
+    /// What of it is run on one busy CPU: the reference, with seeds of its own.
+    pub fn on_a_busy_cpu(&self) -> Budget {
+        Budget {
+            reference_seeds: if self.whole { BUSY } else { 1 },
+            python: false,
+            // Whoever waits there waits for the one that never rests, unless there are many others.
+            workers: 16,
+            only: vec![REFERENCE.to_owned()],
+            seed: self.seed + 10_000,
+            ..self.clone()
+        }
+    }
+
     /// With how many seeds a mutant is run against this case.
     fn seeds(&self, case: &str) -> u64 {
-        let racy = cases::find(case).is_some_and(|case| case.level > Level::L1);
-        if racy { self.racy_seeds.max(self.seeds) } else { self.seeds }
+        if is_racy(case) { self.racy_seeds.max(self.seeds) } else { self.seeds }
+    }
+
+    /// The same for a mutant in Python: for every change one is enough where interpreters are started again and again.
+    fn python_seeds(&self, case: &str) -> u64 {
+        if is_racy(case) && !self.whole { 1 } else { self.seeds(case) }
+    }
+
+    /// With how many seeds the reference in Python is run.
+    fn python_reference_seeds(&self) -> u64 {
+        if self.whole { PYTHON } else { 1 }
     }
 
     /// With how many seeds the reference is run in a setup: for every change, the plain one gets most.
@@ -105,6 +134,11 @@ impl Budget {
             _ => self.rounds,
         }
     }
+}
+
+/// A case with threads or kills, where luck has a part.
+fn is_racy(case: &str) -> bool {
+    cases::find(case).is_some_and(|case| case.level > Level::L1)
 }
 
 /// How often a case came to each status.

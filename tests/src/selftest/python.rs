@@ -11,7 +11,6 @@ use super::{Budget, REFERENCE, selected, tried};
 use crate::adapters::exec;
 use crate::adapters::hooks::Commands;
 use crate::cases::Case;
-use crate::manifest::{Equal, Policy};
 use crate::reference::{Bug, Front, SETUPS, Setup};
 use crate::subject::{Broken, Subject};
 
@@ -20,13 +19,13 @@ const SOURCE: &str = include_str!("../../reference/reference.py");
 const INTERPRETER: &str = "python3";
 
 /// Cases that start the interpreter many times, or write very much.
-const LONG: [&str; 3] = ["R05", "R07", "R08"];
+pub(super) const LONG: [&str; 3] = ["R05", "R07", "R08"];
 
 /// The program looks there how far its clock is from the right one.
-const CLOCK: &str = "echo $CONFORM_CLOCK > $CONFORM_DIR/clock.new && mv $CONFORM_DIR/clock.new $CONFORM_DIR/clock";
+const CLOCK: &str = r#"cd "$CONFORM_DIR" && echo $CONFORM_CLOCK > clock.new && mv clock.new clock"#;
 
 /// A backup script that takes the values, and not the fences.
-const WITHOUT_FENCES: &str = r#"sed 's/"high": [0-9]*/"high": null/g' $CONFORM_DIR/log > $CONFORM_DIR/backup"#;
+const WITHOUT_FENCES: &str = r#"sed 's/"high": [0-9]*/"high": null/g' "$CONFORM_DIR/log" > "$CONFORM_DIR/backup""#;
 
 /// The bugs that the Python reference knows.
 const BUGS: [Bug; 35] = [
@@ -81,16 +80,9 @@ impl Program {
     }
 
     pub(super) fn open(&self) -> Result<Box<dyn Subject>, Broken> {
-        let policy = match self.setup.policy {
-            Policy::Ge => "ge",
-            Policy::Gt => "gt",
-        };
-        let equal = match self.setup.equal {
-            Equal::Any => "any",
-            Equal::Holder => "holder",
-        };
-        let source = self.source.to_string_lossy().into_owned();
-        let mut command = [INTERPRETER, &source, "--policy", policy, "--equal", equal].map(str::to_owned).to_vec();
+        let mut command = vec![INTERPRETER.to_owned(), self.source.to_string_lossy().into_owned()];
+        command
+            .extend(self.setup.promises().into_iter().flat_map(|(name, word)| [format!("--{name}"), word.to_owned()]));
         if let Some(bug) = self.bug {
             command.extend(["--bug".to_owned(), bug.mutant().name.to_owned()]);
         }
@@ -104,7 +96,7 @@ impl Program {
         let mut hooks = Commands { clock: Some(CLOCK.to_owned()), ..Commands::default() };
         if self.bug == Some(Bug::BackupWithoutFences) {
             hooks.backup = Some(WITHOUT_FENCES.to_owned());
-            hooks.restore = Some("cp $CONFORM_DIR/backup $CONFORM_DIR/log".to_owned());
+            hooks.restore = Some(r#"cp "$CONFORM_DIR/backup" "$CONFORM_DIR/log""#.to_owned());
         }
         hooks
     }
@@ -116,18 +108,18 @@ pub(super) fn jobs(budget: &Budget) -> Result<Vec<Job>, String> {
     let source = Arc::new(write_source().map_err(|error| format!("its program cannot be written: {error}"))?);
     let program = |bug, setup| Program { source: source.clone(), bug, setup };
     let mut jobs = Vec::new();
-    // One setup and one seed are enough for every change: each run starts an interpreter.
-    let setups = SETUPS.iter().filter(|(_, setup)| setup.front == Front::Calls);
+    // One setup is enough for every change: each run starts an interpreter.
+    let setups = SETUPS.into_iter().filter(|(_, setup)| setup.front == Front::Calls);
     let most = if budget.whole { usize::MAX } else { 1 };
-    for (_, setup) in setups.take(most).filter(|_| budget.wants(REFERENCE)) {
+    for (name, setup) in setups.take(most).filter(|_| budget.wants(REFERENCE)) {
         let short = |case: &&Case| budget.whole || !LONG.contains(&case.id);
-        jobs.extend(
-            tried().filter(short).map(|case| Job::python(program(None, *setup), REFERENCE, case.id, budget.seed)),
-        );
+        for seed in budget.seed..budget.seed + budget.python_reference_seeds() {
+            let cases = tried().filter(short);
+            jobs.extend(cases.map(|case| Job::python(program(None, setup), name, case.id, seed)));
+        }
     }
     for mutant in selected(budget).filter(|mutant| BUGS.contains(&mutant.bug)) {
-        let seeds = if budget.whole { budget.seeds(mutant.case()) } else { 1 };
-        for seed in budget.seed..budget.seed + seeds {
+        for seed in budget.seed..budget.seed + budget.python_seeds(mutant.case()) {
             let program = program(Some(mutant.bug), mutant.setup);
             jobs.push(Job::python(program, mutant.name, mutant.case(), seed));
         }
@@ -154,7 +146,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::process::Command;
 
-    use super::{BUGS, INTERPRETER, write_source};
+    use super::{BUGS, Budget, Bug, INTERPRETER, LONG, SETUPS, jobs, tried, write_source};
 
     #[test]
     fn the_program_knows_the_bugs_of_the_list() {
@@ -163,5 +155,27 @@ mod tests {
         let printed = String::from_utf8(output.stdout).unwrap();
         let listed: BTreeSet<&str> = BUGS.iter().map(|bug| bug.mutant().name).collect();
         assert_eq!(printed.lines().collect::<BTreeSet<_>>(), listed);
+    }
+
+    /// How many runs a mutant has, or the reference in a setup.
+    fn runs(budget: &Budget, name: &str) -> usize {
+        let made = jobs(budget).unwrap();
+        made.iter().filter(|job| job.to_string().starts_with(&format!("{name} "))).count()
+    }
+
+    #[test]
+    fn what_is_cheap_gets_all_seeds_for_every_change_and_everything_at_the_full_budget() {
+        let (usual, full) = (Budget::default(), Budget::full());
+        assert_eq!((runs(&usual, "accept-all"), runs(&full, "accept-all")), (3, 100), "A03 is of L1");
+        assert_eq!((runs(&usual, "check-then-act"), runs(&full, "check-then-act")), (1, 100), "C01 is of L2");
+        let cases = tried().count();
+        assert_eq!((runs(&usual, SETUPS[0].0), runs(&full, SETUPS[0].0)), (cases - LONG.len(), 20 * cases));
+        assert_eq!((runs(&usual, "stale-ok"), runs(&full, "stale-ok")), (0, 20 * cases));
+        assert_eq!(runs(&full, "http"), 0, "a program that speaks JSON lines has no HTTP");
+    }
+
+    #[test]
+    fn a_row_of_the_reference_is_not_that_of_a_mutant() {
+        assert!(SETUPS.iter().all(|(name, _)| Bug::named(name).is_none()));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{AGAIN, Budget, ESCAPES, Report, Row};
+use super::{AGAIN, Budget, ESCAPES, MANY, Report, Row, python};
 use crate::cases::{self, GROUPS};
-use crate::reference::{Front, MUTANTS, Mutant};
+use crate::reference::{Front, MUTANTS, Mutant, SETUPS};
 use crate::verdict::{Level, Status};
 
 impl Report {
@@ -120,23 +120,69 @@ Each mutant is the reference resource with one bug. `fencepost conform selftest`
 case that is named here, each case must fail at least one mutant, and the reference itself must pass every case. The
 test `write_the_document` in tests/tests/conform_selftest.rs writes this page.
 ";
-    let runs = format!(
+    let mut runs = String::from(
         "
 | runs | for every change | at the full budget (`--full`, `FENCEPOST_BUDGET=full`) |
 | --- | --- | --- |
-| each mutant against its cases of L1 | {} seeds | {} seeds |
-| each mutant against its cases of L2 and L3 | {} seeds | {} seeds |
-| each mutant in Python against its case | 1 seed | {} seeds |
-| the reference against every case | {} seeds, 1 in the setups other than the plain one | {} seeds in every setup |
+",
+    );
+    for (what, usual, full) in budgets(&usual, &full) {
+        let _ = writeln!(runs, "| {what} | {usual} | {full} |");
+    }
+    let rules = format!(
+        "
+The setups are {}.
+With `stale-ok` half of its reads come from a cache, and with `at_least` half of the fences it reports are too low.
+For every change R08 goes on after {} other resources. The runs on one busy CPU are made by the tests, not by the command line: all threads
+share one processor with one that never rests. 1,000 seeds would take a day there, and several in Python.
 
 Of 100 runs one may let its mutant go. A mutant that escapes in fewer runs is tried with up to {AGAIN} seeds, and may escape in
 {ESCAPES} of them: so a mutant that is failed in 99 of 100 does not stop a change, and one that is failed in every second run does.
 The same holds for an UNKNOWN of the reference, on a busy machine. A FAIL of the reference is never excused.
 
 ",
-        usual.seeds, full.seeds, usual.racy_seeds, full.racy_seeds, full.seeds, usual.reference_seeds, full.reference_seeds
+        SETUPS.map(|(name, _)| format!("`{name}`")).join(", "),
+        MANY * 200
     );
-    format!("{head}{runs}")
+    format!("{head}{runs}{rules}")
+}
+
+/// What is run, and how often.
+fn budgets(usual: &Budget, full: &Budget) -> [(&'static str, String, String); 8] {
+    let both = |what, seeds: fn(&Budget) -> u64| (what, count(seeds(usual)), count(seeds(full)));
+    let everywhere = |budget: &Budget| format!("{} in every setup", count(budget.reference_seeds));
+    let plain = SETUPS[0].0;
+    [
+        both("each mutant against its cases of L1", |budget| budget.seeds("A01")),
+        both("each mutant against its cases of L2 and L3", |budget| budget.seeds("C01")),
+        both("each mutant in Python against its case of L1", |budget| budget.python_seeds("A01")),
+        both("each mutant in Python against its case of L2 or L3", |budget| budget.python_seeds("C01")),
+        (
+            "the reference against every case",
+            format!("{} in the setup `{plain}`, 1 in each other", count(usual.reference_seeds)),
+            everywhere(full),
+        ),
+        (
+            "the reference in Python against every case",
+            format!(
+                "{} in the setup `{plain}`, without {}",
+                count(usual.python_reference_seeds()),
+                python::LONG.join(", ")
+            ),
+            format!("{} in every setup but `http`", count(full.python_reference_seeds())),
+        ),
+        (
+            "the reference on one busy CPU against every case",
+            everywhere(&usual.on_a_busy_cpu()),
+            everywhere(&full.on_a_busy_cpu()),
+        ),
+        ("each adapter that does nothing", "1 seed, the cases of L1".to_owned(), "1 seed, every case".to_owned()),
+    ]
+}
+
+/// `1 seed`, `3 seeds`
+fn count(seeds: u64) -> String {
+    format!("{seeds} seed{}", if seeds == 1 { "" } else { "s" })
 }
 
 fn groups() -> Vec<Vec<&'static str>> {

@@ -9,7 +9,7 @@ use fencepost_conformance::verdict::{Level, Status};
 use fencepost_conformance::{Manifest, Op, Verb, Write};
 use serde_json::Value;
 
-use super::marked::{Marked, judge, root};
+use super::marked::{Marked, judge, patient, root};
 
 fn book() -> String {
     std::fs::read_to_string(root().join("docs/conformance/exec.md")).unwrap()
@@ -105,16 +105,38 @@ fn limits_and_hooks_are_there() {
     }
 }
 
+/// The commands that a text gives for Redis, by hook.
+fn hooks(text: &str) -> Vec<(String, String)> {
+    let given = text.split("--hook ").skip(1).filter_map(|rest| {
+        let (name, command) = rest.split_once("='")?;
+        Some((name.to_owned(), command.split('\'').next()?.to_owned()))
+    });
+    given.filter(|(_, command)| command.contains("redis")).collect()
+}
+
+/// `conform_services` runs those of the example.
+#[test]
+fn the_hooks_for_redis_are_those_of_the_example() {
+    let readme = std::fs::read_to_string(root().join("examples/conformance/redis/README.md")).unwrap();
+    let shown = hooks(&book());
+    assert_eq!(shown, hooks(&readme));
+    assert_eq!(shown.iter().map(|(hook, _)| hook.as_str()).collect::<Vec<_>>(), ["start", "ready"]);
+}
+
 #[test]
 fn the_adapter_in_it_is_right_until_it_is_killed() {
     let book = book();
     let code = book.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let adapter = Marked::python(code);
     let right = run::Options { level: Level::L2, ..run::Options::default() };
-    let results = judge(&adapter, Options::default(), &right);
+    let results = judge(&adapter, patient(), &right);
     assert_eq!((results.shown(), results.exit_code()), (Some(Level::L2), 0));
+    let not_here = results.ids(Status::NotApplicable);
+    assert!(book.contains("**B05 is N/A:**") && book.contains("**Z02 and Z09 are N/A:**"));
+    assert!(["B05", "Z02", "Z09"].iter().all(|id| not_here.contains(id)), "{not_here:?}");
+    assert!(["Z03", "Z06", "Z07"].iter().all(|id| results.ids(Status::Pass).contains(id)), "{not_here:?}");
     let killed = run::Options { only: vec!["R02".to_owned()], ..run::Options::default() };
-    let results = judge(&adapter, Options::default(), &killed);
+    let results = judge(&adapter, patient(), &killed);
     assert_eq!(results.ids(Status::Fail), ["R02"]);
     let quoted = book.split("is told this by case R02:\n").nth(1).unwrap().lines().skip(1);
     let quoted: Vec<&str> = quoted.map_while(|line| line.strip_prefix("> ")).collect();

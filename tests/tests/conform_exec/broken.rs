@@ -94,16 +94,17 @@ fn one_of_several_dies() {
 #[test]
 fn it_hangs_at_init() {
     let adapter = Marked::shell("echo thinking >&2; sleep 600");
-    let options = Options { ready: Duration::from_secs(3), ..Options::default() };
-    does_not_open(&adapter, options, &["did not answer init within 3s", "{\"id\":1,\"result\":\"ok\"", "| thinking"]);
+    let options = Options { ready: Duration::from_secs(5), ..Options::default() };
+    does_not_open(&adapter, options, &["did not answer init within 5s", "{\"id\":1,\"result\":\"ok\"", "| thinking"]);
 }
 
 #[test]
 fn it_says_that_it_cannot_start() {
     let script = r#"read -r line; echo 'tried twice' >&2; echo '{"id":1,"result":"error","definite":true,"code":"no database"}'"#;
-    let adapter = Marked::shell(&format!("{script}; cat >/dev/null"));
+    // It has more to say, and is asked to end before anybody is told.
+    let adapter = Marked::shell(&format!("{script}; cat >/dev/null; echo 'gave up' >&2"));
     let Err(broken) = adapter.open(Options::default()) else { panic!("it was taken") };
-    says(&broken.0, &["(instance 0) cannot start: no database", "answer to init", "| tried twice"]);
+    says(&broken.0, &["(instance 0) cannot start: no database", "answer to init", "| tried twice\n", "| gave up"]);
     assert!(!broken.0.contains("wrong line"), "the line is right: {broken}");
     adapter.left_nothing();
 }
@@ -237,14 +238,21 @@ fn one_that_has_answered_init_and_nothing_else_is_an_error() {
 
 #[test]
 fn one_that_answers_too_late_is_slow_and_not_broken() {
+    // It answers when it is allowed to, and that is when nobody waits any more.
+    let beside = tempfile::TempDir::new().unwrap();
+    let allowed = beside.path().join("allowed");
     let adapter = Marked::shell(&format!(
-        r#"{INIT} while read -r line; do sleep 2; id=${{line#*\"id\":}}
-           echo "{{\"id\":${{id%%,*}},\"result\":\"ok\"}}"; done"#
+        r#"read -r line; echo '{{"id":1,"result":"ok","caps":[]}}'; while read -r line; do
+           until rm '{}'; do sleep 0.05; done 2>/dev/null; id=${{line#*\"id\":}}
+           echo "{{\"id\":${{id%%,*}},\"result\":\"ok\"}}"; done"#,
+        allowed.display()
     ));
-    let subject = adapter.open(Options { timeout: Duration::from_millis(1_500), ..Options::default() }).unwrap();
+    let subject = adapter.open(Options { timeout: Duration::from_millis(500), ..Options::default() }).unwrap();
     let write = Op::write("r", 1, "h", "v");
     assert!(call(&subject, 0, &write).unwrap().is_unknown());
-    wait::pause(Duration::from_secs(3));
+    assert!(subject.never_answered().is_err(), "nothing has come yet");
+    std::fs::write(&allowed, "").unwrap();
+    wait::until("its late answer", wait::PATIENCE, || subject.never_answered().ok());
     let only = run::Options { only: vec!["A01".to_owned()], ..run::Options::default() };
     let results = run::run(&subject, &only, &mut ());
     assert_eq!(results.outcome(), Outcome::Unknown, "{:?}", results.broken);
@@ -281,7 +289,8 @@ fn silence_after_an_answer_is_unknown() {
 #[test]
 fn many_at_once_without_an_answer_are_one_silence() {
     let adapter = Marked::shell(&format!("{INIT} cat >/dev/null"));
-    let subject = adapter.open(quick()).unwrap();
+    // All of them must have begun before the first is given up.
+    let subject = adapter.open(Options { timeout: Duration::from_secs(2), ..Options::default() }).unwrap();
     std::thread::scope(|scope| {
         for client in 0..16 {
             let subject = &subject;

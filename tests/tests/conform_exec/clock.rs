@@ -1,10 +1,12 @@
-//! The clock of an adapter, set by libfaketime as docs/conformance/exec.md says.
+//! The clock of an adapter, set by libfaketime as docs/conformance/exec.md says, and set right whatever happens.
 
 use fencepost_conformance::adapters::exec::Options;
 use fencepost_conformance::adapters::hooks::Commands;
+use fencepost_conformance::run;
 use fencepost_conformance::subject::{Hook, Shift, Subject};
+use fencepost_conformance::verdict::Outcome;
 
-use super::marked::root;
+use super::marked::{patient, root};
 use super::{Marked, read, value};
 
 /// Reads the time.
@@ -36,4 +38,39 @@ fn the_example_of_the_document_sets_the_clock_while_the_adapter_runs() {
         let away = time() - right - shift.0;
         assert!((0..3_600).contains(&away), "{away} s off with a clock of {shift} s");
     }
+}
+
+/// It is right, and ends as soon as it is asked anything while the last line of the file CLOCK is a day ahead.
+const FRAIL: &str = r#"
+import json, os, sys
+fences = {}
+for line in sys.stdin:
+    if open(os.environ["CLOCK"]).read().endswith("+86400\n"):
+        sys.exit("what day is it?")
+    request = json.loads(line)
+    answer = {"result": "ok"}
+    if request["op"] == "init":
+        answer["caps"] = []
+    elif int(request["token"]) < fences.get(request["res"], 0):
+        answer["result"] = "stale"
+    else:
+        fences[request["res"]] = int(request["token"])
+    print(json.dumps({"id": request["id"], **answer}), flush=True)
+"#;
+
+#[test]
+fn the_clock_is_set_right_also_if_the_adapter_is_gone() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display();
+    let adapter = Marked::new(&["env", &format!("CLOCK={path}"), "python3", "-c", FRAIL]);
+    let hooks = Commands { clock: Some(format!("echo $CONFORM_CLOCK >> '{path}'")), ..Commands::default() };
+    let subject = adapter.open(Options { hooks, ..patient() }).unwrap();
+    let only = run::Options { only: vec!["R10".to_owned()], ..run::Options::default() };
+    let results = run::run(&subject, &only, &mut ());
+    assert_eq!((results.outcome(), results.exit_code()), (Outcome::Broken, 3), "{}", results.last_line());
+    let broken = results.broken.unwrap();
+    assert!(broken.contains("ended (exit status: 1)") && broken.contains("| what day is it?"), "{broken}");
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "+86400\n+0\n");
+    drop(subject);
+    adapter.left_nothing();
 }

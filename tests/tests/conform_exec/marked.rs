@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use fencepost_conformance::adapters::exec::{self, ExecSubject, Options};
+use fencepost_conformance::harness::wait;
 use fencepost_conformance::run;
 use fencepost_conformance::subject::Broken;
 use fencepost_conformance::verdict::{Level, Results, Status};
@@ -98,6 +98,11 @@ pub(crate) fn asked(level: Level) -> run::Options {
     run::Options { level, ..run::Options::default() }
 }
 
+/// For whoever must be answered, each time of very many.
+pub(crate) fn patient() -> Options {
+    Options { timeout: wait::PATIENCE, ..Options::default() }
+}
+
 pub(crate) fn two() -> Options {
-    Options { instances: 2, timeout: Duration::from_secs(10), ..Options::default() }
+    Options { instances: 2, ..patient() }
 }

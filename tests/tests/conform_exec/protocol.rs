@@ -8,6 +8,7 @@ use fencepost_conformance::subject::{Hook, Subject};
 use fencepost_conformance::{Answer, Op, Token, Verb, Write};
 use serde_json::{Value, json};
 
+use super::marked::patient;
 use super::{Marked, call, read, value};
 
 /// Answers each read with the line that asked.
@@ -84,7 +85,7 @@ for line in sys.stdin:
             print(json.dumps({"id": request["id"], "result": "ok", "value": request["res"]}))
 "#,
     );
-    let subject = reversing.open(Options::default()).unwrap();
+    let subject = reversing.open(patient()).unwrap();
     thread::scope(|scope| {
         for client in 0..8 {
             let subject = &subject;

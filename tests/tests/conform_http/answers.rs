@@ -1,5 +1,8 @@
 //! What statuses, bodies and broken connections mean.
 
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::TcpListener;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::adapters::http::{HttpSubject, Overrides, open};
@@ -264,9 +267,9 @@ fn connections_are_used_again_until_the_other_end_closes_them() {
         assert_eq!(call(&subject, &write("r")), Answer::ok());
     }
     assert_eq!(service.connections(), 1);
-    let before = service.ended();
     assert_eq!(call(&subject, &write("bye")), Answer::ok());
-    wait::until("the service to close", Duration::from_secs(10), || (service.ended() > before).then_some(()));
+    // This one, and the first, on which it was asked whether it serves.
+    wait::until("the service to close", wait::PATIENCE, || (service.ended() == 2).then_some(()));
     assert_eq!(call(&subject, &write("r")), Answer::ok(), "the closed one was replaced before anything was sent");
     assert_eq!(service.connections(), 2);
 }
@@ -282,6 +285,23 @@ fn two_tokens_have_no_place_in_a_path() {
     let subject = MapFile::new(&map.replace("BASE", &service.base())).open().unwrap();
     let results = run(&subject, &only("B03"), &mut ());
     assert_eq!(results.cases[0].status, Status::NotApplicable, "{}", results.cases[0].reason);
+}
+
+/// Nobody waits for a service that runs already; but one that had no time when it was asked is asked again.
+#[test]
+fn a_service_may_be_busy_when_it_is_first_asked() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let serving = thread::spawn(move || {
+        let _never_answered = listener.accept().unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).unwrap();
+        (&stream).write_all(b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n").unwrap();
+        line
+    });
+    MapFile::new(&MAP.replace("BASE", &base)).open().unwrap();
+    assert_eq!(serving.join().unwrap(), "GET / HTTP/1.1\r\n");
 }
 
 /// As over exec: a resource that answers nothing is unknown.

@@ -79,7 +79,7 @@ fn seconds(date: &str) -> i64 {
 
 /// What the service takes for the time, and what it is.
 fn times(subject: &HttpSubject) -> (i64, i64) {
-    let head = printed(Command::new("curl").args(["-s", "-m5", "-D-", "-o", "/dev/null", &base(subject)]));
+    let head = printed(Command::new("curl").args(["-s", "-m60", "-D-", "-o", "/dev/null", &base(subject)]));
     let date = head.lines().find_map(|line| line.strip_prefix("Date: ")).unwrap_or_else(|| panic!("{head}"));
     (seconds(date), seconds("now"))
 }

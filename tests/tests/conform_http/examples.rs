@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost_conformance::adapters::http::{HttpSubject, Overrides, open};
 use fencepost_conformance::cases;
-use fencepost_conformance::harness::{budget, process};
+use fencepost_conformance::harness::{budget, process, wait};
 use fencepost_conformance::run::{Options, run};
 use fencepost_conformance::subject::Subject;
 use fencepost_conformance::verdict::{Level, Outcome, Results, Status};
@@ -27,8 +27,13 @@ pub(crate) fn gateway() -> MapFile {
     MapFile::new(&text.replace("exec fencepost serve", &started))
 }
 
+/// Each of very many requests must be answered.
+fn patient(map: &Path) -> HttpSubject {
+    open(map, &Overrides { timeout: Some(wait::PATIENCE), ..Overrides::default() }).unwrap()
+}
+
 fn node(name: &str) -> HttpSubject {
-    open(&examples().join(name).join("fencepost.toml"), &Overrides::default()).unwrap()
+    patient(&examples().join(name).join("fencepost.toml"))
 }
 
 fn at(level: Level, seed: u64) -> Options {
@@ -107,7 +112,7 @@ fn the_node_examples_speak_theirs() {
 #[test]
 fn our_gateway_is_safe_at_l3() {
     let map = with_a_clock(&std::fs::read_to_string(gateway().path()).unwrap());
-    let subject = map.open().unwrap();
+    let subject = patient(&map.path());
     shows_its_clock(&subject);
     let results = run(&subject, &at(Level::L3, 6), &mut ());
     assert_eq!(results.cases.len(), cases::all().filter(|case| case.level <= Level::L3).count());

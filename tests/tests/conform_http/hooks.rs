@@ -163,16 +163,26 @@ fn a_program_that_ends_or_never_serves_is_an_error_with_what_it_said() {
     let error = map(FREE, "start = \"python3 server.py &\"").error();
     assert!(error.contains("has ended (exit status: 0); `start` must stay in the foreground: no `&`"), "{error}");
     let began = Instant::now();
-    let error = map(FREE, "start = \"echo recovering; exec sleep 1000\"\nlimit = \"3s\"").error();
-    assert!(error.contains("does not serve after 3s (`limit` in [hooks])"), "{error}");
+    let error = map(FREE, "start = \"echo recovering; exec sleep 1000\"\nlimit = \"8s\"").error();
+    assert!(error.contains("does not serve after 8s (`limit` in [hooks])"), "{error}");
     assert!(error.contains("recovering") && error.contains("does not answer"), "{error}");
     assert!(error.ends_with("the suite has chosen the port: does `start` use $CONFORM_PORT?"), "{error}");
     let error = map(FREE, "start = \"echo $CONFORM_PORT; exec sleep 1000\"\nlimit = \"1s\"").error();
     assert!(!error.contains("has chosen the port"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     let error =
-        map(FREE, "start = \"exec python3 server.py\"\nready = \"echo not yet; false\"\nlimit = \"5s\"").error();
+        map(FREE, "start = \"exec python3 server.py\"\nready = \"echo not yet; false\"\nlimit = \"8s\"").error();
     assert!(error.contains("the hook `ready` failed (exit status: 1)") && error.contains("not yet"), "{error}");
+}
+
+/// Somebody else listens there, perhaps from an earlier run. `ready` is content once the program is gone.
+#[test]
+fn a_program_that_has_ended_does_not_serve_whoever_answers() {
+    let service = Scripted::start([]);
+    let hooks = "start = \"echo $$ > $CONFORM_DIR/pid; exit 3\"\n\
+                 ready = \"until grep zombie /proc/$(cat $CONFORM_DIR/pid)/status; do sleep 0.05; done\"";
+    let error = map(&format!("{:?}", service.base()), hooks).error();
+    assert!(error.contains("does not serve: the program of `start` has ended (exit status: 3)"), "{error}");
 }
 
 #[test]
@@ -210,24 +220,26 @@ fn commands_run_where_the_map_is_and_know_where_the_service_is() {
 #[test]
 fn a_hook_that_fails_or_hangs_is_an_error_and_is_gone() {
     let service = Scripted::start([]);
-    let map = map(
-        &format!("{:?}", service.base()),
-        "reset = \"echo cannot; exit 4\"\nkill = \"echo waiting; echo pid $$ >> notes; sleep 1000\"\n\
-         backup = \"true\"\nrestore = \"sleep 1000 & echo pid $! >> notes\"\npowerloss = \"no-such-program\"\nlimit = \"5s\"",
-    );
-    let subject = map.open().unwrap();
+    let base = format!("{:?}", service.base());
+    let hooks = "reset = \"echo cannot; exit 4\"\nbackup = \"true\"\n\
+                 restore = \"sleep 1000 & echo pid $! >> notes\"\npowerloss = \"no-such-program\"";
+    let failing = map(&base, hooks);
+    let subject = failing.open().unwrap();
     assert_eq!(
         subject.hook(Hook::Reset).unwrap_err().0,
         "the hook `reset` failed (exit status: 4); it printed:\ncannot"
     );
-    let began = Instant::now();
-    let hung = subject.hook(Hook::Kill).unwrap_err().0;
-    assert!(hung.contains("`kill` was ended after 5s (`limit` in [hooks])") && hung.contains("waiting"), "{hung}");
-    assert!(began.elapsed() < Duration::from_secs(60));
     let missing = subject.hook(Hook::Powerloss).unwrap_err().0;
     assert!(missing.contains("exit status: 127") && missing.contains("no-such-program"), "{missing}");
     subject.hook(Hook::Restore).unwrap();
-    let pids = pids(map.dir());
+    // Only this one takes all the time it has.
+    let hanging = map(&base, "kill = \"echo waiting; echo pid $$ >> notes; sleep 1000\"\nlimit = \"8s\"");
+    let subject = hanging.open().unwrap();
+    let began = Instant::now();
+    let hung = subject.hook(Hook::Kill).unwrap_err().0;
+    assert!(hung.contains("`kill` was ended after 8s (`limit` in [hooks])") && hung.contains("waiting"), "{hung}");
+    assert!(began.elapsed() < Duration::from_secs(60));
+    let pids = [pids(failing.dir()), pids(hanging.dir())].concat();
     assert_eq!(pids.len(), 2);
     assert!(!pids.into_iter().any(runs), "what a hook leaves in its group ends with it");
 }

@@ -9,6 +9,7 @@ mod clock;
 mod committed;
 mod documented;
 mod examples;
+mod halves;
 mod hooks;
 mod maps;
 mod scripted;

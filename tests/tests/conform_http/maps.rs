@@ -2,7 +2,7 @@
 
 use fencepost_conformance::adapters::http::{Overrides, open};
 use fencepost_conformance::manifest::{Equal, High, Kill, Policy, Reads};
-use fencepost_conformance::subject::Subject;
+use fencepost_conformance::subject::{Around, Subject};
 use fencepost_conformance::{Answer, Op, Verb};
 
 use crate::scripted::Scripted;
@@ -70,7 +70,7 @@ fn the_map_that_the_others_are_made_of_is_good() {
     assert_eq!(call(&subject, &Op::write("r", 1, "h", "v")), Answer::ok());
     let manifest = subject.manifest();
     assert_eq!(manifest.caps, [Verb::Write, Verb::Read, Verb::Cas, Verb::Batch].into());
-    assert!(subject.bypasses().contains(&"expire".to_owned()));
+    assert!(subject.bypasses().contains(&Around::Request("expire".to_owned())));
 }
 
 #[test]
@@ -163,6 +163,8 @@ fn wrong_templates_are_named() {
     assert_wrong(29, "path = \"/batch/{res}\"", 29, "in a batch only what is repeated says them");
     assert_wrong(30, "json = '[\"{each}\"]'", 30, "stands behind");
     assert_wrong(36, "path = \"/expire\"", 33, "never says `{res}`");
+    assert_wrong(37, "ok = [204]\nwait = \"2min\"", 38, "let it happen within a minute");
+    assert_wrong(37, "ok = [204]\nwait = \"soon\"", 38, "`soon` is not a time");
     assert_wrong(
         26,
         "mismatch = [412]\n[cas.when_none]\njson = '{\"t\": \"{expect}\"}'",

@@ -19,7 +19,7 @@ use fencepost_conformance::run;
 use fencepost_conformance::verdict::{Level, Status};
 
 use committed::Committed;
-use marked::{Marked, asked, example, judge, passes, python, root, two};
+use marked::{Marked, asked, example, judge, passes, patient, python, root, two};
 
 fn on_postgres(server: &Postgres, name: &str) -> Marked {
     let port = format!("PGPORT={}", server.address().port());
@@ -64,12 +64,12 @@ fn redis_is_safe_when_redis_itself_is_killed() {
 fn looking_first_and_writing_then_is_convicted() {
     let server = Postgres::start();
     let adapter = on_postgres(&server, "postgres-check-then-act");
-    passes(&judge(&adapter, Options::default(), &asked(Level::L1)), Level::L1);
+    passes(&judge(&adapter, patient(), &asked(Level::L1)), Level::L1);
     let committed = Committed::of("postgres-check-then-act");
-    committed.agrees_with(&judge(&adapter, Options::default(), &committed.asked()));
+    committed.agrees_with(&judge(&adapter, patient(), &committed.asked()));
     for seed in 0..budget::pick(3, 100) {
         let only = vec!["C01".to_owned(), "C02".to_owned()];
-        let results = judge(&adapter, Options::default(), &run::Options { only, seed, ..run::Options::default() });
+        let results = judge(&adapter, patient(), &run::Options { only, seed, ..run::Options::default() });
         assert!(results.any(Status::Fail), "it passes with seed {seed}");
         assert_eq!(results.exit_code(), 1);
     }

@@ -3,10 +3,14 @@
 use std::fmt::Write;
 
 use fencepost_conformance::cases::GROUPS;
+use fencepost_conformance::report::text::wrapped;
 use fencepost_conformance::run::Options;
 
-/// Those that the options select, group by group.
-pub(super) fn list(options: &Options) -> String {
+/// Columns of id and level, and the margin of what is said below a title.
+const MARGIN: usize = 11;
+
+/// Those that the options select, group by group, in lines of so many columns.
+pub(super) fn list(options: &Options, width: usize) -> String {
     let mut text = String::new();
     for group in GROUPS {
         let mut cases = group.cases.iter().filter(|case| options.selects(case)).peekable();
@@ -16,10 +20,13 @@ pub(super) fn list(options: &Options) -> String {
         }
         for case in cases {
             let _ = writeln!(text, "  {}  {}  {}", case.id, case.level, case.title);
-            let _ = writeln!(text, "           {}", case.rule);
+            let mut below = vec![case.rule.to_owned(), format!("why: {}", case.why)];
             let minima: Vec<String> = case.minima.iter().map(ToString::to_string).collect();
             if !minima.is_empty() {
-                let _ = writeln!(text, "           evidence: {}", minima.join(", "));
+                below.push(format!("evidence: {}", minima.join(", ")));
+            }
+            for line in below.iter().flat_map(|said| wrapped(said, width - MARGIN)) {
+                let _ = writeln!(text, "{:MARGIN$}{line}", "");
             }
         }
     }

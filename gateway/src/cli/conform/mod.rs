@@ -35,7 +35,7 @@ const LEAVING: Duration = Duration::from_secs(2);
 #[derive(Args)]
 #[command(after_help = HELP, subcommand_required = false, arg_required_else_help = true)]
 pub(super) struct Conform {
-    /// List all cases with their rules, and run nothing
+    /// List all cases with their rules and reasons, and run nothing
     #[arg(long)]
     list: bool,
     #[command(subcommand)]
@@ -122,7 +122,7 @@ struct Selection {
     /// How long one case may take before it ends as unknown [default: 10min]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     case_limit: Option<Span>,
-    /// List the cases that would be run, with their rules, and run nothing
+    /// List the cases that would be run, with their rules and reasons, and run nothing
     #[arg(long)]
     list: bool,
     /// Directory for report.html, results.json, junit.xml and the histories of what failed
@@ -173,7 +173,7 @@ fn broken(error: impl std::fmt::Display) -> Failed {
 impl Conform {
     pub(super) fn run(self) -> Result<(), Failed> {
         if self.list {
-            return super::exit::write(list::list(&Options { level: Level::L4, ..Options::default() }).as_bytes());
+            return listed(&Options { level: Level::L4, ..Options::default() });
         }
         match self.how {
             Some(How::Http(asked)) => asked.run(),
@@ -240,6 +240,11 @@ fn setting(adapter: &[impl AsRef<str>], program: &[String], run: &Selection) -> 
     }
 }
 
+/// Prints the cases that the options select, in lines as wide as those of a run.
+fn listed(options: &Options) -> Result<(), Failed> {
+    super::exit::write(list::list(options, Look::of(&io::stdout()).width).as_bytes())
+}
+
 /// Ends what was started and removes its files; says so if that takes long.
 fn leave(subject: Box<dyn Subject>) {
     let (gone, waits) = mpsc::sync_channel::<()>(0);
@@ -281,7 +286,7 @@ impl Selection {
     fn run(&self, setting: Setting, open: impl FnOnce() -> Opened) -> Result<(), Failed> {
         let options = self.options()?;
         if self.list {
-            return super::exit::write(list::list(&options).as_bytes());
+            return listed(&options);
         }
         // A run may take many minutes: a directory that cannot be written to is told before it.
         report::make_room(&self.out).map_err(broken)?;

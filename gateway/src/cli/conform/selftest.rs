@@ -16,7 +16,8 @@ pub(super) struct Selftest {
     /// has a part]. One that escapes is tried with up to sixteen
     #[arg(long, value_name = "N", default_value_t = Budget::default().seeds, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Everything: 100 seeds for each mutant, 1,000 for the reference, and every mutant against every case. Takes hours
+    /// Everything: 100 seeds for each mutant, 1,000 for the reference (20 in Python), and every mutant against every case. Takes
+    /// hours
     #[arg(long, conflicts_with = "seeds")]
     full: bool,
     /// Also run every mutant once against every case: the whole matrix

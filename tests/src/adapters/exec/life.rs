@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use super::listener::{BOOK, LAST_WORDS, Listener, Pending, Pipe, Silence, State, lock};
 use super::protocol::{self, Asked, Reply};
 use crate::adapters::hooks::Hooks;
+use crate::adapters::patience::Patience;
 use crate::adapters::process::Program;
 use crate::answer::Answer;
 use crate::manifest::Manifest;
@@ -23,9 +24,6 @@ const QUEUE: usize = 1024;
 
 /// So many requests in a row, none begun before the one before it was given up, may go without any answer to anybody.
 const SILENT: u32 = 4;
-
-/// How often it is looked whether an adapter that does not answer has ended.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// How long an adapter has to end after its input ended, and again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -110,10 +108,13 @@ impl Life {
 
     fn cannot_start(&self, code: &str) -> Broken {
         let why = if code.is_empty() { "it gave no `code` that would say why" } else { code };
+        // What it says beside its answer is read by another thread, and is whole once it has ended.
+        let _ = self.stop();
+        let state = self.listener.wait_for(|state| !matches!(state.stderr, Pipe::Open));
         Broken(format!(
             "{} cannot start: {why}. It said so itself, by an error in its answer to init.{}",
             self.name(),
-            self.state().tail.words()
+            state.tail.words()
         ))
     }
 
@@ -169,17 +170,19 @@ impl Life {
 
     /// Waits for a reply. One that has ended gives none, even if somebody it has started still holds its pipes.
     fn receive(&self, reply: &Receiver<Reply>, patience: Duration) -> Result<Reply, RecvTimeoutError> {
-        let deadline = Instant::now() + patience;
+        let mut patience = Patience::of(patience);
+        let mut in_vain = RecvTimeoutError::Timeout;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match reply.recv_timeout(left.min(LOOK)) {
-                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(RecvTimeoutError::Timeout),
-                Err(RecvTimeoutError::Timeout) if lock(&self.program).ended().is_some() => {
-                    let last = reply.recv_timeout(left.min(LAST_WORDS));
-                    return last.map_err(|_| RecvTimeoutError::Disconnected);
-                }
+            match patience.wait(|slice| reply.recv_timeout(slice)) {
                 Err(RecvTimeoutError::Timeout) => {}
                 heard => return heard,
+            }
+            if in_vain == RecvTimeoutError::Timeout && lock(&self.program).ended().is_some() {
+                in_vain = RecvTimeoutError::Disconnected;
+                patience.shorten(LAST_WORDS);
+            }
+            if patience.is_over() {
+                return Err(in_vain);
             }
         }
     }

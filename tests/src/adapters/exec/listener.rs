@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::lines::{self, LONGEST, Line, Tail, shown};
 use super::protocol::{self, Asked, Reply};
+use crate::adapters::patience::Patience;
 use crate::subject::Broken;
 
 /// How long the last words of a process that has ended may be on their way.
@@ -93,9 +94,13 @@ impl Listener {
 
     /// Waits a little for a state that must come soon.
     pub(super) fn wait_for(&self, there: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let state = lock(&self.state);
-        let waited = self.ended.wait_timeout_while(state, LAST_WORDS, |state| !there(state));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        let mut patience = Patience::of(LAST_WORDS);
+        let mut state = lock(&self.state);
+        while !there(&state) && !patience.is_over() {
+            let waited = patience.wait(|slice| self.ended.wait_timeout(state, slice));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
     }
 
     /// Reads answers until there are no more, or one cannot be understood.

@@ -18,7 +18,7 @@ use super::steps::Strace;
 use super::writes::Writes;
 use crate::answer::Answer;
 use crate::manifest::Manifest;
-use crate::subject::{Broken, Hook, Request, Restored, Steps, Subject};
+use crate::subject::{BackedUp, Broken, Hook, Request, Restored, Steps, Subject};
 use life::Life;
 
 pub use protocol::{PROTO, RESULTS};
@@ -216,7 +216,10 @@ impl Subject for ExecSubject {
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
         let own = self.hooks.has(hook);
-        self.each(Life::check)?;
+        // A clock is set right also if an adapter has ended because it was wrong.
+        if !matches!(hook, Hook::Clock(_)) {
+            self.each(Life::check)?;
+        }
         match hook {
             Hook::Start if self.hooks.owns() => self.hooks.run(hook),
             Hook::Start => self.start_ended(),
@@ -254,13 +257,7 @@ impl Subject for ExecSubject {
                 })
             }
             Hook::Resume => self.each(Life::resume),
-            Hook::Backup => {
-                if !self.hooks.has_backup_command() {
-                    self.each(Life::stop)?;
-                }
-                self.hooks.run(hook)?;
-                self.ready()
-            }
+            Hook::Backup => self.back_up()?.must_be_there(),
             Hook::Restore => self.restore()?.must_serve(),
             Hook::Powerloss | Hook::Reset | Hook::Clock(_) => self.hooks.run(hook),
         }
@@ -272,11 +269,20 @@ impl Subject for ExecSubject {
 
     /// Those of the server that the suite has started, or else those of the adapters.
     fn steps(&self) -> Result<Box<dyn Steps>, String> {
+        if !self.owns_data() {
+            return Err("the suite has not started the server behind the adapter; with a `start` hook it can watch it"
+                .to_owned());
+        }
         let processes = match self.hooks.owns() {
             true => self.hooks.processes(),
             false => self.adapters.all().iter().flat_map(|life| life.processes()).collect(),
         };
         Ok(Box::new(Strace::watch(&processes)?))
+    }
+
+    fn back_up(&self) -> Result<BackedUp, Broken> {
+        self.each(Life::check)?;
+        self.hooks.back_up(&|| self.each(Life::stop), &|| self.ready())
     }
 
     fn restore(&self) -> Result<Restored, Broken> {

@@ -7,57 +7,109 @@ use tempfile::TempDir;
 
 use super::{Hooks, copy};
 use crate::adapters::process;
-use crate::subject::{Broken, Hook, Restored};
+use crate::subject::{BackedUp, Broken, Hook, Restored};
 
 /// Stops or starts who else works in the directory.
 pub(super) type Others<'a> = &'a dyn Fn() -> Result<(), Broken>;
 
 impl Hooks {
-    /// Is it backed up by a command, and not here?
-    pub fn has_backup_command(&self) -> bool {
-        self.commands.get(Hook::Backup).is_some()
-    }
-
     /// Is there something that could be copied here?
     pub fn can_copy(&self) -> bool {
         let holds_something = || fs::read_dir(self.dir()).is_ok_and(|mut entries| entries.next().is_some());
-        !self.has_backup_command() && holds_something()
+        self.commands.get(Hook::Backup).is_none() && holds_something()
     }
 
-    /// Takes a backup. Who else works in the directory was stopped, if it is made here.
-    pub(super) fn backup(&self) -> Result<(), Broken> {
-        if !self.given(Hook::Backup)? {
-            self.stop()?;
-            let kept = process::directory()?;
-            copy::contents(self.dir(), kept.path())?;
-            *self.kept() = Some(kept);
-            self.start()?;
+    /// Takes a backup: by its command, while it runs, or by a copy, while nobody works in the directory.
+    pub fn back_up(&self, stop: Others<'_>, start: Others<'_>) -> Result<BackedUp, Broken> {
+        if self.given(Hook::Backup)? {
+            self.ready()?;
+            return start().map(|()| BackedUp::ByItself);
         }
-        self.ready()
+        self.quiet(stop)?;
+        let kept = process::directory()?;
+        let copied = copy::contents(self.dir(), kept.path(), self.limit, self.output.path());
+        *self.kept() = Some(kept);
+        self.serve(start)?;
+        Ok(copied.map_or_else(|Broken(why)| BackedUp::Cannot(why), |()| BackedUp::ByCopy))
     }
 
     /// Puts the last backup back. If nobody serves with a copy that was made here, it is taken away again.
     pub fn restore(&self, stop: Others<'_>, start: Others<'_>) -> Result<Restored, Broken> {
-        let stop = || stop().and_then(|()| self.stop());
-        let serve = || self.start().and_then(|()| self.ready()).and_then(|()| start());
-        stop()?;
+        self.quiet(stop)?;
         if self.given(Hook::Restore)? {
-            return serve().map(|()| Restored::Serves);
+            return self.serve(start).map(|()| Restored::Serves);
         }
+        let kept = self.kept();
+        let Some(kept) = &*kept else {
+            return Err(Broken("there is no backup to restore; this is a defect of the suite".to_owned()));
+        };
         let had = process::directory()?;
-        copy::moved(self.dir(), had.path())?;
-        match &*self.kept() {
-            Some(kept) => copy::contents(kept.path(), self.dir())?,
-            None => return Err(Broken("there is no backup to restore; this is a defect of the suite".to_owned())),
+        let back = || copy::moved(had.path(), self.dir()).and_then(|()| self.serve(start));
+        if let Err(Broken(why)) = copy::moved(self.dir(), had.path()) {
+            return back().map(|()| Restored::Cannot(why));
         }
-        let Err(Broken(why)) = serve() else { return Ok(Restored::Serves) };
-        stop()?;
+        if let Err(Broken(why)) = copy::contents(kept.path(), self.dir(), self.limit, self.output.path()) {
+            copy::empty(self.dir())?;
+            return back().map(|()| Restored::Cannot(why));
+        }
+        let Err(Broken(why)) = self.serve(start) else { return Ok(Restored::Serves) };
+        self.quiet(stop)?;
         copy::empty(self.dir())?;
-        copy::moved(had.path(), self.dir())?;
-        serve().map(|()| Restored::Refuses(why))
+        back().map(|()| Restored::Refuses(why))
+    }
+
+    fn quiet(&self, stop: Others<'_>) -> Result<(), Broken> {
+        stop().and_then(|()| self.stop())
+    }
+
+    fn serve(&self, start: Others<'_>) -> Result<(), Broken> {
+        self.start().and_then(|()| self.ready()).and_then(|()| start())
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<TempDir>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::super::{Commands, Hooks};
+    use crate::subject::{BackedUp, Restored};
+
+    /// Nobody runs, and everybody is ready.
+    fn hooks() -> Hooks {
+        Hooks::new(Commands::default(), Path::new("."), vec![1], Box::new(|| Ok(()))).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_copied_in_time_is_no_backup_and_stays_as_it_was() {
+        let mut hooks = hooks();
+        let (file, patience) = (hooks.dir().join("file"), hooks.limit);
+        let said = || fs::read_to_string(&file).unwrap();
+        let nobody = || Ok(());
+        fs::write(&file, "old").unwrap();
+        hooks.limit = Duration::ZERO;
+        let Ok(BackedUp::Cannot(why)) = hooks.back_up(&nobody, &nobody) else { panic!("it was copied") };
+        assert!(why.contains("`limit` in [hooks]"), "{why}");
+        hooks.limit = patience;
+        assert_eq!(hooks.back_up(&nobody, &nobody), Ok(BackedUp::ByCopy));
+        fs::write(&file, "new").unwrap();
+        hooks.limit = Duration::ZERO;
+        let Ok(Restored::Cannot(why)) = hooks.restore(&nobody, &nobody) else { panic!("it was put back") };
+        assert!(why.contains("`limit` in [hooks]"), "{why}");
+        assert_eq!(said(), "new");
+        hooks.limit = patience;
+        assert_eq!(hooks.restore(&nobody, &nobody), Ok(Restored::Serves));
+        assert_eq!(said(), "old");
+    }
+
+    #[test]
+    fn without_a_backup_nothing_is_restored() {
+        let why = hooks().restore(&|| Ok(()), &|| Ok(())).unwrap_err().0;
+        assert!(why.contains("there is no backup to restore"), "{why}");
     }
 }

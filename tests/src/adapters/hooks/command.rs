@@ -11,10 +11,10 @@ use crate::harness::wait;
 use crate::subject::Broken;
 
 /// Runs it, at most this long. What it leaves behind in its process group is ended with it.
-pub(super) fn run(hook: &str, mut command: Command, limit: Duration, output: &Path) -> Result<(), Broken> {
+/// A message says `what` it was; `path` is the file for its output.
+pub(super) fn run(what: &str, mut command: Command, limit: Duration, path: &Path) -> Result<(), Broken> {
     // A file, not a pipe: whoever inherits the output must not keep the suite waiting.
-    let path = output.join(format!("hook-{hook}"));
-    let (out, err) = File::create(&path)
+    let (out, err) = File::create(path)
         .and_then(|file| Ok((file.try_clone()?, file)))
         .map_err(|error| Broken(format!("{} cannot be written: {error}", path.display())))?;
     command.stdout(out).stderr(err);
@@ -30,15 +30,15 @@ pub(super) fn run(hook: &str, mut command: Command, limit: Duration, output: &Pa
         wait::pause(LOOK);
     };
     program.kill()?;
-    let said = match tail(&path) {
+    let said = match tail(path) {
         said if said.is_empty() => "it printed nothing".to_owned(),
         said => format!("it printed:\n{said}"),
     };
     match status {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(Broken(format!("the hook `{hook}` failed ({status}); {said}"))),
+        Some(status) => Err(Broken(format!("{what} failed ({status}); {said}"))),
         None => Err(Broken(format!(
-            "the hook `{hook}` was ended after {limit:?} (`limit` in [hooks]); give it more time, or let it return \
+            "{what} was ended after {limit:?} (`limit` in [hooks]); give it more time, or let it return \
              sooner; {said}"
         ))),
     }

@@ -1,113 +1,43 @@
-//! A copy of a directory, as a backup makes it: links stay links, holes stay holes, owners, permissions and times are kept. Sockets and
-//! pipes are left out: whoever listens there makes them anew.
+//! A copy of a directory, as a backup makes it, and its way back.
 
-use std::fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{fs, io};
 
-use rustix::fs::SeekFrom as Part;
-use rustix::io::Errno;
-
+use super::command;
 use crate::subject::Broken;
 
-/// Copies what a directory contains into another one.
-pub(super) fn contents(from: &Path, to: &Path) -> Result<(), Broken> {
-    let copied = (|| -> io::Result<()> {
-        for entry in fs::read_dir(from)? {
-            let entry = entry?;
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        }
-        Ok(())
-    })();
-    copied.map_err(|error| Broken(format!("{} cannot be copied to {}: {error}", from.display(), to.display())))
+/// Copies what a directory contains into another one, at most this long: links, holes, owners, permissions, times and attributes
+/// stay. What `cp` prints goes into a file in `output`.
+pub(super) fn contents(from: &Path, to: &Path, limit: Duration, output: &Path) -> Result<(), Broken> {
+    let mut cp = Command::new("cp");
+    cp.arg("-a").arg(from.join(".")).arg(to).env("LC_ALL", "C").stdin(Stdio::null());
+    command::run("the copy of its directory", cp, limit, &output.join("copy"))
 }
 
 /// Empties a directory. The directory itself stays.
 pub(super) fn empty(directory: &Path) -> Result<(), Broken> {
-    let emptied = (|| -> io::Result<()> {
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => fs::remove_dir_all(entry.path())?,
-                false => fs::remove_file(entry.path())?,
-            }
-        }
-        Ok(())
-    })();
-    emptied.map_err(|error| Broken(format!("{} cannot be emptied: {error}", directory.display())))
+    let removed = each(directory, |path, is_dir| match is_dir {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    });
+    removed.map_err(|error| Broken(format!("{} cannot be emptied: {error}", directory.display())))
 }
 
 /// Moves what a directory contains into another one of the same file system: nothing of it changes.
 pub(super) fn moved(from: &Path, to: &Path) -> Result<(), Broken> {
-    let moved = (|| -> io::Result<()> {
-        for entry in fs::read_dir(from)? {
-            let entry = entry?;
-            fs::rename(entry.path(), to.join(entry.file_name()))?;
-        }
-        Ok(())
-    })();
+    let moved = each(from, |path, _| fs::rename(path, to.join(path.file_name().unwrap_or_default())));
     moved.map_err(|error| Broken(format!("{} cannot be moved to {}: {error}", from.display(), to.display())))
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let found = fs::symlink_metadata(from)?;
-    let kind = found.file_type();
-    if kind.is_symlink() {
-        symlink(fs::read_link(from)?, to)?;
-        own(to, &found)
-    } else if kind.is_dir() {
-        // It may be one that its owner must not write to.
-        DirBuilder::new().mode(0o700).create(to)?;
-        for entry in fs::read_dir(from)? {
-            let entry = entry?;
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        }
-        own(to, &found)?;
-        fs::set_permissions(to, found.permissions())
-    } else if kind.is_file() {
-        file(from, to, &found)
-    } else {
-        Ok(())
+/// Does something with each entry of a directory, which may be a directory.
+fn each(directory: &Path, act: impl Fn(&Path, bool) -> io::Result<()>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        act(&entry.path(), entry.file_type()?.is_dir())?;
     }
-}
-
-/// Gives a copy to the owner of what was copied: a service may have one of its own, and refuse the files of others.
-fn own(copy: &Path, found: &Metadata) -> io::Result<()> {
-    let made = fs::symlink_metadata(copy)?;
-    match (made.uid(), made.gid()) == (found.uid(), found.gid()) {
-        true => Ok(()),
-        false => lchown(copy, Some(found.uid()), Some(found.gid())),
-    }
-}
-
-fn file(from: &Path, to: &Path, found: &Metadata) -> io::Result<()> {
-    let mut source = File::open(from)?;
-    let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
-    target.set_len(found.len())?;
-    let mut at = 0;
-    while let Some((begin, end)) = next_part(&source, at)? {
-        source.seek(SeekFrom::Start(begin))?;
-        target.seek(SeekFrom::Start(begin))?;
-        let part = (&source).take(end - begin);
-        io::copy(&mut { part }, &mut target)?;
-        at = end;
-    }
-    target.flush()?;
-    own(to, found)?;
-    target.set_permissions(fs::Permissions::from_mode(found.permissions().mode()))?;
-    target.set_times(FileTimes::new().set_modified(found.modified()?))
-}
-
-/// From where to where the file has bytes, at this place or after it.
-fn next_part(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
-    let begin = match rustix::fs::seek(file, Part::Data(at)) {
-        Ok(begin) => begin,
-        // There is nothing but a hole.
-        Err(Errno::NXIO) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(Some((begin, rustix::fs::seek(file, Part::Hole(begin))?)))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -117,10 +47,29 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
     use std::os::unix::net::UnixListener;
     use std::path::{Path, PathBuf};
+    use std::time::Duration;
 
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
     use tempfile::TempDir;
 
-    use super::{contents, empty, moved};
+    use super::{empty, moved};
+    use crate::harness::wait;
+    use crate::subject::Broken;
+
+    fn contents(from: &Path, to: &Path) -> Result<(), Broken> {
+        copied(from, to, wait::PATIENCE)
+    }
+
+    fn copied(from: &Path, to: &Path, limit: Duration) -> Result<(), Broken> {
+        let output = TempDir::new().unwrap();
+        super::contents(from, to, limit, output.path())
+    }
+
+    /// Where a file store may keep its fence; not every file system has this.
+    fn attribute(path: &Path) -> Option<Vec<u8>> {
+        let mut value = [0; 16];
+        getxattr(path, "user.fence", &mut value).ok().map(|length| value[..length].to_vec())
+    }
 
     fn mode(path: &Path) -> u32 {
         fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
@@ -138,6 +87,8 @@ mod tests {
         fs::write(at("deep/er/file"), "inside").unwrap();
         fs::write(at("script"), "run").unwrap();
         set_mode(&at("script"), 0o750);
+        let _ = setxattr(at("script"), "user.fence", b"9", XattrFlags::empty());
+        fs::hard_link(at("script"), at("twin")).unwrap();
         set_mode(&at("deep"), 0o555);
         fs::write(at("empty"), "").unwrap();
         symlink("script", at("link")).unwrap();
@@ -147,7 +98,6 @@ mod tests {
         sparse.seek(SeekFrom::Start(64 << 20)).unwrap();
         sparse.write_all(b"end").unwrap();
         sparse.set_len(128 << 20).unwrap();
-        drop(UnixListener::bind(at("socket")).unwrap());
         dir
     }
 
@@ -169,7 +119,8 @@ mod tests {
         assert!(sparse.blocks() * 512 < 1 << 20, "{} blocks for three bytes", sparse.blocks());
         assert!(fs::read(from.path().join("sparse")).unwrap() == fs::read(at("sparse")).unwrap());
         assert_eq!(at("empty").metadata().unwrap().len(), 0);
-        assert!(!at("socket").exists(), "who listens makes it anew");
+        assert_eq!(attribute(&at("script")), attribute(&from.path().join("script")));
+        assert_eq!(at("script").metadata().unwrap().ino(), at("twin").metadata().unwrap().ino(), "one file");
         for dir in [from, to] {
             set_mode(&dir.path().join("deep"), 0o755);
         }
@@ -217,10 +168,9 @@ mod tests {
     #[test]
     fn what_cannot_be_copied_is_told() {
         let to = TempDir::new().unwrap();
-        let broken = contents(Path::new("/nowhere/at/all"), to.path()).unwrap_err();
-        assert!(
-            broken.0.starts_with("/nowhere/at/all cannot be copied to ") && broken.0.contains("No such file"),
-            "{broken}"
-        );
+        let Broken(why) = contents(Path::new("/nowhere/at/all"), to.path()).unwrap_err();
+        assert!(why.starts_with("the copy of its directory failed") && why.contains("No such file"), "{why}");
+        let Broken(why) = copied(odd().path(), to.path(), Duration::ZERO).unwrap_err();
+        assert!(why.starts_with("the copy of its directory was ended after 0ns (`limit` in [hooks])"), "{why}");
     }
 }

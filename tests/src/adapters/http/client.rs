@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::reply::{Lost, Reader, Reply, is_timeout};
+use crate::adapters::patience::Patience;
 
 /// How long to wait for a connection, at most.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -96,17 +97,18 @@ pub(super) struct Connection {
 impl Connection {
     /// Sends bytes as they are. If an answer comes before all are sent, the rest stays unsent.
     pub(super) fn send(&self, bytes: &[u8], deadline: Instant) -> Result<Sent, Lost> {
+        let mut patience = Patience::until(deadline);
         let mut rest = bytes;
         while !rest.is_empty() {
             if rest.len() < bytes.len() && !self.is_quiet() {
                 return Ok(Sent::InPart);
             }
             let piece = &rest[..rest.len().min(PIECE)];
-            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            match self.stream.set_write_timeout(Some(left)).and_then(|()| (&self.stream).write(piece)) {
+            let write = |slice| self.stream.set_write_timeout(Some(slice)).and_then(|()| (&self.stream).write(piece));
+            match patience.wait(write) {
                 Ok(written) => rest = &rest[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_timeout(&error) && Instant::now() < deadline => {}
+                Err(error) if is_timeout(&error) && !patience.is_over() => {}
                 Err(error) if is_timeout(&error) => return Err(Lost("the request was not taken in time".to_owned())),
                 // It may have answered before it stopped listening.
                 Err(_) if rest.len() < bytes.len() => return Ok(Sent::InPart),

@@ -112,6 +112,7 @@ pub(super) struct Mutation {
     pub(super) stale: Vec<Spanned<Status>>,
     #[serde(default)]
     pub(super) error: Vec<Spanned<Status>>,
+    pub(super) wait: Option<Spanned<Limit>>,
     pub(super) before: Option<Spanned<Before>>,
 }
 

@@ -22,6 +22,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The version of the format.
 const VERSION: u64 = 1;
 
+/// The longest that a mutation may take to have its effect.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 /// Something wrong, and where it is in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
@@ -52,6 +55,8 @@ pub(super) struct Mutation {
     pub(super) before: Option<Shape>,
     pub(super) shape: Shape,
     pub(super) outcomes: Outcomes,
+    /// How long after its answer it has taken effect.
+    pub(super) wait: Duration,
 }
 
 /// A map.
@@ -234,5 +239,12 @@ fn mutation(table: &Spanned<file::Mutation>) -> Result<Mutation, Wrong> {
     };
     let outcomes = super::build::rules([&keys.ok, &[], &keys.stale, &[], &keys.error])?;
     let outcomes = Outcomes { rules: outcomes, ..Outcomes::default() };
-    Ok(Mutation { name: keys.name.get_ref().clone(), before, shape: made, outcomes })
+    let wait = match &keys.wait {
+        Some(wait) if wait.get_ref().0 > LONGEST_WAIT => {
+            let what = "this is too long to be waited for in every run: let it happen within a minute".to_owned();
+            return Err(Wrong { at: wait.span().start, what });
+        }
+        wait => wait.as_ref().map_or(Duration::ZERO, |wait| wait.get_ref().0),
+    };
+    Ok(Mutation { name: keys.name.get_ref().clone(), before, shape: made, outcomes, wait })
 }

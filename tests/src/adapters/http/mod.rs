@@ -31,9 +31,10 @@ use template::Unsendable;
 
 use crate::answer::Answer;
 use crate::harness::proxy::Proxy;
+use crate::harness::wait;
 use crate::manifest::Manifest;
 use crate::op::Op;
-use crate::subject::{Begun, Broken, Hook, Part, Request, Restored, Route, Steps, Subject};
+use crate::subject::{Around, BackedUp, Begun, Broken, Hook, Part, Request, Restored, Route, Steps, Subject};
 use crate::token::Token;
 
 use super::hooks::{Hooks, free_ports};
@@ -42,6 +43,12 @@ use super::writes::Writes;
 
 /// How many connections through the proxy stay open after their answer.
 const PARKED: usize = 32;
+
+/// How long somebody who is asked whether it serves may take to answer.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// How long a service that the suite has not started may be too busy for that.
+const BUSY: Duration = Duration::from_secs(30);
 
 /// What a caller may say instead of the map.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +122,7 @@ impl HttpSubject {
             })?;
         } else {
             instances.iter().try_for_each(|instance| {
-                serves(&instance.base.host, &instance.endpoint).map_err(|why| {
+                serves_already(&instance.base.host, &instance.endpoint).map_err(|why| {
                     Broken(format!("{why}: start the service first, or give `start` in [hooks] of {}", path.display()))
                 })
             })?;
@@ -201,10 +208,15 @@ impl HttpSubject {
         match mutation.shape.message(request, prefix) {
             // A read has no value, a batch no resource: this way is not for them.
             Err(_) => Answer::Unsupported,
-            Ok(message) => match self.exchange(instance, request, &message) {
-                Ok(reply) => answered(mutation.outcomes.answer(&reply)),
-                Err(lost) => self.lost(lost),
-            },
+            Ok(message) => {
+                let reply = self.exchange(instance, request, &message);
+                // It may take effect later, as an expiry does.
+                wait::pause(mutation.wait);
+                match reply {
+                    Ok(reply) => answered(mutation.outcomes.answer(&reply)),
+                    Err(lost) => self.lost(lost),
+                }
+            }
         }
     }
 }
@@ -274,6 +286,12 @@ impl Subject for HttpSubject {
         }
     }
 
+    fn back_up(&self) -> Result<BackedUp, Broken> {
+        let taken = self.hooks.back_up(&|| Ok(()), &|| Ok(()));
+        self.forget_connections();
+        taken
+    }
+
     fn restore(&self) -> Result<Restored, Broken> {
         let restored = self.hooks.restore(&|| Ok(()), &|| Ok(()));
         self.forget_connections();
@@ -297,9 +315,9 @@ impl Subject for HttpSubject {
         Some(Ok(Box::new(begun)))
     }
 
-    fn bypasses(&self) -> Vec<String> {
-        let aliases = Alias::ALL.iter().map(|alias| alias.describe());
-        aliases.chain(self.map.mutations.iter().map(|mutation| mutation.name.clone())).collect()
+    fn bypasses(&self) -> Vec<Around> {
+        let aliases = Alias::ALL.iter().map(|alias| Around::Spelling(alias.describe()));
+        aliases.chain(self.map.mutations.iter().map(|mutation| Around::Request(mutation.name.clone()))).collect()
     }
 
     fn bypass(&self, way: usize, request: &Request<'_>) -> Result<Answer, Broken> {
@@ -343,11 +361,24 @@ fn ignores_port(map: &Map) -> bool {
 /// Does somebody answer in HTTP there?
 fn serves(host: &str, endpoint: &Endpoint) -> Result<(), String> {
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Conformance: ready\r\nConnection: close\r\n\r\n");
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + PROBE;
     let connection = endpoint.connect(deadline);
     let reply = connection.and_then(|connection| {
         connection.send(request.as_bytes(), deadline)?;
         connection.receive(false, deadline)
     });
     reply.map(drop).map_err(|Lost(why)| format!("http://{host} does not answer ({why})"))
+}
+
+/// The same of a service that the suite has not started. One that is too busy to answer is asked again; who refuses is not there,
+/// and nobody waits for it.
+fn serves_already(host: &str, endpoint: &Endpoint) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        let asked = Instant::now();
+        let found = serves(host, endpoint);
+        if found.is_ok() || asked.elapsed() < PROBE || began.elapsed() >= BUSY {
+            return found;
+        }
+    }
 }

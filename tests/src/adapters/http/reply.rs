@@ -2,7 +2,9 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use crate::adapters::patience::Patience;
 
 /// The largest head of an answer.
 const HEAD: usize = 64 << 10;
@@ -39,10 +41,10 @@ impl Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lost(pub(super) String);
 
-/// Reads from a connection, not longer than a moment.
+/// Reads from a connection, as long as there is patience.
 pub(super) struct Reader<'a> {
-    pub(super) stream: &'a TcpStream,
-    pub(super) deadline: Instant,
+    stream: &'a TcpStream,
+    patience: Patience,
     buffer: Vec<u8>,
     /// How much of the buffer was used.
     used: usize,
@@ -50,7 +52,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(stream: &'a TcpStream, deadline: Instant) -> Reader<'a> {
-        Reader { stream, deadline, buffer: Vec::new(), used: 0 }
+        Reader { stream, patience: Patience::until(deadline), buffer: Vec::new(), used: 0 }
     }
 
     /// Reads one answer. `empty`: it has no body whatever it says, as that to a HEAD.
@@ -167,10 +169,10 @@ impl<'a> Reader<'a> {
 
     fn more(&mut self) -> Result<(), Lost> {
         let mut bytes = [0; 16 << 10];
+        let mut stream = self.stream;
         loop {
-            let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            let read = self.stream.set_read_timeout(Some(left)).and_then(|()| self.stream.read(&mut bytes));
-            match read {
+            let read = |slice| stream.set_read_timeout(Some(slice)).and_then(|()| stream.read(&mut bytes));
+            match self.patience.wait(read) {
                 Ok(0) if self.buffer.is_empty() => {
                     return Err(Lost("the connection was closed before an answer".to_owned()));
                 }
@@ -182,7 +184,7 @@ impl<'a> Reader<'a> {
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_timeout(&error) && Instant::now() < self.deadline => {}
+                Err(error) if is_timeout(&error) && !self.patience.is_over() => {}
                 Err(error) if is_timeout(&error) => return Err(Lost("no answer in time".to_owned())),
                 Err(error) => return Err(Lost(format!("the connection broke: {error}"))),
             }

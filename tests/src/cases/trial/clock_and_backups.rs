@@ -1,19 +1,13 @@
 //! The clock of the resource, and its backups. Nothing is in flight meanwhile.
 
-use std::sync::atomic::Ordering;
-
 use super::{Ended, Trial};
-use crate::answer::Answer;
 use crate::history::Event;
-use crate::op::Op;
-use crate::subject::{Hook, Restored, Route, Shift};
-
-/// Numbers of requests that are not written down begin here.
-const NOT_WRITTEN_DOWN: u64 = 1_000_000;
+use crate::subject::{BackedUp, Hook, Restored, Shift};
 
 /// The clock of the resource. However a case ends, it is right again when this goes.
 pub struct Clock<'t, 'a> {
     trial: &'t Trial<'a>,
+    /// It was never set, or is right and was seen at a start: some see their clock only then.
     right: bool,
 }
 
@@ -25,9 +19,13 @@ impl Clock<'_, '_> {
         // Also a hook that fails may have set it.
         self.right = false;
         self.trial.subject.hook(Hook::Clock(shift))?;
-        self.right = shift == Shift::NONE;
         self.trial.mark(self.trial.now(), Event::Clock(shift));
         Ok(())
+    }
+
+    /// It was set right, and the resource was started since.
+    pub fn put_right(mut self) {
+        self.right = true;
     }
 }
 
@@ -35,8 +33,14 @@ impl Drop for Clock<'_, '_> {
     fn drop(&mut self) {
         if !self.right {
             let subject = self.trial.subject;
-            // Some see their clock only when they start. The case has ended already, and says why.
-            let _ = subject.hook(Hook::Clock(Shift::NONE)).and_then(|()| subject.hook(Hook::Restart));
+            if let Err(why) = subject.hook(Hook::Clock(Shift::NONE)) {
+                eprintln!(
+                    "The clock of the resource was set wrong by {}, and could not be set right again: {why}",
+                    self.trial.case.id
+                );
+            }
+            // The case has ended already, and says why.
+            let _ = subject.hook(Hook::Restart);
         }
     }
 }
@@ -48,10 +52,10 @@ impl<'a> Trial<'a> {
     }
 
     /// Takes a backup.
-    pub fn back_up(&self) -> Result<(), Ended> {
+    pub fn back_up(&self) -> Result<BackedUp, Ended> {
         self.go_on()?;
         let _closed = self.gate.close()?;
-        Ok(self.subject.hook(Hook::Backup)?)
+        Ok(self.subject.back_up()?)
     }
 
     /// Puts it back. From then on a case must `ask`: the resource went back, and no order of operations explains that.
@@ -59,14 +63,5 @@ impl<'a> Trial<'a> {
         self.go_on()?;
         let _closed = self.gate.close()?;
         Ok(self.subject.restore()?)
-    }
-
-    /// Makes a request that is not written down, and has a number of its own all the same.
-    pub fn ask(&self, client: u32, op: &Op) -> Result<Answer, Ended> {
-        let _inside = self.enter()?;
-        let id = NOT_WRITTEN_DOWN + self.names.fetch_add(1, Ordering::Relaxed);
-        let answer = self.subject.call(&self.request(id, client, Route::Direct, op))?;
-        self.heard(&answer)?;
-        Ok(answer)
     }
 }

@@ -146,7 +146,7 @@ impl Trial<'_> {
         self.asked_dead.fetch_add(1, Ordering::Relaxed);
         let res = self.resource();
         let op = if self.has(Verb::Read) { Op::read(&res) } else { self.write_op(0, &res, 1) };
-        let answer = self.subject.call(&self.request(0, 0, Route::Direct, &op))?;
+        let answer = self.subject.call(&self.request(self.unwritten(), 0, Route::Direct, &op))?;
         let answered = !answer.is_unknown() && answer != Answer::Unsupported;
         self.dead_answered.fetch_add(u64::from(answered), Ordering::Relaxed);
         Ok(())

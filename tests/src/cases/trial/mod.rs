@@ -25,6 +25,9 @@ use gate::{Gate, Inside};
 
 pub use bounds::Progress;
 
+/// Numbers of requests that are not written down begin here.
+const NOT_WRITTEN_DOWN: u64 = 1_000_000;
+
 /// So many operations without an answer, one after the other, end a case: each may have taken seconds.
 const SILENT: u64 = 5;
 
@@ -157,12 +160,18 @@ impl<'a> Trial<'a> {
         self.returned(id, Answer::unknown("the answer was lost on its way")).map(drop)
     }
 
-    /// Makes a request that nothing is written down about: one of very many that only take up room.
-    pub fn fill(&self, client: u32, op: &Op) -> Result<Answer, Ended> {
+    /// Makes a request that nothing is written down about: one of very many, or one that no order of operations explains.
+    pub fn ask(&self, client: u32, op: &Op) -> Result<Answer, Ended> {
         let _inside = self.enter()?;
-        let answer = self.subject.call(&self.request(0, client, Route::Direct, op))?;
+        let answer = self.subject.call(&self.request(self.unwritten(), client, Route::Direct, op))?;
         self.heard(&answer)?;
         Ok(answer)
+    }
+
+    /// The number of a request that is not written down. It has one of its own all the same: who knows requests by a key that a
+    /// map makes of the number would take the second for a repetition of the first.
+    fn unwritten(&self) -> u64 {
+        NOT_WRITTEN_DOWN + self.names.fetch_add(1, Ordering::Relaxed)
     }
 
     fn call_by(&self, client: u32, op: Op, route: Route, copy_of: Option<u64>) -> Result<(u64, Answer), Ended> {
@@ -205,8 +214,7 @@ impl<'a> Trial<'a> {
     /// Makes a request by another way, and does not write it down: it may be for another resource.
     pub fn bypass(&self, way: usize, client: u32, op: &Op) -> Result<Answer, Ended> {
         let _inside = self.enter()?;
-        let id = self.recorded().operations.len() as u64;
-        Ok(self.subject.bypass(way, &self.request(id, client, Route::Direct, op))?)
+        Ok(self.subject.bypass(way, &self.request(self.unwritten(), client, Route::Direct, op))?)
     }
 
     /// One call more, as soon as the process is there.

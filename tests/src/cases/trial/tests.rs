@@ -121,7 +121,7 @@ fn a_kill_ends_what_was_in_flight() {
         let never_sent = t.build(9, t.write_op(9, "r", 1));
         let requests = vec![(0, t.write_op(0, "r", 1)), (1, t.write_op(1, "r", 2))];
         t.meanwhile(requests, crate::subject::Route::Direct, || {
-            wait::until("two in flight", Duration::from_secs(20), || (t.begun() == 2).then_some(()));
+            wait::until("two in flight", wait::PATIENCE, || (t.is_waiting(0) && t.is_waiting(1)).then_some(()));
             t.crash()
         })
         .unwrap();

@@ -101,19 +101,19 @@ fn torn_by(view: &View<'_>, operation: &Operation, proof: &Proof<'_>) -> Option<
     let fence = told.filter(|fence| proof.floor.excludes(*fence))?;
     let [at] = words::moments([operation.returned]);
     let sentence = format!(
-        "{} returned fence {fence} at {at}, and with it {}: a value is never there without its fence.{}",
+        "{} returned fence {fence} at {at}, and with it {}{}: a value is never there without its fence.{}",
         words::short(operation),
-        seen(proof),
+        words::value(saw(operation).flatten()),
+        by_whom(proof),
         proof.crash(view, operation)
     );
     Some(Finding::new(sentence, &proof.with(operation)))
 }
 
-/// `v-34, which only write #32 (token 5) can have written`
-fn seen(proof: &Proof<'_>) -> String {
-    let value = words::value(saw(proof.operation).flatten());
+/// `, which only write #32 (token 5) can have written`
+fn by_whom(proof: &Proof<'_>) -> String {
     let writers: Vec<String> = proof.writers.iter().map(|writer| words::short(writer)).collect();
-    format!("{value}, which only {} can have written", writers.join(" or "))
+    format!(", which only {} can have written", writers.join(" or "))
 }
 
 /// What its answer proves about the fence.
@@ -152,7 +152,11 @@ fn admitted(view: &View<'_>, operation: &Operation) -> Vec<u64> {
 fn evidence(view: &View<'_>, proof: &Proof<'_>) -> String {
     let shown = words::short(proof.operation);
     match (&proof.operation.answer, view.report(proof.operation)) {
-        _ if !proof.writers.is_empty() => format!("{shown} had returned {},", seen(proof)),
+        _ if !proof.writers.is_empty() => {
+            let found = proof.operation.op.verb() == Verb::Cas && proof.operation.answer.is_ok();
+            let how = if found { "been accepted because it found" } else { "returned" };
+            format!("{shown} had {how} {}{},", words::value(saw(proof.operation).flatten()), by_whom(proof))
+        }
         (_, Some(fence)) => format!("{shown} had returned fence {fence}"),
         (answer, None) => format!("{shown} had been {}", answer.word()),
     }

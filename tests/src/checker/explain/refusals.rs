@@ -108,19 +108,20 @@ fn unjustified(view: &View<'_>, raises: &Raises<'_>, operation: &Operation) -> O
                  the fence to it for another holder"
             ),
         };
-        let hint = hint(view, operation, token).unwrap_or_default();
+        let hint = hint(view, operation, |presented| presented > token).unwrap_or_default();
         format!("{} was refused as stale at {at}, but {nobody}.{hint}", words::short(operation))
     })
 }
 
-/// Who the resource may have taken for a reason. None of them is one.
-fn hint(view: &View<'_>, refused: &Operation, token: u64) -> Option<String> {
+/// Who the resource may have taken for a reason, of those with a token that could be one. None of them is one.
+fn hint(view: &View<'_>, refused: &Operation, could_be: impl Fn(u64) -> bool) -> Option<String> {
     let higher = |operation: &&&Operation| {
         operation.called <= refused.latest()
-            && view.presented(operation).into_iter().any(|presented| presented.token > token)
+            && view.presented(operation).into_iter().any(|presented| could_be(presented.token))
     };
     let tried: Vec<&Operation> = view.operations.iter().filter(higher).copied().collect();
-    if let Some(mismatch) = tried.iter().find(|operation| matches!(operation.answer, Answer::Mismatch { .. })) {
+    let mismatch = tried.iter().find(|operation| matches!(operation.answer, Answer::Mismatch { .. }));
+    if let Some(mismatch) = mismatch.filter(|_| !view.manifest.mismatch_raises) {
         return Some(format!(
             " {} did not match; if that raises the fence of yours, say `mismatch_raises`.",
             words::sentence(&words::short(mismatch))
@@ -134,7 +135,7 @@ fn hint(view: &View<'_>, refused: &Operation, token: u64) -> Option<String> {
     let other = before.max_by_key(|operation| operation.returned)?;
     let elsewhere = other.op.resources().into_iter().find(|resource| *resource != view.resource)?;
     let above =
-        other.op.tokens().into_iter().filter_map(crate::token::Token::number).max().filter(|high| *high > token)?;
+        other.op.tokens().into_iter().filter_map(crate::token::Token::number).max().filter(|high| could_be(*high))?;
     (refused.answer.high().is_none_or(|high| high == above)).then(|| {
         format!(
             " {} to {} had been accepted just before: are that and {} one resource to it?",
@@ -161,10 +162,12 @@ fn unheard(view: &View<'_>, raises: &Raises<'_>, operation: &Operation) -> Optio
     };
     (!possible).then(|| {
         let [at] = words::moments([operation.returned]);
+        let exact = view.manifest.high == High::Exact;
+        let could_be = |token: u64| if exact { token == fence } else { token >= fence };
         format!(
             "{} returned fence {fence} at {at}, but no operation called by then could have raised the fence with {what}.{}",
             words::short(operation),
-            hint(view, operation, fence - 1).unwrap_or_default()
+            hint(view, operation, could_be).unwrap_or_default()
         )
     })
 }

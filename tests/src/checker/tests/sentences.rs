@@ -87,6 +87,13 @@ fn a_value_without_its_fence() {
         "read #3 returned fence 5 at 0.350 s, and with it v-9, which only write #2 (token 9) can have written: a value is \
          never there without its fence.",
     );
+    let found = (Op::cas("r1", 5, "h", Some("v-9"), "v-10"), Answer::ok());
+    convicts(
+        &one_by_one(Manifest::default(), vec![lost(), found, (write(5), Answer::ok())]),
+        &[1, 2, 3],
+        "write #3 (token 5) was accepted at 0.350 s, but cas #2 (token 5) had been accepted because it found v-9, which only write \
+         #1 (token 9) can have written, at 0.250 s: token 5 was already fenced.",
+    );
 }
 
 #[test]
@@ -205,6 +212,28 @@ fn who_may_have_been_taken_for_a_reason_is_named() {
         &[2],
         "write #2 (token 8) was refused as stale at 0.149 s, but no operation called by then could have raised the fence above \
          8. Write #1 (token 9) was refused itself.",
+    );
+}
+
+#[test]
+fn a_reason_that_cannot_be_one_is_not_named() {
+    let nobody =
+        "returned fence 7 at 0.350 s, but no operation called by then could have raised the fence with token 7.";
+    let cas =
+        |token| (Op::cas("r1", token, "h", Some("x"), "y"), Answer::Mismatch { current: Some(Some("v-5".into())) });
+    let read = || (Op::read("r1"), done(Some("v-5"), 7));
+    let raises = Manifest { mismatch_raises: true, ..Manifest::default() };
+    let history = |manifest, cas| one_by_one(manifest, vec![(write(5), Answer::ok()), cas, read()]);
+    let says_already = "read #3 returned fence 7 at 0.350 s, but cas #2 (token 9) had been answered with a mismatch at 0.250 s: a \
+                        fence never falls.";
+    convicts(&history(raises, cas(9)), &[2, 3], says_already);
+    convicts(&history(Manifest::default(), cas(9)), &[3], &format!("read #3 {nobody}"));
+    convicts(
+        &history(Manifest::default(), cas(7)),
+        &[3],
+        &format!(
+            "read #3 {nobody} Cas #2 (token 7) did not match; if that raises the fence of yours, say `mismatch_raises`."
+        ),
     );
 }
 

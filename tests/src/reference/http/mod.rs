@@ -12,8 +12,8 @@ use super::{Bug, Service, Setup};
 use crate::adapters::http::{self, HttpSubject, Overrides};
 use crate::answer::Answer;
 use crate::harness::proxy::Proxy;
-use crate::manifest::{Equal, Manifest, Policy};
-use crate::subject::{Begun, Broken, Hook, Part, Request, Subject};
+use crate::manifest::Manifest;
+use crate::subject::{Around, Begun, Broken, Hook, Part, Request, Subject};
 use front::Front;
 
 /// A [`Service`] over HTTP. What is done to it from outside is done in this process.
@@ -71,7 +71,7 @@ impl Subject for OverHttp {
         self.http.begin(request, part)
     }
 
-    fn bypasses(&self) -> Vec<String> {
+    fn bypasses(&self) -> Vec<Around> {
         self.http.bypasses()
     }
 
@@ -85,14 +85,6 @@ impl Subject for OverHttp {
 }
 
 fn map(setup: Setup, port: u16) -> String {
-    let policy = match setup.policy {
-        Policy::Ge => "ge",
-        Policy::Gt => "gt",
-    };
-    let equal = match setup.equal {
-        Equal::Any => "any",
-        Equal::Holder => "holder",
-    };
-    let template = include_str!("map.toml");
-    template.replace("PORT", &port.to_string()).replace("POLICY", policy).replace("EQUAL", equal)
+    let template = include_str!("map.toml").replace("PORT", &port.to_string());
+    setup.promises().iter().fold(template, |map, (name, word)| map.replace(&name.to_uppercase(), word))
 }
