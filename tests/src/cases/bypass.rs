@@ -83,7 +83,8 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "B04",
         title: "every verb that changes something is fenced",
-        rule: "Write, claim, cas, delete and batch are refused with a stale token, and change nothing.",
+        rule: "Write, claim, cas, delete and batch are refused with a stale token, and change nothing; with a newer one they raise \
+               the fence.",
         why: "The main path is fenced; the verb that was added later is not.",
         level: Level::L1,
         needs: &[],
@@ -95,6 +96,8 @@ pub(super) const CASES: &[Case] = &[
                 t.refused(1, change(t, verb, 1, &res, 5.into(), &first))?;
                 t.peek(0, &res)?;
                 t.refused(1, t.write_op(1, &res, 8))?;
+                t.accepted(2, change(t, verb, 2, &res, 11.into(), &first))?;
+                t.refused(1, t.write_op(1, &res, 10))?;
             }
             Ok(())
         },
@@ -205,8 +208,10 @@ pub(super) const CASES: &[Case] = &[
     Case {
         id: "B10",
         title: "a large value is fenced, and never cut",
-        rule: "A value of 5 MiB under a stale token is not accepted; under a current one it is accepted whole, or not at all.",
-        why: "Large bodies often take another path: streamed, uploaded in parts, or cut at a limit.",
+        rule: "A value of 5 MiB under a stale token is not accepted; under a current one it is accepted whole, or not at all. An empty \
+               value leaves a fence, too.",
+        why: "Large bodies often take another path: streamed, uploaded in parts, or cut at a limit. And what is empty may be taken \
+              for what is not there.",
         level: Level::L1,
         needs: &[],
         minima: &[Minimum::Accepted(2)],
@@ -228,7 +233,13 @@ pub(super) const CASES: &[Case] = &[
                 t.peek(0, &res)?;
             }
             t.accepted(0, t.write_op(0, &res, 11))?;
-            t.peek(0, &res).map(drop)
+            t.peek(0, &res)?;
+            let empty = t.resource();
+            t.accepted(0, t.write_op(0, &empty, 9))?;
+            if t.call(0, Op::write(&empty, 10, &t.holder(0), ""))?.is_ok() {
+                t.refused(1, t.write_op(1, &empty, 9))?;
+            }
+            Ok(())
         },
     },
 ];

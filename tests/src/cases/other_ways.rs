@@ -8,6 +8,7 @@ use crate::answer::Answer;
 use crate::manifest::Reads;
 use crate::op::Op;
 use crate::subject::Around;
+use crate::token::Token;
 
 /// The fence that a resource has before.
 const FENCE: u64 = 9;
@@ -20,14 +21,18 @@ pub(super) fn around(t: &Trial<'_>) -> Result<(), Ended> {
     if ways.is_empty() {
         return Err(Ended::NotApplicable("it is reached in one way only".to_owned()));
     }
-    let (mut spellings, mut requests, mut answered) = (0, 0, false);
+    let (mut spellings, mut requests, mut answered, mut unseen) = (0, 0, false, Vec::new());
     for (way, around) in ways.iter().enumerate() {
-        let Some(said) = stale(t, way, around)? else { continue };
+        let Some(said) = unchanged(t, way, around, &5.into())? else { continue };
         answered |= !said.is_unknown();
-        current(t, way, around)?;
+        unchanged(t, way, around, &Token::Absent)?;
+        let said = newer(t, way, around)?;
         match around {
             Around::Spelling(_) => spellings += 1,
-            Around::Request(_) => requests += 1,
+            Around::Request(name) => {
+                requests += 1;
+                unseen.extend((!said.is_ok()).then_some(name.as_str()));
+            }
         }
     }
     if spellings + requests == 0 {
@@ -36,19 +41,25 @@ pub(super) fn around(t: &Trial<'_>) -> Result<(), Ended> {
     if !answered {
         return Err(Ended::Unknown(format!("{} other ways were tried, and none was answered", spellings + requests)));
     }
-    let more = if requests == 0 { ": copy, rename, expiry and the like were not tried" } else { "" };
-    t.remark(format!("tried: {spellings} other spellings of a write, {requests} other requests{more}"));
+    let mut tried = format!("tried: {spellings} other spellings of a write, {requests} other requests");
+    if requests == 0 {
+        tried.push_str("; copy, rename, expiry and the like were not tried");
+    }
+    if !unseen.is_empty() {
+        tried.push_str("; not accepted under a newer token either, so nobody saw what they do: ");
+        tried.push_str(&unseen.join(", "));
+    }
+    t.remark(tried);
     Ok(())
 }
 
-/// A stale request changes nothing, and leaves the fence where it is.
-fn stale(t: &Trial<'_>, way: usize, around: &Around) -> Result<Option<Answer>, Ended> {
-    const TOKEN: u64 = 5;
+/// A request with a stale token, or with none, changes nothing, and leaves the fence where it is.
+fn unchanged(t: &Trial<'_>, way: usize, around: &Around, token: &Token) -> Result<Option<Answer>, Ended> {
     let res = t.resource();
     t.accepted(0, t.write_op(0, &res, FENCE))?;
     let before = t.accepted(0, Op::read(&res))?;
     let sent = t.value();
-    let said = t.bypass(way, 1, &Op::write(&res, TOKEN, &t.holder(1), &sent))?;
+    let said = t.bypass(way, 1, &Op::write(&res, token.clone(), &t.holder(1), &sent))?;
     if said == Answer::Unsupported {
         return Ok(None);
     }
@@ -59,30 +70,31 @@ fn stale(t: &Trial<'_>, way: usize, around: &Around) -> Result<Option<Answer>, E
         Reads::StaleOk => after.value() == Some(Some(&sent)),
     };
     if changed {
-        let (id, name) = (t.last(0), around.name());
+        let (id, name, with) = (t.last(0), around.name(), with(token));
         return Err(t.fail(
             &[id],
-            format!("By another way ({name}), a write with token {TOKEN} changed {res}, whose fence was {FENCE}: read #{id} sees it."),
+            format!("By another way ({name}), a write with {with} changed {res}, whose fence was {FENCE}: read #{id} sees it."),
         ));
     }
     let below = t.call(2, t.write_op(2, &res, BELOW))?;
-    still_fenced(t, t.last(2), &below, around, TOKEN)?;
+    still_fenced(t, t.last(2), &below, around, token)?;
     Ok(Some(said))
 }
 
 /// The request of a newer holder may do what it likes, but for the fence: that stays, or rises.
-fn current(t: &Trial<'_>, way: usize, around: &Around) -> Result<(), Ended> {
-    const TOKEN: u64 = FENCE + 1;
+fn newer(t: &Trial<'_>, way: usize, around: &Around) -> Result<Answer, Ended> {
+    let token = (FENCE + 1).into();
     let res = t.resource();
     t.accepted(0, t.write_op(0, &res, FENCE))?;
-    t.bypass(way, 1, &Op::write(&res, TOKEN, &t.holder(1), &t.value()))?;
+    let said = t.bypass(way, 1, &Op::write(&res, FENCE + 1, &t.holder(1), &t.value()))?;
     // Not written down either: to the checker nobody has raised the fence.
     let below = t.ask(2, &t.write_op(2, &res, BELOW))?;
-    still_fenced(t, t.last(0), &below, around, TOKEN)
+    still_fenced(t, t.last(0), &below, around, &token)?;
+    Ok(said)
 }
 
 /// What was said to a token just below the fence, after a request with this one: was the fence dropped or lowered?
-fn still_fenced(t: &Trial<'_>, id: u64, below: &Answer, around: &Around, token: u64) -> Result<(), Ended> {
+fn still_fenced(t: &Trial<'_>, id: u64, below: &Answer, around: &Around, token: &Token) -> Result<(), Ended> {
     let (said, name) = (crate::words::answer(below), around.name());
     match below {
         Answer::Stale { .. } => Ok(()),
@@ -90,9 +102,15 @@ fn still_fenced(t: &Trial<'_>, id: u64, below: &Answer, around: &Around, token: 
         _ => Err(t.fail(
             &[id],
             format!(
-                "After a request by another way ({name}) with token {token}, the fence was {FENCE} no more: a write with token \
-                 {BELOW} was {said}."
+                "The fence was {FENCE}. After a request by another way ({name}) with {}, a write with token {BELOW} was {said}: that \
+                 request took the fence away, or lowered it.",
+                with(token)
             ),
         )),
     }
+}
+
+/// `token 5`, `no token`
+fn with(token: &Token) -> String {
+    token.number().map_or_else(|| "no token".to_owned(), |number| format!("token {number}"))
 }

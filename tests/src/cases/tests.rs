@@ -1,3 +1,4 @@
+mod around;
 mod clock_and_backups;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use crate::op::{Op, Verb, Write};
 use crate::reference::{Bug, OverHttp, Reference, SETUPS, Service};
 use crate::resource::{FencedResource, InProcess};
 use crate::run::{Options, run};
-use crate::subject::{Around, Begun, Broken, Hook, Part, Request, Subject};
+use crate::subject::{Begun, Broken, Hook, Part, Request, Subject};
 use crate::token::Token;
 use crate::verdict::{CaseResult, Level, Status};
 
@@ -299,69 +300,6 @@ fn a_resource_that_stood_still_for_a_while_is_not_taken_for_one_that_deadlocks()
     for (races, expected) in [(0, Status::Pass), (1, Status::Unknown), (2, Status::Unknown), (3, Status::Fail)] {
         let result = standing_still(races);
         assert_eq!(result.status, expected, "{races} races were lost: {}", result.reason);
-    }
-}
-
-type Said = fn(&Service, &str) -> Answer;
-
-/// The reference, and what becomes of requests by other ways.
-struct ByWays {
-    resource: Service,
-    said: Said,
-}
-
-impl Subject for ByWays {
-    fn describe(&self) -> String {
-        "ways around".to_owned()
-    }
-
-    fn manifest(&self) -> &Manifest {
-        self.resource.manifest()
-    }
-
-    fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
-        self.resource.call(request)
-    }
-
-    fn has(&self, _: Hook) -> bool {
-        false
-    }
-
-    fn hook(&self, _: Hook) -> Result<(), Broken> {
-        Ok(())
-    }
-
-    fn bypasses(&self) -> Vec<Around> {
-        vec![Around::Spelling("one way".to_owned()), Around::Request("the other".to_owned())]
-    }
-
-    fn bypass(&self, _: usize, request: &Request<'_>) -> Result<Answer, Broken> {
-        Ok((self.said)(&self.resource, request.op.resources().first().unwrap()))
-    }
-}
-
-#[test]
-fn another_way_must_have_been_answered_and_leave_the_fence() {
-    let answers: [(Said, Status, &str); 4] = [
-        (|_, _| Answer::error("not found"), Status::Pass, ""),
-        (|_, _| Answer::unknown("reset"), Status::Unknown, "2 other ways were tried, and none was answered"),
-        (|_, _| Answer::Unsupported, Status::NotApplicable, "none of the other ways"),
-        // The value is what it was: only the fence can tell.
-        (
-            |service, res| {
-                let resource = service.reference();
-                let value = FencedResource::read(resource, res).value().flatten().unwrap().to_owned();
-                resource.hook(Hook::Reset).unwrap();
-                FencedResource::write(resource, res, 2, "h", &value)
-            },
-            Status::Fail,
-            "the fence was 9 no more",
-        ),
-    ];
-    for (said, status, reason) in answers {
-        let results = run_on(&ByWays { resource: reference(), said }, &["B05"], Level::L1);
-        assert_eq!(results[0].status, status, "{}", results[0].reason);
-        assert!(results[0].reason.contains(reason), "{}", results[0].reason);
     }
 }
 
