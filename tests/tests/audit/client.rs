@@ -1,0 +1,1 @@
+//! The client and its commands: generations, unknown outcomes, waits and secrets.

@@ -1,0 +1,1 @@
+//! Connections and their bodies: deadlines, shares per caller, and answers that clients can read.

@@ -1,0 +1,1 @@
+//! The built-in locks: waiters never starve the holder or each other.

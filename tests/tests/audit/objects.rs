@@ -1,0 +1,1 @@
+//! Objects: staged bytes, the free-space floor, and recovery.

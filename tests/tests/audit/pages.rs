@@ -1,0 +1,1 @@
+//! Web pages that attack the loopback API, and error texts.

@@ -1,0 +1,1 @@
+//! Data directories that are put back, mappings, and clocks that jump.

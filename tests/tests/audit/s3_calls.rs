@@ -1,0 +1,1 @@
+//! S3 calls and names that clients send.

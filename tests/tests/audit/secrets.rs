@@ -1,0 +1,1 @@
+//! Files and process settings that keep secrets.

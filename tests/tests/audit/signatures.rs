@@ -1,0 +1,1 @@
+//! S3 signatures, keys, chunks and lists.

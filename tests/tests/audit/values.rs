@@ -1,0 +1,1 @@
+//! Large values and the writers beside them.
