@@ -127,7 +127,7 @@ async fn alone(backend: &dyn LockBackend, name: &str) -> Result<(), String> {
     let turn = TURN.fetch_add(1, Ordering::Relaxed);
     let name = Resource::new(name).map_err(|error| error.to_string())?;
     let holder = Holder::new(&format!("{name}#{:x}-{turn}", std::process::id())).map_err(|error| error.to_string())?;
-    let wanted = Wanted { name: &name, holder: &holder, ttl: TTL, wait: TTL, floor: 0 };
+    let wanted = Wanted { name: &name, holder: &holder, ttl: TTL, wait: TTL, floor: 0, generation: 0 };
     match backend.acquire(&wanted).await.map_err(|error| error.to_string())? {
         Acquired::Held(lease) => backend.release(lease).await.map_err(|error| error.to_string()),
         Acquired::Busy => Err(format!("{name} was busy")),

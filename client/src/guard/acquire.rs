@@ -8,7 +8,6 @@ use fencepost_core::wire::FenceAnswer;
 use fencepost_core::{Holder, Presented, ProblemDocument, ProblemKind, Resource, Token};
 
 use super::Locks;
-use crate::CallError;
 use crate::locks::{Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
 use crate::random::{self, jittered};
 use crate::transport::Missed;
@@ -53,6 +52,20 @@ pub enum AcquireError {
         /// What handed out our number.
         ours: String,
         /// The generation to end.
+        generation: u32,
+    },
+    /// The token was given with its generation, and the resource is in another one.
+    #[error(
+        "token {token} is of generation {}, and `{resource}` is in generation {generation}. Nothing was written. A number \
+         without a generation means generation 0. Tokens from before a rotation stay refused: acquire the lock again; a \
+         number that was handed out after it is written {generation}:{}", .token.generation(), .token.number()
+    )]
+    OtherGeneration {
+        /// The resource.
+        resource: Resource,
+        /// What was given.
+        token: Token,
+        /// The generation of the resource.
         generation: u32,
     },
     /// The gateway refused the claim for another reason.
@@ -138,7 +151,14 @@ impl Locks {
         let fence = self.fence(resource).await?;
         let floor = fence.fence.as_ref().map_or(0, |fence| fence.token.number().get());
         let holder = self.new_holder()?;
-        let wanted = Wanted { name: resource, holder: &holder, ttl: self.options.ttl, wait, floor };
+        let wanted = Wanted {
+            name: resource,
+            holder: &holder,
+            ttl: self.options.ttl,
+            wait,
+            floor,
+            generation: fence.generation,
+        };
         let mut lease = match backend.acquire(&wanted).await? {
             Acquired::Held(lease) => Unclaimed { backend: self.backend.clone(), lease: Some(lease) },
             Acquired::Busy => return Err(AcquireError::Busy(resource.clone())),
@@ -149,7 +169,8 @@ impl Locks {
         };
         let mut lifted = false;
         loop {
-            let token = Token::from_parts(fence.generation, lease.number);
+            // A generation that came with the number is presented as it stands, also if it is not the current one (T39).
+            let token = Token::from_parts(lease.generation.unwrap_or(fence.generation), lease.number);
             let presented = Presented { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
             let problem = match self.claim(resource, &presented, valid_until).await {
                 Ok(()) => return Ok(Attempt::Claimed(Claimed { lease: lease.take(), presented, valid_until })),
@@ -176,7 +197,13 @@ impl Locks {
                     return self.backwards(resource, lease, *problem).await;
                 }
                 Some(ProblemKind::RetiredGeneration | ProblemKind::UnknownGeneration) => {
+                    let given = token.generation() != fence.generation;
                     lease.give_back().await;
+                    // Another attempt helps only if the generation changed during this one.
+                    if given {
+                        let generation = problem.generation.unwrap_or(fence.generation);
+                        return Err(AcquireError::OtherGeneration { resource: resource.clone(), token, generation });
+                    }
                     return Ok(Attempt::OtherGeneration(problem));
                 }
                 Some(ProblemKind::ForeignIssuer) => {

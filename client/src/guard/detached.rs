@@ -31,6 +31,8 @@ struct Text {
     name: Resource,
     holder: Holder,
     number: NonZeroU64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generation: Option<u32>,
     issuer: Issuer,
     ttl_ms: u64,
     handle: String,
@@ -41,6 +43,7 @@ fn to_text(lease: &Lease) -> String {
         name: lease.name.clone(),
         holder: lease.holder.clone(),
         number: lease.number,
+        generation: lease.generation,
         issuer: lease.issuer.clone(),
         ttl_ms: u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX),
         handle: lease.handle.clone(),
@@ -51,14 +54,14 @@ fn to_text(lease: &Lease) -> String {
 fn from_text(name: &Resource, lease: &str) -> Result<Lease, LockError> {
     let bytes = URL_SAFE_NO_PAD.decode(lease.trim()).ok();
     let text = bytes.and_then(|bytes| serde_json::from_slice::<Text>(&bytes).ok());
-    let Some(Text { name: of, holder, number, issuer, ttl_ms, handle }) = text else {
+    let Some(Text { name: of, holder, number, generation, issuer, ttl_ms, handle }) = text else {
         return Err(LockError::Invalid("this is no lease; give it as `acquire` printed it".into()));
     };
     if of != *name {
         return Err(LockError::Invalid(format!("this is a lease on `{of}`, not on `{name}`")));
     }
     let ttl = Duration::from_millis(ttl_ms);
-    Ok(Lease { name: of, holder, number, issuer, ttl, since: Instant::now(), handle, session: None })
+    Ok(Lease { name: of, holder, number, generation, issuer, ttl, since: Instant::now(), handle, session: None })
 }
 
 impl Locks {
@@ -107,6 +110,7 @@ mod tests {
             name: Resource::new("orders/1").unwrap(),
             holder: Holder::new("a#1").unwrap(),
             number: NonZeroU64::new(7).unwrap(),
+            generation: Some(2),
             issuer: Issuer::new("redis:x").unwrap(),
             ttl: Duration::from_secs(30),
             since: Instant::now(),
@@ -116,6 +120,7 @@ mod tests {
         let text = to_text(&lease);
         let back = from_text(&lease.name, &text).unwrap();
         assert_eq!((back.holder, back.number, back.handle), (lease.holder, lease.number, lease.handle));
+        assert_eq!(back.generation, lease.generation);
         assert!(from_text(&Resource::new("orders/2").unwrap(), &text).unwrap_err().to_string().contains("orders/1"));
         assert!(from_text(&lease.name, "nonsense").unwrap_err().to_string().contains("acquire"));
     }

@@ -1,12 +1,11 @@
-//! A number from any program.
+//! A token from any program.
 
-use std::num::NonZeroU64;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use fencepost_core::Issuer;
+use fencepost_core::{Issuer, Token};
 use percent_encoding::percent_decode_str;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -37,7 +36,7 @@ pub(super) const BACKEND: Backend = Backend {
     aliases: &[],
     example: "exec:/usr/local/bin/next-token?arg=orders",
     encrypted: None,
-    number: "the first word that the program prints",
+    number: "the first word that the program prints, as it stands; `2:34` in generation 2",
     waiting: "as the program does; it is killed when the wait is over",
     breaks: "whatever breaks the program's numbers; rotate",
     connect,
@@ -135,6 +134,7 @@ impl Exec {
             .env("FENCEPOST_RESOURCE", wanted.name.as_str())
             .env("FENCEPOST_HOLDER", wanted.holder.as_str())
             .env("FENCEPOST_FLOOR", wanted.floor.to_string())
+            .env("FENCEPOST_GENERATION", wanted.generation.to_string())
             .env("FENCEPOST_TTL_MS", wanted.ttl.as_millis().to_string())
             .env("FENCEPOST_WAIT_MS", wanted.wait.as_millis().to_string())
             .stdin(Stdio::null())
@@ -149,22 +149,25 @@ impl Exec {
         Ok(Running { child, group })
     }
 
-    /// The number and who gave it, from the first line.
-    fn number(&self, output: &[u8]) -> Result<(NonZeroU64, Issuer), LockError> {
+    /// The token and who numbered it, from the first line.
+    fn token(&self, output: &[u8]) -> Result<(Token, Issuer), LockError> {
         let output = String::from_utf8_lossy(output);
         let line = output.lines().next().unwrap_or_default().trim_end();
         if line.is_empty() {
             return Err(self.failed("it ended well, but its first line is empty; it prints the number there".into()));
         }
-        let (number, issuer) = line.split_once(' ').unwrap_or((line, ISSUER));
-        let number = number.parse().map_err(|_| {
+        let (token, issuer) = line.split_once(' ').unwrap_or((line, ISSUER));
+        // Only here: a program puts $FENCEPOST_GENERATION in front of its number, whatever that is.
+        let bare = token.strip_prefix("0:").filter(|number| !number.contains(':'));
+        let token = bare.unwrap_or(token).parse().map_err(|_| {
             let shown: String = line.chars().take(100).collect();
-            let form = "a number from 1 to 18446744073709551615, and perhaps a space and the issuer";
+            let form = "a number from 1 to 18446744073709551615, with its generation as in 2:34 unless that is 0, and \
+                        perhaps a space and the issuer";
             self.failed(format!("its first line is `{}`; it should be {form}", shown.escape_debug()))
         })?;
         let issuer = Issuer::new(issuer.trim())
             .map_err(|error| self.failed(format!("the issuer `{}` cannot be used: {error}", issuer.escape_debug())))?;
-        Ok((number, issuer))
+        Ok((token, issuer))
     }
 }
 
@@ -194,15 +197,17 @@ impl LockBackend for Exec {
                 }));
             }
         }
-        let (number, issuer) = self.number(&ended.output)?;
+        let (token, issuer) = self.token(&ended.output)?;
         Ok(Acquired::Held(Lease {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),
-            number,
+            number: token.number(),
+            // The program may have had it since before a rotation (T39).
+            generation: Some(token.generation()),
             issuer,
             ttl: wanted.ttl,
             since,
-            handle: number.to_string(),
+            handle: token.to_string(),
             session: None,
         }))
     }

@@ -105,6 +105,7 @@ impl LockBackend for Fencepost {
                         name: wanted.name.clone(),
                         holder: granted.holder,
                         number: granted.token.number(),
+                        generation: None,
                         issuer: granted.issuer,
                         ttl: wanted.ttl,
                         since,

@@ -15,6 +15,9 @@ pub struct Lease {
     pub holder: Holder,
     /// The number of this acquisition.
     pub number: NonZeroU64,
+    /// The generation that the number came with, presented as it stands (T39). `None`: the service handed it out after
+    /// the fence was read, so it belongs to the generation that was read then.
+    pub generation: Option<u32>,
     /// The service that gave it, in this incarnation: `kind:incarnation`.
     pub issuer: Issuer,
     /// How long it lasts unless it is renewed.
@@ -34,6 +37,7 @@ impl fmt::Debug for Lease {
             .field("name", &self.name)
             .field("holder", &self.holder)
             .field("number", &self.number)
+            .field("generation", &self.generation)
             .field("issuer", &self.issuer)
             .field("ttl", &self.ttl)
             .field("handle", &self.handle)

@@ -95,6 +95,8 @@ pub struct Wanted<'a> {
     pub wait: Duration,
     /// The number must be above this one: the resource's fence, or 0.
     pub floor: u64,
+    /// The generation of the resource, read before the acquisition began.
+    pub generation: u32,
 }
 
 /// How an acquisition ended.

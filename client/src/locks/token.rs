@@ -1,11 +1,10 @@
-//! A number that the caller already has.
+//! A token that the caller already has.
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use fencepost_core::Issuer;
+use fencepost_core::{Issuer, Token};
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
@@ -16,7 +15,7 @@ pub(super) const BACKEND: Backend = Backend {
     aliases: &[],
     example: "token:34?issuer=redis:9f2c6d1e",
     encrypted: None,
-    number: "the one in the URL: the caller has the lock already",
+    number: "the one in the URL, as it stands: the caller has the lock already; `token:2:34` in generation 2",
     waiting: "none",
     breaks: "whatever breaks the service that it came from; rotate",
     connect,
@@ -29,7 +28,7 @@ const CAPABILITIES: Capabilities =
 const ISSUER: &str = "token:caller";
 
 struct Given {
-    number: NonZeroU64,
+    token: Token,
     issuer: Issuer,
 }
 
@@ -39,18 +38,18 @@ fn connect(url: LockUrl) -> Connecting {
         if let Some((name, _)) = url.query.iter().find(|(name, _)| name != "issuer") {
             return Err(wrong(&written, &format!("the setting `{name}` is unknown; it takes `issuer`")));
         }
-        let number = match url.hosts.as_slice() {
-            [number] if url.user.is_none() && url.path.is_empty() => number.parse().ok(),
+        let token = match url.hosts.as_slice() {
+            [token] if url.user.is_none() && url.path.is_empty() => token.parse().ok(),
             _ => None,
         };
-        let number = number.ok_or_else(|| {
-            let why =
-                "it names one number from 1 to 18446744073709551615, without a generation, which the gateway knows";
+        let token = token.ok_or_else(|| {
+            let why = "it names one token: a number from 1 to 18446744073709551615 as in token:34, and its generation \
+                       as in token:2:34 unless that is 0";
             wrong(&written, why)
         })?;
         let issuer = Issuer::new(url.setting("issuer").unwrap_or(ISSUER));
         let issuer = issuer.map_err(|error| wrong(&written, &format!("its issuer cannot be used: {error}")))?;
-        Ok(Arc::new(Given { number, issuer }) as Arc<dyn LockBackend>)
+        Ok(Arc::new(Given { token, issuer }) as Arc<dyn LockBackend>)
     })
 }
 
@@ -73,11 +72,13 @@ impl LockBackend for Given {
         Ok(Acquired::Held(Lease {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),
-            number: self.number,
+            number: self.token.number(),
+            // Never that of the moment: the caller's lock may be older than it (T30, T39).
+            generation: Some(self.token.generation()),
             issuer: self.issuer.clone(),
             ttl: wanted.ttl,
             since: Instant::now(),
-            handle: self.number.to_string(),
+            handle: self.token.to_string(),
             session: None,
         }))
     }

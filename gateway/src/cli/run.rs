@@ -307,7 +307,10 @@ pub(super) fn failed_service(error: locks::LockError) -> Failed {
 pub(super) fn failed_acquire(error: AcquireError) -> Failed {
     let code = match error {
         AcquireError::Busy(_) | AcquireError::Lost(_) => 8,
-        AcquireError::WentBackwards { .. } | AcquireError::ForeignIssuer { .. } | AcquireError::Refused(_) => 3,
+        AcquireError::WentBackwards { .. }
+        | AcquireError::ForeignIssuer { .. }
+        | AcquireError::OtherGeneration { .. }
+        | AcquireError::Refused(_) => 3,
         AcquireError::Service(error) => return failed_service(error),
         AcquireError::Gateway(error) => return error.into(),
     };

@@ -139,8 +139,7 @@ impl Drop for Unknown {
 
 /// The token in `token:2:34?issuer=redis:9f2c`. `None`: it is the URL of a service.
 ///
-/// As it stands, and without a holder: what `fencepost run --lock token:34` does with it, a new holder and the generation of
-/// the moment, would make a second acquisition of it.
+/// Without a holder: `fencepost run --lock token:34` presents it under a new one, which would be a second acquisition.
 fn given(url: &str) -> Result<Option<Presented>, Failed> {
     let Some(token) = url.strip_prefix("token:") else { return Ok(None) };
     let parsed = LockUrl::parse(url).map_err(failed_service)?;

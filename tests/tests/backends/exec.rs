@@ -1,4 +1,4 @@
-//! A number from any program.
+//! A token from any program.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use crate::suite::{connect, holder, played, resource};
 
-/// `echo $((FENCEPOST_FLOOR+1))`
-const COUNTS: &str = "exec:sh?arg=-c&arg=echo%20%24%28%28FENCEPOST_FLOOR%2B1%29%29";
+/// `echo $FENCEPOST_GENERATION:$((FENCEPOST_FLOOR+1))`
+const COUNTS: &str = "exec:sh?arg=-c&arg=echo%20%24FENCEPOST_GENERATION:%24%28%28FENCEPOST_FLOOR%2B1%29%29";
 
 /// `exec:sh`, with a script as its argument.
 async fn script(text: &str) -> Arc<dyn LockBackend> {
@@ -22,7 +22,7 @@ async fn script(text: &str) -> Arc<dyn LockBackend> {
 
 async fn run(text: &str, wait: Duration) -> Result<Acquired, LockError> {
     let (name, who) = (resource("orders/1"), holder("a#9f2c"));
-    let wanted = Wanted { name: &name, holder: &who, ttl: Duration::from_secs(30), wait, floor: 33 };
+    let wanted = Wanted { name: &name, holder: &who, ttl: Duration::from_secs(30), wait, floor: 33, generation: 0 };
     script(text).await.acquire(&wanted).await
 }
 
@@ -46,7 +46,11 @@ async fn a_program_prints_the_number() {
     assert_eq!(backend.lift(&mut lease, 100).await, Ok(Lifted::Unsupported));
     assert_eq!(backend.release(lease).await, Ok(()));
     let Ok(Acquired::Held(lease)) = run("echo 35 redis:9f2c", Duration::ZERO).await else { panic!("no lease") };
-    assert_eq!((lease.number.get(), lease.issuer.as_str()), (35, "redis:9f2c"));
+    assert_eq!((lease.number.get(), lease.generation, lease.issuer.as_str()), (35, Some(0), "redis:9f2c"));
+    for (text, generation) in [("echo 2:35", 2), ("echo 0:35", 0), ("echo $FENCEPOST_GENERATION:35", 0)] {
+        let Ok(Acquired::Held(lease)) = run(text, Duration::ZERO).await else { panic!("{text}: no lease") };
+        assert_eq!((lease.number.get(), lease.generation), (35, Some(generation)), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -68,6 +72,8 @@ async fn bad_output_is_named() {
         ("echo 0", "`0`"),
         ("echo -1", "`-1`"),
         ("echo thirty-four", "`thirty-four`"),
+        ("echo 0:0:34", "`0:0:34`"),
+        ("echo 0:2:34", "`0:2:34`"),
         ("echo 18446744073709551616", "`18446744073709551616`"),
         ("printf '34 \\001'", "issuer"),
     ] {
@@ -128,7 +134,14 @@ async fn wrong_urls_say_what_is_wrong() {
         assert!(said.contains(why), "{url}: {said}");
     }
     let (name, who) = (resource("orders/1"), holder("a#1"));
-    let wanted = Wanted { name: &name, holder: &who, ttl: Duration::from_secs(1), wait: Duration::ZERO, floor: 0 };
+    let wanted = Wanted {
+        name: &name,
+        holder: &who,
+        ttl: Duration::from_secs(1),
+        wait: Duration::ZERO,
+        floor: 0,
+        generation: 0,
+    };
     for url in ["exec:/no/such/program", "exec:///no/such/program"] {
         let error = connect(url).await.acquire(&wanted).await.unwrap_err().to_string();
         assert!(error.starts_with("exec:/no/such/program: it cannot be started"), "{error}");

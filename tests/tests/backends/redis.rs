@@ -58,7 +58,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Asks as exactly this holder.
 async fn ask(backend: &dyn LockBackend, name: &str, who: &str, ttl: Duration, wait: Duration) -> Acquired {
     let (name, holder) = (resource(name), holder(who));
-    let wanted = Wanted { name: &name, holder: &holder, ttl, wait, floor: 0 };
+    let wanted = Wanted { name: &name, holder: &holder, ttl, wait, floor: 0, generation: 0 };
     backend.acquire(&wanted).await.unwrap_or_else(|error| panic!("{who}: {error}"))
 }
 
@@ -76,7 +76,7 @@ async fn take(backend: &dyn LockBackend, name: &str, who: &str, ttl: Duration) -
 
 async fn take_above(backend: &dyn LockBackend, name: &str, who: &str, floor: u64) -> Result<Lease, LockError> {
     let (name, holder) = (resource(name), holder(who));
-    let wanted = Wanted { name: &name, holder: &holder, ttl: LONG, wait: Duration::ZERO, floor };
+    let wanted = Wanted { name: &name, holder: &holder, ttl: LONG, wait: Duration::ZERO, floor, generation: 0 };
     backend.acquire(&wanted).await.map(held)
 }
 

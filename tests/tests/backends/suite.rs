@@ -155,7 +155,7 @@ pub(crate) async fn try_ask(
     static ASKED: AtomicU64 = AtomicU64::new(0);
     let who = format!("{who}.{}", ASKED.fetch_add(1, Ordering::Relaxed));
     let (name, holder) = (resource(name), holder(&who));
-    backend.acquire(&Wanted { name: &name, holder: &holder, ttl, wait, floor: 0 }).await
+    backend.acquire(&Wanted { name: &name, holder: &holder, ttl, wait, floor: 0, generation: 0 }).await
 }
 
 /// Asks once.
@@ -192,6 +192,7 @@ pub(crate) fn copy(lease: &Lease) -> Lease {
         name: lease.name.clone(),
         holder: lease.holder.clone(),
         number: lease.number,
+        generation: lease.generation,
         issuer: lease.issuer.clone(),
         ttl: lease.ttl,
         since: lease.since,

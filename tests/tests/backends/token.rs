@@ -1,4 +1,4 @@
-//! A number that the caller already has.
+//! A token that the caller already has.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const TTL: Duration = Duration::from_secs(30);
 async fn is_what_the_caller_says() {
     let backend = connect("token:34?issuer=redis:9f2c").await;
     let mut lease = take(backend.as_ref(), "orders/1", "a#1", TTL).await;
-    assert_eq!((lease.number.get(), lease.issuer.as_str()), (34, "redis:9f2c"));
+    assert_eq!((lease.number.get(), lease.generation, lease.issuer.as_str()), (34, Some(0), "redis:9f2c"));
     assert!(backend.capabilities().detachable);
     assert_eq!(backend.verify(&lease).await, Ok(Kept::Kept));
     assert_eq!(backend.renew(&lease).await, Ok(Kept::Kept));
@@ -24,6 +24,9 @@ async fn is_what_the_caller_says() {
     let backend = connect("token:18446744073709551615").await;
     let lease = take(backend.as_ref(), "orders/1", "a#2", TTL).await;
     assert_eq!((lease.number.get(), lease.issuer.as_str()), (u64::MAX, "token:caller"));
+    let backend = connect("token:2:34").await;
+    let lease = take(backend.as_ref(), "orders/1", "a#3", TTL).await;
+    assert_eq!((lease.number.get(), lease.generation), (34, Some(2)));
 }
 
 #[tokio::test]
@@ -32,8 +35,10 @@ async fn wrong_urls_say_what_is_wrong() {
         ("token:0", "from 1 to"),
         ("token:", "from 1 to"),
         ("token:abc", "from 1 to"),
-        ("token:1:34", "without a generation"),
-        ("token:34/x", "one number"),
+        ("token:0:34", "unless that is 0"),
+        ("token:1:0", "from 1 to"),
+        ("token:1:2:34", "one token"),
+        ("token:34/x", "one token"),
         ("token:34?isuer=a", "`isuer`"),
         ("token:34?issuer=", "issuer"),
     ] {

@@ -201,6 +201,7 @@ impl Place {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),
             number,
+            generation: None,
             issuer: self.issuer.clone(),
             ttl: self.held.ttl,
             since: self.since,

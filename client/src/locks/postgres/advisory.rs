@@ -234,6 +234,7 @@ impl LockBackend for Sessions {
                         name: wanted.name.clone(),
                         holder: wanted.holder.clone(),
                         number,
+                        generation: None,
                         issuer: issuer(service, &which)?,
                         ttl: wanted.ttl,
                         since,

@@ -250,6 +250,7 @@ impl Server {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),
             number: counted(service, number)?,
+            generation: None,
             issuer: issuer(service, &incarnation(&self.settings, &which)?)?,
             ttl: wanted.ttl,
             since,

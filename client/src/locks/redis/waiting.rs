@@ -72,6 +72,7 @@ impl<'a> Asking<'a> {
                         name: self.wanted.name.clone(),
                         holder: self.wanted.holder.clone(),
                         number,
+                        generation: None,
                         issuer,
                         ttl: self.wanted.ttl,
                         since,

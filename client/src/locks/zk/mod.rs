@@ -125,6 +125,7 @@ impl ZooKeeper {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),
             number,
+            generation: None,
             issuer,
             ttl: wanted.ttl,
             since: head.since,

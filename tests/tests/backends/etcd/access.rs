@@ -161,7 +161,7 @@ async fn a_ttl_is_kept_or_refused() {
     let backend = connect(&etcd.url()).await;
     assert_eq!(backend.capabilities().min_ttl, Duration::from_secs(2));
     let (name, who) = (resource("job"), holder("a#1"));
-    let asked = |ttl| Wanted { name: &name, holder: &who, ttl, wait: Duration::ZERO, floor: 0 };
+    let asked = |ttl| Wanted { name: &name, holder: &who, ttl, wait: Duration::ZERO, floor: 0, generation: 0 };
     for (millis, says) in [(1_000, "2 s"), (1_999, "2 s"), (2_500, "whole seconds"), (0, "2 s")] {
         let error = backend.acquire(&asked(Duration::from_millis(millis))).await.unwrap_err();
         assert!(matches!(error, LockError::Invalid(_)) && error.to_string().contains(says), "{error}");

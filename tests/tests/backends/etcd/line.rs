@@ -191,6 +191,7 @@ async fn a_lease_can_be_handed_to_another_process() {
         name: lease.name.clone(),
         holder: lease.holder.clone(),
         number: lease.number,
+        generation: lease.generation,
         issuer: lease.issuer.clone(),
         ttl,
         since: Instant::now(),
@@ -215,7 +216,7 @@ async fn the_same_holder_finds_its_grant_again() {
     let etcd = Etcd::start();
     let backend = connect(&etcd.url()).await;
     let (name, who) = (resource("job"), holder("a#1"));
-    let wanted = Wanted { name: &name, holder: &who, ttl: TTL * 30, wait: Duration::ZERO, floor: 0 };
+    let wanted = Wanted { name: &name, holder: &who, ttl: TTL * 30, wait: Duration::ZERO, floor: 0, generation: 0 };
     let Acquired::Held(unheard) = backend.acquire(&wanted).await.unwrap() else { panic!("a free lock was busy") };
     let Acquired::Held(found) = backend.acquire(&wanted).await.unwrap() else { panic!("it was not found again") };
     assert_eq!((found.number, &found.handle), (unheard.number, &unheard.handle));

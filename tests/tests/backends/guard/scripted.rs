@@ -141,6 +141,7 @@ impl LockBackend for Scripted {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),
             number: number.try_into().unwrap(),
+            generation: None,
             issuer: Issuer::new("scripted:9f2c6d1e").unwrap(),
             ttl: wanted.ttl,
             since,

@@ -222,7 +222,7 @@ async fn a_floor_at_the_limit_is_an_error() {
 
 async fn above(backend: &dyn LockBackend, who: &str, floor: u64) -> Result<Lease, LockError> {
     let (name, holder) = (resource("orders/1"), holder(who));
-    let wanted = Wanted { name: &name, holder: &holder, ttl: TTL, wait: Duration::ZERO, floor };
+    let wanted = Wanted { name: &name, holder: &holder, ttl: TTL, wait: Duration::ZERO, floor, generation: 0 };
     match backend.acquire(&wanted).await? {
         Acquired::Held(lease) => Ok(lease),
         Acquired::Busy => panic!("{who} did not get a free lock"),

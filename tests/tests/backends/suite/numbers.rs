@@ -81,7 +81,7 @@ pub(crate) async fn numbers_are_above_the_floor<S: Service>() {
     }
     backend.release(first).await.unwrap();
     let (name, who) = (resource("orders/1"), holder("a#2"));
-    let wanted = Wanted { name: &name, holder: &who, ttl: S::TTL, wait: SLACK, floor };
+    let wanted = Wanted { name: &name, holder: &who, ttl: S::TTL, wait: SLACK, floor, generation: 0 };
     let Acquired::Held(lease) = backend.acquire(&wanted).await.unwrap() else { panic!("a free lock was busy") };
     let above = lease.number;
     assert_eq!(above.get() > floor, backend.capabilities().floor, "{above} with floor {floor}");
@@ -127,7 +127,7 @@ pub(crate) async fn holder_and_issuer_are_stable<S: Service>() {
     let mut service = start::<S>();
     let a = connect(&service.url()).await;
     let (name, who) = (resource("orders/1"), holder("worker-a#9f2c"));
-    let wanted = Wanted { name: &name, holder: &who, ttl: S::TTL, wait: Duration::ZERO, floor: 0 };
+    let wanted = Wanted { name: &name, holder: &who, ttl: S::TTL, wait: Duration::ZERO, floor: 0, generation: 0 };
     let Acquired::Held(first) = a.acquire(&wanted).await.unwrap() else { panic!("a free lock was busy") };
     let issuer = first.issuer.clone();
     assert_eq!((&first.holder, &first.name), (&who, &name));
