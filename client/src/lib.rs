@@ -6,6 +6,7 @@
 
 mod admin;
 mod call;
+mod clock;
 mod error;
 mod gateway;
 mod guard;
@@ -15,6 +16,7 @@ mod transport;
 
 pub use admin::Admin;
 pub use call::{Credentials, Precondition, ReadValue, WriteOptions, Written};
+pub use clock::{Clock, Moment};
 pub use error::CallError;
 pub use gateway::{BadUrl, Gateway};
 pub use guard::{

@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
-/// A random number.
-pub(crate) fn number() -> u64 {
+/// A random number. An error where there is none: names made of it must differ, or one guard would be taken for another,
+/// and be answered with its outcomes.
+pub(crate) fn number() -> Result<u64, getrandom::Error> {
+    filled(getrandom::fill)
+}
+
+fn filled(fill: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>) -> Result<u64, getrandom::Error> {
     let mut bytes = [0; 8];
-    // Where it fails, nothing random is to be had; what depends on it only has to differ mostly.
-    let _ = getrandom::fill(&mut bytes);
-    u64::from_le_bytes(bytes)
+    fill(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 /// A time from nine tenths to eleven tenths of this one, so that many clients do not come at once.
 pub(crate) fn jittered(time: Duration) -> Duration {
     let fifth = time.as_nanos() / 5;
-    let offset = fifth * u128::from(number() % 1024) / 1024;
+    // Without a random number all come at once, which is no worse than that.
+    let offset = fifth * u128::from(number().unwrap_or(512) % 1024) / 1024;
     time - time / 10 + Duration::from_nanos(u64::try_from(offset).unwrap_or(0))
 }
 
@@ -38,6 +43,16 @@ mod tests {
             let time = jittered(Duration::from_secs(10));
             assert!((Duration::from_secs(9)..=Duration::from_secs(11)).contains(&time), "{time:?}");
         }
+    }
+
+    #[test]
+    fn c12_without_a_source_there_is_no_random_number() {
+        assert!(filled(|_| Err(getrandom::Error::UNEXPECTED)).is_err());
+        let ones = |bytes: &mut [u8]| {
+            bytes.fill(1);
+            Ok(())
+        };
+        assert_eq!(filled(ones), Ok(0x0101_0101_0101_0101));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::Locks;
 use crate::locks::{Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
 use crate::random::{self, jittered};
 use crate::transport::Missed;
+use crate::{CallError, Clock, Moment};
 
 /// Why there is no guard.
 #[derive(Debug, thiserror::Error)]
@@ -104,11 +105,11 @@ pub(super) struct Claimed {
     pub(super) lease: Lease,
     pub(super) presented: Presented,
     /// Until when the lease is surely ours.
-    pub(super) valid_until: Instant,
+    pub(super) valid_until: Moment,
 }
 
 /// How long a lease is surely ours: its ttl from before it was asked for, less what clocks may differ by.
-pub(super) fn validity(since: Instant, ttl: Duration) -> Instant {
+pub(super) fn validity(since: Moment, ttl: Duration) -> Moment {
     since + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
 }
 
@@ -164,7 +165,7 @@ impl Locks {
             Acquired::Busy => return Err(AcquireError::Busy(resource.clone())),
         };
         // It may be lost already (T23). After a long wait, a renewal also tells how long it is surely ours.
-        let Some(mut valid_until) = sure(backend, &lease).await? else {
+        let Some(mut valid_until) = sure(backend, &self.options.clock, &lease).await? else {
             return Ok(Attempt::Lost);
         };
         let mut lifted = false;
@@ -185,7 +186,7 @@ impl Locks {
                     lifted = true;
                     let fence = problem.fence.map_or(floor, |fence| fence.number().get());
                     match backend.lift(&mut lease, fence).await? {
-                        Lifted::Lifted => match sure(backend, &lease).await? {
+                        Lifted::Lifted => match sure(backend, &self.options.clock, &lease).await? {
                             Some(until) => valid_until = until,
                             None => return Ok(Attempt::Lost),
                         },
@@ -248,14 +249,14 @@ impl Locks {
     }
 
     /// Claims, again while the answer is lost and the lease is surely ours: a claim may be repeated.
-    async fn claim(&self, resource: &Resource, presented: &Presented, until: Instant) -> Result<(), CallError> {
+    async fn claim(&self, resource: &Resource, presented: &Presented, until: Moment) -> Result<(), CallError> {
         let mut pause = Duration::from_millis(10);
         loop {
             match self.gateway.claim(resource, presented, Some(Vec::new())).await {
                 Ok(_) => return Ok(()),
                 Err(error) => {
-                    let Missed { error, repeatable } = error.into();
-                    if !repeatable || Instant::now() + pause >= until {
+                    let Missed { error, repeatable, .. } = error.into();
+                    if !repeatable || self.options.clock.now() + pause >= until {
                         return Err(error);
                     }
                 }
@@ -267,15 +268,17 @@ impl Locks {
 
     /// `name#nonce`: unique per acquisition, so that a number given twice is seen.
     fn new_holder(&self) -> Result<Holder, AcquireError> {
-        let holder = format!("{}#{:016x}", self.options.name, random::number());
+        let nonce = random::number();
+        let nonce = nonce.map_err(|error| LockError::Invalid(format!("there are no random numbers: {error}")))?;
+        let holder = format!("{}#{nonce:016x}", self.options.name);
         Holder::new(&holder).map_err(|error| LockError::Invalid(format!("holder `{holder}`: {error}")).into())
     }
 }
 
 /// Until when the lease is surely ours, if it is.
-async fn sure(backend: &dyn LockBackend, lease: &Lease) -> Result<Option<Instant>, LockError> {
-    let asked = Instant::now();
-    let late = asked.duration_since(lease.since) > lease.ttl / 4;
+async fn sure(backend: &dyn LockBackend, clock: &Clock, lease: &Lease) -> Result<Option<Moment>, LockError> {
+    let asked = clock.now();
+    let late = asked.since(lease.since) > lease.ttl / 4;
     let kept = if late { backend.renew(lease).await? } else { backend.verify(lease).await? };
     Ok(match kept {
         Kept::Kept => Some(validity(if late { asked } else { lease.since }, lease.ttl)),

@@ -141,6 +141,8 @@ fn named(key: &str) -> Result<Key, GuardError> {
 
 /// Names a request over all its retries.
 fn new_key() -> Result<IdempotencyKey, GuardError> {
-    let key = IdempotencyKey::new(&format!("guard:{:016x}{:016x}", random::number(), random::number()));
-    key.map_err(|error| GuardError::Call(CallError::Failed(error.to_string())))
+    let failed = |why: String| GuardError::Call(CallError::Failed(why));
+    let number = || random::number().map_err(|error| failed(format!("there are no random numbers: {error}")));
+    let key = IdempotencyKey::new(&format!("guard:{:016x}{:016x}", number()?, number()?));
+    key.map_err(|error| failed(error.to_string()))
 }

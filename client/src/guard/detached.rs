@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::observer::{LockEvent, tell};
 use super::{AcquireError, Locks, invalid};
+use crate::Moment;
 use crate::locks::{Kept, Lease, LockError};
 
 /// A claimed lease that ends with its ttl, unless whoever has its text renews it.
@@ -61,7 +62,7 @@ fn from_text(name: &Resource, lease: &str) -> Result<Lease, LockError> {
         return Err(LockError::Invalid(format!("this is a lease on `{of}`, not on `{name}`")));
     }
     let ttl = Duration::from_millis(ttl_ms);
-    Ok(Lease { name: of, holder, number, generation, issuer, ttl, since: Instant::now(), handle, session: None })
+    Ok(Lease { name: of, holder, number, generation, issuer, ttl, since: Moment::now(), handle, session: None })
 }
 
 impl Locks {
@@ -113,7 +114,7 @@ mod tests {
             generation: Some(2),
             issuer: Issuer::new("redis:x").unwrap(),
             ttl: Duration::from_secs(30),
-            since: Instant::now(),
+            since: Moment::now(),
             handle: "h".into(),
             session: None,
         };

@@ -116,7 +116,7 @@ impl Locks {
         let keeper = Keeper {
             backend: self.backend.clone(),
             options: self.options.clone(),
-            claimed: Instant::now(),
+            claimed: self.options.clock.now(),
             standing: standing.clone(),
         };
         tokio::spawn(keeper.keep(claimed.lease, ordered));
@@ -245,7 +245,7 @@ impl Guard {
         let standing = *self.watched.borrow();
         match standing.lost {
             Some(_) => Duration::ZERO,
-            None => standing.valid_until.saturating_duration_since(Instant::now()),
+            None => standing.valid_until.since(self.locks.options.clock.now()),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::observer::{LockObserver, Unobserved};
+use crate::Clock;
 
 /// How locks are taken and kept.
 #[derive(Clone)]
@@ -25,6 +26,8 @@ pub struct LockOptions {
     pub on_danger: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
     /// Told of everything that happens to locks, for metrics.
     pub observer: Arc<dyn LockObserver>,
+    /// What leases are timed by: by default the time since boot, suspension included.
+    pub clock: Clock,
 }
 
 impl Default for LockOptions {
@@ -38,6 +41,7 @@ impl Default for LockOptions {
             danger: None,
             on_danger: None,
             observer: Arc::new(Unobserved),
+            clock: Clock::default(),
         }
     }
 }

@@ -3,27 +3,31 @@
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::acquire::validity;
 use super::observer::{LockEvent, tell};
 use super::{LockOptions, Loss};
 use crate::locks::{Kept, Lease, LockBackend, LockError};
 use crate::random::jittered;
+use crate::{Clock, Moment};
 
 /// What the service is given to answer at least, and at most. In between it is a quarter of the ttl: after a renewal
 /// that hangs there is time for another one, on a connection of its own.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How often the clock is looked at while something is waited for: timers stand still while the machine is suspended.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// How a lease stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     /// Until then it is surely ours.
-    pub(super) valid_until: Instant,
+    pub(super) valid_until: Moment,
     pub(super) lost: Option<Loss>,
 }
 
@@ -34,7 +38,7 @@ type Order = oneshot::Sender<Result<(), LockError>>;
 pub(super) struct Keeper {
     pub(super) backend: Arc<dyn LockBackend>,
     pub(super) options: Arc<LockOptions>,
-    pub(super) claimed: Instant,
+    pub(super) claimed: Moment,
     pub(super) standing: Arc<watch::Sender<Standing>>,
 }
 
@@ -65,7 +69,7 @@ impl Keeper {
                 self.hold_out(&lease).await;
                 let name = lease.name.clone();
                 let released = self.give_back(lease).await;
-                self.tell(&name, LockEvent::Released { held: self.claimed.elapsed() });
+                self.tell(&name, LockEvent::Released { held: self.held() });
                 if let Some(order) = order {
                     // Nobody may be waiting any more.
                     let _ = order.send(released);
@@ -75,7 +79,7 @@ impl Keeper {
             }
             End::Lost(why) => {
                 self.standing.send_modify(|standing| standing.lost = Some(why));
-                self.tell(&lease.name, LockEvent::Lost { why, held: self.claimed.elapsed() });
+                self.tell(&lease.name, LockEvent::Lost { why, held: self.held() });
                 if why != Loss::TakenOver {
                     // It compares before it deletes, so it can only spare others the rest of the ttl.
                     let _ = self.give_back(lease).await;
@@ -84,16 +88,25 @@ impl Keeper {
         }
     }
 
+    fn now(&self) -> Moment {
+        self.options.clock.now()
+    }
+
+    /// How long the lock has been held.
+    fn held(&self) -> Duration {
+        self.now().since(self.claimed)
+    }
+
     /// Keeps the lease alive until it was held for as long as it must be: that may be far longer than its ttl.
     async fn hold_out(&self, lease: &Lease) {
         let end = self.claimed + self.options.min_hold;
-        while Instant::now() < end {
+        while self.now() < end {
             let pause = match self.ask(lease).await {
                 Ok(Kept::Kept) => lease.ttl / 3,
                 Ok(Kept::Lost) => return,
                 Err(_) => soon(lease.ttl),
             };
-            sleep_until((Instant::now() + jittered(pause)).min(end).into()).await;
+            reached(&self.options.clock, Some((self.now() + jittered(pause)).min(end))).await;
         }
     }
 
@@ -124,15 +137,16 @@ impl Keeper {
     async fn renewals(&self, lease: &Lease, mut orders: oneshot::Receiver<Order>) -> End {
         let mut valid_until = self.standing.borrow().valid_until;
         // A claim that took long has used up a part of the lease.
-        let left = valid_until.saturating_duration_since(Instant::now());
-        let mut next = Instant::now() + jittered(lease.ttl / 3).min(left / 3);
-        let end_of_hold = self.options.max_hold.and_then(|most| self.claimed.checked_add(most));
+        let left = valid_until.since(self.now());
+        let mut next = self.now() + jittered(lease.ttl / 3).min(left / 3);
+        let end_of_hold = self.options.max_hold.map(|most| self.claimed + most);
+        let clock = &self.options.clock;
         let in_danger_below = self.options.danger.unwrap_or(lease.ttl / 3);
         let mut warned = false;
         let mut watched = self.standing.subscribe();
         let mut under_way: Option<Renewal<'_>> = None;
         loop {
-            let danger = valid_until.checked_sub(in_danger_below).unwrap_or(valid_until);
+            let danger = valid_until.before(in_danger_below);
             let due = under_way.is_none().then_some(next);
             let (asked, answer) = tokio::select! {
                 biased;
@@ -140,17 +154,17 @@ impl Keeper {
                 // A call under the guard was refused.
                 _ = watched.wait_for(|standing| standing.lost.is_some()) => return End::Lost(Loss::TakenOver),
                 answered = answered(&mut under_way) => answered,
-                () = reached((!warned).then_some(danger)) => {
+                () = reached(clock, (!warned).then_some(danger)) => {
                     warned = true;
                     if let Some(warn) = &self.options.on_danger {
-                        warn(valid_until.saturating_duration_since(Instant::now()));
+                        warn(valid_until.since(self.now()));
                     }
                     continue;
                 }
-                () = reached(end_of_hold) => return End::Lost(Loss::MaxHold),
-                () = reached(Some(valid_until)) => return End::Lost(Loss::Expired),
-                () = reached(due) => {
-                    under_way = Some(Renewal { asked: Instant::now(), answer: Box::pin(self.ask(lease)) });
+                () = reached(clock, end_of_hold) => return End::Lost(Loss::MaxHold),
+                () = reached(clock, Some(valid_until)) => return End::Lost(Loss::Expired),
+                () = reached(clock, due) => {
+                    under_way = Some(Renewal { asked: self.now(), answer: Box::pin(self.ask(lease)) });
                     continue;
                 }
             };
@@ -168,19 +182,19 @@ impl Keeper {
                     soon(lease.ttl)
                 }
             };
-            next = Instant::now() + jittered(pause);
+            next = self.now() + jittered(pause);
         }
     }
 }
 
 /// A renewal on its way.
 struct Renewal<'a> {
-    asked: Instant,
+    asked: Moment,
     answer: Pin<Box<dyn Future<Output = Result<Kept, String>> + Send + 'a>>,
 }
 
 /// The answer to the renewal that is under way, and when that was asked for.
-async fn answered(under_way: &mut Option<Renewal<'_>>) -> (Instant, Result<Kept, String>) {
+async fn answered(under_way: &mut Option<Renewal<'_>>) -> (Moment, Result<Kept, String>) {
     match under_way {
         Some(renewal) => (renewal.asked, renewal.answer.as_mut().await),
         None => pending().await,
@@ -188,10 +202,14 @@ async fn answered(under_way: &mut Option<Renewal<'_>>) -> (Instant, Result<Kept,
 }
 
 /// Resolves at this moment, if there is one.
-async fn reached(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment.into()).await,
-        None => pending().await,
+async fn reached(clock: &Clock, moment: Option<Moment>) {
+    let Some(moment) = moment else { return pending().await };
+    loop {
+        let left = moment.since(clock.now());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(LOOK)).await;
     }
 }
 

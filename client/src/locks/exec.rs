@@ -2,7 +2,7 @@
 
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{Issuer, Token};
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::list::{Backend, Connecting};
 use super::url::wrong;
 use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
+use crate::Moment;
 
 /// How long a program may run at least, however short the wait is.
 const LEAST: Duration = Duration::from_secs(5);
@@ -178,7 +179,7 @@ impl LockBackend for Exec {
     }
 
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
-        let since = Instant::now();
+        let since = Moment::now();
         let limit = wanted.wait.max(LEAST);
         let running = self.start(wanted)?;
         let Ok(ended) = timeout(limit, running.end()).await else {

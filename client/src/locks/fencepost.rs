@@ -11,7 +11,7 @@ use super::list::{Backend, Connecting};
 use super::url::wrong;
 use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 use crate::random::jittered;
-use crate::{CallError, Gateway};
+use crate::{CallError, Gateway, Moment};
 
 /// How long a call may take beyond what it is asked to wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,8 +91,8 @@ impl LockBackend for Fencepost {
         let key = IdempotencyKey::new(&format!("lock:{}", wanted.holder));
         let key = key.map_err(|error| LockError::Invalid(format!("holder `{}`: {error}", wanted.holder)))?;
         // A repeated request may bring the grant of the first: its ttl counts from before that one.
-        let since = Instant::now();
-        let deadline = since.checked_add(wanted.wait);
+        let since = Moment::now();
+        let deadline = Instant::now().checked_add(wanted.wait);
         let left = || deadline.map_or(wanted.wait, |deadline| deadline.saturating_duration_since(Instant::now()));
         let mut attempt = 1;
         loop {

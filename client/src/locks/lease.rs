@@ -3,9 +3,11 @@
 use std::any::Any;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencepost_core::{Holder, Issuer, Resource};
+
+use crate::Moment;
 
 /// A lock that was given to us.
 pub struct Lease {
@@ -23,7 +25,7 @@ pub struct Lease {
     /// How long it lasts unless it is renewed.
     pub ttl: Duration,
     /// Its ttl counts from here at the earliest: a moment before the request was sent that the service granted.
-    pub since: Instant,
+    pub since: Moment,
     /// What the service knows it by; enough for another process to renew or release it, if the backend's leases are
     /// detachable.
     pub handle: String,

@@ -1,7 +1,7 @@
 //! A token that the caller already has.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_core::{Issuer, Token};
@@ -9,6 +9,7 @@ use fencepost_core::{Issuer, Token};
 use super::list::{Backend, Connecting};
 use super::url::wrong;
 use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
+use crate::Moment;
 
 pub(super) const BACKEND: Backend = Backend {
     scheme: "token",
@@ -77,7 +78,7 @@ impl LockBackend for Given {
             generation: Some(self.token.generation()),
             issuer: self.issuer.clone(),
             ttl: wanted.ttl,
-            since: Instant::now(),
+            since: Moment::now(),
             handle: self.token.to_string(),
             session: None,
         }))

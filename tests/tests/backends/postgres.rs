@@ -9,7 +9,9 @@ use std::time::Duration;
 use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
 use fencepost_conformance::harness::servers::postgres::Postgres;
 
-use crate::suite::Service;
+use fencepost_client::locks::{Acquired, Wanted};
+
+use crate::suite::{Service, connect, holder, resource};
 use crate::tls::Encrypted;
 
 mod lease {
@@ -72,6 +74,21 @@ mod advisory {
     }
 
     suite!(super::Sessions);
+}
+
+/// The clock cannot count so far.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c12_a_wait_without_end_is_no_panic() {
+    let postgres = Postgres::start();
+    for mode in ["lease", "advisory"] {
+        let backend = connect(&format!("postgres://postgres@{}/postgres?mode={mode}", postgres.address())).await;
+        let (name, who) = (resource("orders/1"), holder("a#1"));
+        let (ttl, wait) = (Duration::from_secs(30), Duration::MAX);
+        let wanted = Wanted { name: &name, holder: &who, ttl, wait, floor: 0, generation: 0 };
+        let acquired = backend.acquire(&wanted).await.unwrap();
+        let Acquired::Held(lease) = acquired else { panic!("{mode}: nobody else has it") };
+        backend.release(lease).await.unwrap();
+    }
 }
 
 impl Encrypted for Postgres {

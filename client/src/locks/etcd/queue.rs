@@ -12,6 +12,7 @@ use super::held::Held;
 use super::identity::{create_incarnation, new_lease_id};
 use super::keys::Keys;
 use super::wire::{created_by, exists, get, get_newest_before, get_oldest, put};
+use crate::Moment;
 use crate::locks::{Kept, Lease, LockError, Wanted};
 
 /// How often the incarnation is created before the key, if it vanishes again and again.
@@ -29,7 +30,7 @@ pub(super) struct Place {
     held: Held,
     range: (String, String),
     issuer: Issuer,
-    since: Instant,
+    since: Moment,
     /// Nobody was before us when the key was created.
     first: bool,
     given_up: GiveUp,
@@ -69,7 +70,7 @@ impl Place {
     pub(super) async fn take(calls: &Arc<Calls>, keys: &Keys, wanted: &Wanted<'_>) -> Result<Place, LockError> {
         let limit = patience(wanted.ttl);
         let error = |trouble| calls.error(trouble);
-        let (since, lease) = (Instant::now(), new_lease_id()?);
+        let (since, lease) = (Moment::now(), new_lease_id()?);
         // Before it is asked for: also a grant whose answer never comes is given up.
         let mut given_up = GiveUp { calls: calls.clone(), lease: Some(lease), limit };
         let granted = calls.grant(lease, wanted.ttl.as_secs(), limit).await.map_err(error)?;
@@ -127,7 +128,7 @@ impl Place {
         if self.first {
             return Ok(Turn::Ours);
         }
-        let mut next_renewal = self.since + self.held.ttl / 3;
+        let mut next_renewal = self.next_renewal();
         loop {
             let late = Instant::now() >= deadline;
             match self.step(late, deadline, &mut next_renewal).await {
@@ -170,14 +171,19 @@ impl Place {
             if !self.renewed().await? {
                 return Ok(Some(Turn::Gone));
             }
-            *next = self.since + self.held.ttl / 3;
+            *next = self.next_renewal();
         }
         watched.map_err(|trouble| calls.error(trouble))?;
         Ok(None)
     }
 
+    /// After a third of the ttl.
+    fn next_renewal(&self) -> Instant {
+        Instant::now() + (self.held.ttl / 3).saturating_sub(self.since.elapsed())
+    }
+
     async fn renewed(&mut self) -> Result<bool, LockError> {
-        let asked = Instant::now();
+        let asked = Moment::now();
         let kept = self.held.renew(&self.calls).await? == Kept::Kept;
         if kept {
             self.since = asked;

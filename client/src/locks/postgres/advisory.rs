@@ -14,7 +14,10 @@ use super::super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, Loc
 use super::session::{Session, Trouble, explained};
 use super::settings::Settings;
 use super::table::{INT8, TEXT, incarnation, set_up};
-use super::{ATTEMPTS, MAX_TTL, MIN_TTL, OUTAGE, TIMEOUT, Values, checked_ttl, countable, counted, issuer};
+use super::{
+    ATTEMPTS, LONGEST_WAIT, MAX_TTL, MIN_TTL, OUTAGE, TIMEOUT, Values, checked_ttl, countable, counted, issuer,
+};
+use crate::Moment;
 
 const CAPABILITIES: Capabilities =
     Capabilities { fair: true, watch: true, floor: true, lift: true, min_ttl: MIN_TTL, detachable: false };
@@ -64,7 +67,7 @@ struct Holding {
 
 /// Where an acquisition ended that did not fail.
 enum Ended {
-    Held(Box<Holding>, Row, Instant),
+    Held(Box<Holding>, Row, Moment),
     Busy,
     /// The table was not there, or was new.
     NoTable,
@@ -146,7 +149,7 @@ impl Sessions {
             return Ok(Ended::Busy);
         }
         let holding = Box::new(Holding { session, process, key });
-        let since = Instant::now();
+        let since = Moment::now();
         let rows = match self.count(&holding, name, holder, floor).await {
             Err(trouble) if trouble.is(&SqlState::UNDEFINED_TABLE) => return Ok(Ended::NoTable),
             rows => rows?,
@@ -221,7 +224,7 @@ impl LockBackend for Sessions {
         let service = self.settings.service.as_str();
         let ttl = checked_ttl(CAPABILITIES, wanted.ttl)?;
         let floor = countable(service, wanted.floor)?;
-        let deadline = Instant::now() + wanted.wait;
+        let deadline = Instant::now() + wanted.wait.min(LONGEST_WAIT);
         let mut attempt = 1;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

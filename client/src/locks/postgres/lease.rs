@@ -16,7 +16,8 @@ use super::super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, Loc
 use super::session::{CHANNEL, Session, Trouble};
 use super::settings::Settings;
 use super::table::{INT8, TEXT, incarnation, set_up};
-use super::{ATTEMPTS, MIN_TTL, OUTAGE, TIMEOUT, Values, checked_ttl, countable, counted, issuer};
+use super::{ATTEMPTS, LONGEST_WAIT, MIN_TTL, OUTAGE, TIMEOUT, Values, checked_ttl, countable, counted, issuer};
+use crate::Moment;
 
 const CAPABILITIES: Capabilities =
     Capabilities { fair: false, watch: true, floor: true, lift: true, min_ttl: MIN_TTL, detachable: true };
@@ -88,8 +89,8 @@ impl Leases {
     }
 
     async fn wait(&self, wanted: &Wanted<'_>, ttl: i64, floor: i64) -> Result<Acquired, LockError> {
-        let asked = Instant::now();
-        let deadline = asked + wanted.wait;
+        let asked = Moment::now();
+        let deadline = Instant::now() + wanted.wait.min(LONGEST_WAIT);
         let turn = self.turn(wanted.name);
         let Ok(_ours) = timeout_at(deadline.into(), turn.lock()).await else { return Ok(Acquired::Busy) };
         loop {
@@ -200,15 +201,15 @@ impl Server {
         wanted: &Wanted<'_>,
         ttl: i64,
         floor: i64,
-        asked: Instant,
+        asked: Moment,
     ) -> Result<(broadcast::Receiver<String>, Tried), LockError> {
         let heard = self.listen().await?;
         Ok((heard, self.take(wanted, ttl, floor, asked).await?))
     }
 
     /// Takes the lock if it is free, or finds that it did so before and the reply was lost.
-    async fn take(&self, wanted: &Wanted<'_>, ttl: i64, floor: i64, asked: Instant) -> Result<Tried, LockError> {
-        let since = Instant::now();
+    async fn take(&self, wanted: &Wanted<'_>, ttl: i64, floor: i64, asked: Moment) -> Result<Tried, LockError> {
+        let since = Moment::now();
         let (name, holder) = (wanted.name.as_str(), wanted.holder.as_str());
         for _ in 0..ATTEMPTS {
             let values: &Values<'_> = &[(&name, TEXT), (&holder, TEXT), (&floor, INT8), (&ttl, INT8)];
@@ -239,7 +240,7 @@ impl Server {
     fn lease(
         &self,
         wanted: &Wanted<'_>,
-        since: Instant,
+        since: Moment,
         number: Result<i64, tokio_postgres::Error>,
         which: Result<String, tokio_postgres::Error>,
     ) -> Result<Tried, LockError> {
@@ -298,7 +299,7 @@ impl LockBackend for Leases {
             Undo { server: self.server.clone(), name: wanted.name.clone(), holder: wanted.holder.clone(), armed: true };
         let acquired = match wanted.wait.is_zero() {
             false => self.wait(wanted, ttl, floor).await?,
-            true => match self.server.take(wanted, ttl, floor, Instant::now()).await? {
+            true => match self.server.take(wanted, ttl, floor, Moment::now()).await? {
                 Tried::Held(lease) => Acquired::Held(lease),
                 Tried::Busy(_) => Acquired::Busy,
             },

@@ -46,6 +46,9 @@ const ATTEMPTS: usize = 3;
 /// How long a waiter leaves a server alone that cannot be reached.
 const OUTAGE: Duration = Duration::from_millis(100);
 
+/// Nobody waits longer; the clock cannot count to what some ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// The shortest ttl: a few round trips.
 const MIN_TTL: Duration = Duration::from_millis(100);
 

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::scripts::{Answer, Keys, millis};
 use super::{ATTEMPTS, Acquired, Lease, LockError, Redis, Wanted};
-use crate::random;
+use crate::{Moment, random};
 
 /// How long a place in the queue lasts unasked, at most; never longer than the ttl.
 const PLACE: Duration = Duration::from_secs(10);
@@ -52,8 +52,8 @@ impl<'a> Asking<'a> {
         let deadline = Instant::now() + self.wanted.wait.min(LONGEST_WAIT);
         let mut trouble = Trouble::default();
         loop {
-            let since = Instant::now();
-            let left = deadline.saturating_duration_since(since);
+            let since = Moment::now();
+            let left = deadline.saturating_duration_since(Instant::now());
             let answer = match self.ask(left).await {
                 Ok(answer) => answer,
                 // Granted or not: the same holder finds out.

@@ -7,6 +7,7 @@ use zookeeper_client::{Client, CreateMode, Error};
 
 use super::session::{Ensemble, is_blip};
 use super::znodes::{Position, Znodes, position};
+use crate::Moment;
 
 /// Between two attempts while the connection is not there.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -27,7 +28,7 @@ pub(super) struct Head {
     pub(super) path: String,
     pub(super) czxid: i64,
     /// A moment before the call was sent that proved it.
-    pub(super) since: Instant,
+    pub(super) since: Moment,
 }
 
 /// How standing in a queue ended.
@@ -72,7 +73,7 @@ impl Queue<'_> {
         let prefix = format!("{}/{}-", self.path, self.nonce);
         let ephemeral = self.ensemble.options(CreateMode::EphemeralSequential);
         loop {
-            let since = Instant::now();
+            let since = Moment::now();
             match self.client.create(&prefix, holder.as_bytes(), &ephemeral).await {
                 Ok((stat, sequence)) => {
                     return Ok(Some(Head { path: format!("{prefix}{sequence}"), czxid: stat.czxid, since }));
@@ -140,7 +141,7 @@ impl Queue<'_> {
 
     /// Our znode's number, after a wait in which it may have been lost (T23).
     async fn proven(&self, path: String) -> Result<Stood, Error> {
-        let since = Instant::now();
+        let since = Moment::now();
         match repeated(|| czxid_of(self.client, &path)).await? {
             Some(czxid) => Ok(Stood::First(Head { path, czxid, since })),
             None => Ok(Stood::Deleted),

@@ -194,7 +194,7 @@ async fn a_lease_can_be_handed_to_another_process() {
         generation: lease.generation,
         issuer: lease.issuer.clone(),
         ttl,
-        since: Instant::now(),
+        since: fencepost_client::Moment::now(),
         handle: lease.handle.clone(),
         session: None,
     };

@@ -1,11 +1,11 @@
 //! Keeping a lock, and giving it back.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fencepost_client::{AcquireError, Admin, LockOptions, Loss, WithLockError};
+use fencepost_client::{AcquireError, Admin, Clock, LockOptions, Loss, Moment, WithLockError};
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::proxy::{Direction, Rule};
 
@@ -28,6 +28,32 @@ async fn kept_far_beyond_its_ttl() {
     assert!(guard.validity() > Duration::ZERO);
     guard.put("orders/1", "still mine").await.unwrap();
     guard.release().await.unwrap();
+}
+
+/// A clock that a test moves on, as if the machine had been suspended.
+fn suspendable() -> (Clock, Arc<AtomicU64>) {
+    let slept = Arc::new(AtomicU64::new(0));
+    let seconds = slept.clone();
+    (Clock::new(move || Moment::now() + Duration::from_secs(seconds.load(Ordering::SeqCst))), slept)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c12_a_lease_is_not_called_valid_after_its_machine_was_suspended() {
+    let gateway = Fresh::memory(&[]);
+    let (clock, slept) = suspendable();
+    // Neither timers nor renewals would notice before the test is over.
+    let locks = locks(&gateway, LockOptions { clock, ..options("a", LONG * 10) }).await;
+    let guard = locks.acquire("orders/1").await.unwrap();
+    assert!(guard.validity() > LONG && guard.loss().is_none());
+    slept.store(3600, Ordering::SeqCst);
+    assert_eq!(guard.validity(), Duration::ZERO);
+    assert_eq!(tokio::time::timeout(LONG, guard.lost()).await.unwrap(), Loss::Expired);
+    // Before the suspension the maximum was far away as well.
+    let (clock, slept) = suspendable();
+    let hold = LockOptions { clock, max_hold: Some(LONG * 5), ..options("b", LONG * 1000) };
+    let guard = locks.with_options(hold).acquire("orders/1").await.unwrap();
+    slept.store(3600, Ordering::SeqCst);
+    assert_eq!(tokio::time::timeout(LONG, guard.lost()).await.unwrap(), Loss::MaxHold);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! A lock service in memory that does what a test says at the worst moment.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_client::locks::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
@@ -125,7 +125,7 @@ impl LockBackend for Scripted {
     }
 
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
-        let since = Instant::now();
+        let since = fencepost_client::Moment::now();
         let number = {
             let mut state = self.state.lock().unwrap();
             state.asked.push((wanted.holder.clone(), wanted.floor));
