@@ -1,6 +1,8 @@
 //! How a call can fail: one kind for each thing the caller would do differently.
 
-use fencepost_core::{ProblemDocument, ProblemKind};
+use std::fmt;
+
+use fencepost_core::{IdempotencyKey, ProblemDocument, ProblemKind};
 
 /// A call without the answer hoped for.
 #[derive(Debug, thiserror::Error)]
@@ -20,15 +22,16 @@ pub enum CallError {
     /// Somebody else holds the lock.
     #[error("{}", sentence(.0))]
     Held(Box<ProblemDocument>),
-    /// Surely not applied, and may be tried again later.
+    /// This request was surely not applied, and may be tried again later. An earlier one with the same idempotency key
+    /// may have been.
     #[error("{}", sentence(.0))]
     NotApplied(Box<ProblemDocument>),
     /// The request itself is wrong.
     #[error("{}", sentence(.0))]
     Invalid(Box<ProblemDocument>),
     /// A write may or may not have been applied.
-    #[error("the outcome is unknown: {0}. The write may or may not have been applied; read the key to learn which")]
-    Unknown(String),
+    #[error("{0}")]
+    Unknown(Box<UnknownOutcome>),
     /// No connection, so nothing was sent.
     #[error("cannot reach the gateway at {url}: {why}. Is it running? Start one with `fencepost serve`")]
     Unreachable {
@@ -40,6 +43,26 @@ pub enum CallError {
     /// A read failed, or what answered is no Fencepost gateway.
     #[error("{0}")]
     Failed(String),
+}
+
+/// A write that may or may not have been applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownOutcome {
+    /// What happened.
+    pub why: String,
+    /// The idempotency key it was sent with: [`Gateway::outcome`](crate::Gateway::outcome) and
+    /// [`Guard::outcome`](crate::Guard::outcome) ask what became of it.
+    pub key: Option<IdempotencyKey>,
+}
+
+impl fmt::Display for UnknownOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the outcome is unknown: {}. The write may or may not have been applied; ", self.why)?;
+        match &self.key {
+            Some(key) => write!(f, "ask what became of its idempotency key `{key}` (`fencepost outcome show`)"),
+            None => f.write_str("read the key to learn which"),
+        }
+    }
 }
 
 fn sentence(problem: &ProblemDocument) -> String {
@@ -54,10 +77,23 @@ fn punctuated(text: &str) -> String {
 }
 
 impl CallError {
+    /// A write without an answer.
+    pub(crate) fn unknown(why: String) -> CallError {
+        CallError::Unknown(Box::new(UnknownOutcome { why, key: None }))
+    }
+
+    /// The same, of a request with this idempotency key.
+    pub(crate) fn with_key(mut self, once: Option<&IdempotencyKey>) -> CallError {
+        if let CallError::Unknown(unknown) = &mut self {
+            unknown.key = once.cloned();
+        }
+        self
+    }
+
     /// The kind of an error answer.
     pub(crate) fn from_problem(problem: ProblemDocument) -> CallError {
         match problem.status {
-            _ if problem.outcome.as_deref() == Some("unknown") => CallError::Unknown(problem.detail),
+            _ if problem.outcome.as_deref() == Some("unknown") => CallError::unknown(problem.detail),
             409 | 428 => CallError::Fenced(problem.into()),
             412 => CallError::Conflict(problem.into()),
             422 if problem.kind() == Some(ProblemKind::AddImpossible) => CallError::Conflict(problem.into()),

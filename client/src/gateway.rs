@@ -60,17 +60,33 @@ impl Gateway {
         content_type: Option<&str>,
         options: &WriteOptions,
     ) -> Result<Written, CallError> {
+        Ok(self.try_put(key, body, content_type, options).await?)
+    }
+
+    /// The same, and says whether it may be repeated.
+    pub(crate) async fn try_put(
+        &self,
+        key: &Key,
+        body: Bytes,
+        content_type: Option<&str>,
+        options: &WriteOptions,
+    ) -> Result<Written, Missed> {
         let mut headers = write_headers(options);
         headers.extend(content_type.map(|value| (CONTENT_TYPE_NAME, value.to_owned())));
-        let answer = self.call(Outgoing::write(Method::PUT, named("kv", key.as_str()), headers, body)).await?;
-        Ok(written(&answer))
+        let put = Outgoing::write(Method::PUT, named("kv", key.as_str()), headers, body);
+        Ok(written(&self.call_once(put, options.once.as_ref()).await?))
     }
 
     /// Removes a value; the fence stays.
     pub async fn delete(&self, key: &Key, options: &WriteOptions) -> Result<Written, CallError> {
+        Ok(self.try_delete(key, options).await?)
+    }
+
+    /// The same, and says whether it may be repeated.
+    pub(crate) async fn try_delete(&self, key: &Key, options: &WriteOptions) -> Result<Written, Missed> {
         let path = named("kv", key.as_str());
-        let answer = self.call(Outgoing::write(Method::DELETE, path, write_headers(options), Bytes::new())).await?;
-        Ok(written(&answer))
+        let delete = Outgoing::write(Method::DELETE, path, write_headers(options), Bytes::new());
+        Ok(written(&self.call_once(delete, options.once.as_ref()).await?))
     }
 
     /// Reads a value. With credentials the read is checked: a stale token is refused.
@@ -128,8 +144,17 @@ impl Gateway {
         transaction: &TxnRequest,
         once: Option<&IdempotencyKey>,
     ) -> Result<TxnAnswer, CallError> {
+        Ok(self.try_transact(transaction, once).await?)
+    }
+
+    /// The same, and says whether it may be repeated.
+    pub(crate) async fn try_transact(
+        &self,
+        transaction: &TxnRequest,
+        once: Option<&IdempotencyKey>,
+    ) -> Result<TxnAnswer, Missed> {
         let request = Outgoing::post("/v1/txn".to_owned(), transaction).with_headers(key_header(once));
-        self.call(request).await?.json()
+        Ok(self.call_once(request, once).await?.json()?)
     }
 
     /// Shows a fence, also of a resource never seen.
@@ -151,7 +176,8 @@ impl Gateway {
     ) -> Result<LeaseAnswer, CallError> {
         let request = Outgoing::post(named("locks", name.as_str()), wanted).with_headers(key_header(once));
         let timeout = self.timeout + Duration::from_millis(wanted.wait_ms);
-        self.transport.call(request, timeout).await?.json()
+        let answered = self.transport.call(request, timeout).await;
+        answered.map_err(|missed| missed.error.with_key(once))?.json()
     }
 
     /// Renews a lease.
@@ -184,6 +210,12 @@ impl Gateway {
     pub async fn abandon(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, CallError> {
         let path = format!("/v1/outcomes/{}/abandon", escaped(key.as_str()));
         self.call(Outgoing::write(Method::POST, path, Vec::new(), Bytes::new())).await?.json()
+    }
+
+    /// A call with an idempotency key, which an unknown outcome names.
+    async fn call_once(&self, outgoing: Outgoing, once: Option<&IdempotencyKey>) -> Result<Answer, Missed> {
+        let answered = self.transport.call(outgoing, self.timeout).await;
+        answered.map_err(|missed| Missed { error: missed.error.with_key(once), ..missed })
     }
 
     async fn call(&self, outgoing: Outgoing) -> Result<Answer, CallError> {

@@ -17,7 +17,7 @@ mod transport;
 pub use admin::Admin;
 pub use call::{Credentials, Precondition, ReadValue, WriteOptions, Written};
 pub use clock::{Clock, Moment};
-pub use error::CallError;
+pub use error::{CallError, UnknownOutcome};
 pub use gateway::{BadUrl, Gateway};
 pub use guard::{
     AcquireError, ConnectError, Detached, Guard, GuardError, LockEvent, LockObserver, LockOptions, Locks, Loss,

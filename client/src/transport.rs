@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fencepost_core::ProblemDocument;
 use fencepost_core::wire::PROBLEM_JSON;
+use fencepost_core::wire::header::IDEMPOTENT_REPLAYED;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
@@ -85,13 +86,15 @@ pub(crate) struct Missed {
     pub(crate) error: CallError,
     /// It was surely not applied, or it is harmless to repeat.
     pub(crate) repeatable: bool,
+    /// The answer is the recorded one of an earlier request with the same idempotency key: it is final.
+    pub(crate) replayed: bool,
 }
 
 impl From<CallError> for Missed {
     fn from(error: CallError) -> Missed {
         let repeatable =
             matches!(error, CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::NotApplied(_));
-        Missed { error, repeatable }
+        Missed { error, repeatable, replayed: false }
     }
 }
 
@@ -105,10 +108,10 @@ impl Effect {
     /// Whatever was sent, no answer came back: a write with an idempotency key and any read may be repeated.
     fn lost(self, why: String) -> Missed {
         let error = match self {
-            Effect::Write => CallError::Unknown(why),
+            Effect::Write => CallError::unknown(why),
             Effect::Read => CallError::Failed(why),
         };
-        Missed { error, repeatable: true }
+        Missed { error, repeatable: true, replayed: false }
     }
 }
 
@@ -206,7 +209,10 @@ impl Transport {
         }
         let is_problem = head.headers.get(CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
         match serde_json::from_slice::<ProblemDocument>(&body) {
-            Ok(problem) if is_problem => Err(CallError::from_problem(problem).into()),
+            Ok(problem) if is_problem => {
+                let replayed = head.headers.contains_key(IDEMPOTENT_REPLAYED);
+                Err(Missed { replayed, ..CallError::from_problem(problem).into() })
+            }
             _ if head.status.is_server_error() => Err(effect.lost(format!("the gateway answered {}", head.status))),
             _ => {
                 let why = format!("{} answered {}; is it a Fencepost gateway?", self.place(), head.status);

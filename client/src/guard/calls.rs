@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::wire::{S3CredentialsAnswer, TxnAnswer, TxnRequest};
+use fencepost_core::wire::{OutcomeAnswer, S3CredentialsAnswer, TxnAnswer, TxnRequest};
 use fencepost_core::{IdempotencyKey, Key, ProblemDocument, ProblemKind};
 
+use super::attempts::{Attempts, Conflicts};
 use super::observer::{LockEvent, tell};
 use super::{Guard, Loss};
 use crate::random::{self, jittered};
@@ -18,7 +19,7 @@ pub enum GuardError {
     /// The lease was lost before the call was made; nothing was sent.
     #[error("{0}; nothing was sent")]
     Lost(Loss),
-    /// Refused by the fence: somebody newer has been here. Stop.
+    /// Refused by the fence: a newer holder has been here, and nothing was applied. Stop.
     #[error("{}", .0.detail)]
     Fenced(Box<ProblemDocument>),
     /// Everything else.
@@ -40,26 +41,40 @@ impl Guard {
         precondition: Precondition,
     ) -> Result<Written, GuardError> {
         let (key, value, options) = (named(key)?, value.into(), self.write(precondition)?);
-        self.call(|| self.locks.gateway.put(&key, value.clone(), None, &options)).await
+        let attempts = Attempts::with(options.once.as_ref(), Conflicts::of(&options.precondition));
+        self.call(attempts, || self.locks.gateway.try_put(&key, value.clone(), None, &options)).await
     }
 
     /// Removes a value; the fence stays.
     pub async fn delete(&self, key: &str) -> Result<Written, GuardError> {
         let (key, options) = (named(key)?, self.write(Precondition::Always)?);
-        self.call(|| self.locks.gateway.delete(&key, &options)).await
+        let attempts = Attempts::with(options.once.as_ref(), Conflicts::of(&options.precondition));
+        self.call(attempts, || self.locks.gateway.try_delete(&key, &options)).await
     }
 
     /// Reads a value; refused if somebody newer has been here.
     pub async fn get(&self, key: &str) -> Result<ReadValue, GuardError> {
         let key = named(key)?;
-        self.call(|| self.locks.gateway.read(&key, Some(&self.presented))).await
+        self.call(Attempts::harmless(), || self.locks.gateway.read(&key, Some(&self.presented))).await
     }
 
     /// Credentials for the S3 face, which carry this lock's token; again whenever they are about to expire. Nothing is
     /// acquired for it: once the lock is taken over, the fence refuses. Without a time they last as long as the gateway
     /// allows.
     pub async fn s3_credentials(&self, ttl: Option<Duration>) -> Result<S3CredentialsAnswer, GuardError> {
-        self.call(|| self.locks.gateway.s3_credentials(&self.resource, &self.presented, ttl)).await
+        let issue = || self.locks.gateway.s3_credentials(&self.resource, &self.presented, ttl);
+        self.call(Attempts::harmless(), issue).await
+    }
+
+    /// What became of a call that ended in [`CallError::Unknown`], whose key is in the error. Needs no lock: it may be
+    /// asked after the lease was lost. `NotRecorded` is not final, [`abandon`](Guard::abandon) makes it so.
+    pub async fn outcome(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, CallError> {
+        self.locks.gateway.outcome(key).await
+    }
+
+    /// Makes sure that such a call is never applied, unless it has been; the answer says which.
+    pub async fn abandon(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, CallError> {
+        self.locks.gateway.abandon(key).await
     }
 
     /// Does everything or nothing, under this lock's token.
@@ -80,7 +95,9 @@ impl Guard {
             transaction.tokens.push((guard.resource.clone(), guard.presented.clone().into()));
         }
         let once = new_key()?;
-        let done = first.call(|| first.locks.gateway.transact(&transaction, Some(&once))).await;
+        // Conditions of a transaction may hold later, unlike a version that is gone.
+        let attempts = Attempts::with(Some(&once), Conflicts::MayPass);
+        let done = first.call(attempts, || first.locks.gateway.try_transact(&transaction, Some(&once))).await;
         if let Err(GuardError::Fenced(problem)) = &done {
             guards.iter().skip(1).for_each(|guard| guard.refused(problem));
         }
@@ -105,10 +122,11 @@ impl Guard {
         Ok(WriteOptions { credentials: Some(self.presented.clone()), precondition, once: Some(new_key()?) })
     }
 
-    /// Makes a call; again while it is surely not applied, or harmless to repeat, and the lock is surely ours.
+    /// Makes a call; again while it is surely not applied, or harmless to repeat, and the lock is surely ours. What was
+    /// unknown once stays so until an answer settles it (T44).
     ///
     /// Not an `AsyncFn`: with one, no task that is spawned could make a call.
-    async fn call<T, E, F>(&self, call: impl Fn() -> F) -> Result<T, GuardError>
+    async fn call<T, E, F>(&self, mut attempts: Attempts<'_>, call: impl Fn() -> F) -> Result<T, GuardError>
     where
         E: Into<Missed>,
         F: Future<Output = Result<T, E>>,
@@ -118,17 +136,20 @@ impl Guard {
         }
         let mut pause = Duration::from_millis(10);
         loop {
-            let Missed { error, repeatable } = match call().await {
+            let missed: Missed = match call().await {
                 Ok(answer) => return Ok(answer),
                 Err(missed) => missed.into(),
             };
-            if let CallError::Fenced(problem) = error {
-                self.refused(&problem);
-                return Err(GuardError::Fenced(problem));
+            if let CallError::Fenced(problem) = &missed.error {
+                self.refused(problem);
             }
-            if !repeatable || pause >= self.validity() {
-                return Err(GuardError::Call(error));
+            if !missed.repeatable || pause >= self.validity() {
+                return Err(match attempts.conclude(missed) {
+                    CallError::Fenced(problem) => GuardError::Fenced(problem),
+                    error => GuardError::Call(error),
+                });
             }
+            attempts.note(&missed.error);
             tokio::time::sleep(jittered(pause)).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }

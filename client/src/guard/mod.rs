@@ -11,6 +11,7 @@
 //! ```
 
 mod acquire;
+mod attempts;
 mod calls;
 mod detached;
 mod observer;
@@ -98,6 +99,11 @@ impl Locks {
     /// The same with other options.
     pub fn with_options(&self, options: LockOptions) -> Locks {
         Locks { options: Arc::new(options), ..self.clone() }
+    }
+
+    /// The gateway that tokens are claimed at.
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
     }
 
     /// Takes the lock of a resource and claims its token. The lock is kept alive until the guard is released or dropped.

@@ -15,7 +15,7 @@ Exit codes:
   3  refused by the fence, or the lease is lost: stop, do not retry with this token
   4  a condition failed, or a number cannot be added: read again, decide anew
   5  the key has no value, or nobody holds the lock
-  6  surely not applied: overloaded, unreachable or out of space; try again later
+  6  not applied by this request: overloaded, unreachable or out of space; try again later
   7  the outcome is unknown: the write may or may not have been applied
   8  somebody else holds the lock: try again later";
 

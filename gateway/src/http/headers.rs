@@ -79,6 +79,11 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyK
     key.map(Some).map_err(|error| Problem::header(header::IDEMPOTENCY_KEY, &error.to_string()))
 }
 
+/// Does the request name itself, so that it may be a retry?
+pub(super) fn has_idempotency_key(headers: &HeaderMap) -> bool {
+    headers.contains_key(&IDEMPOTENCY_KEY)
+}
+
 /// Refuses an idempotency key where no outcome is kept.
 pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key(&IDEMPOTENCY_KEY) {

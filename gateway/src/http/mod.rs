@@ -109,9 +109,11 @@ impl Gateway {
     async fn handle(&self, request: Request<Incoming>, identity: &Identity) -> Result<Response<Body>, Infallible> {
         let id = self.next_id();
         let head_only = request.method() == Method::HEAD;
+        let keyed = headers::has_idempotency_key(request.headers());
         let answer = match self.pipeline(request, identity, &id).await {
             Ok(answer) => answer,
             Err(problem) => {
+                let problem = if keyed { problem.of_a_keyed_request() } else { problem };
                 problem.log(&id);
                 self.metrics.problem(problem.kind());
                 problem.into_answer(&id)
@@ -148,7 +150,8 @@ impl Gateway {
     /// A problem of a connection that has no request to answer.
     fn problem_of_connection(&self, kind: ProblemKind, detail: &str) -> ProblemDocument {
         self.metrics.problem(kind);
-        let outcome = Some("not-applied".into());
+        // The request was not read: it may be a retry with an idempotency key.
+        let outcome = Some("not-applied-by-this-request".into());
         ProblemDocument { request_id: Some(self.next_id()), outcome, ..ProblemDocument::new(kind, detail) }
     }
 

@@ -49,6 +49,19 @@ impl Problem {
         self
     }
 
+    /// For a request with an idempotency key: what was rejected before the record of the key was looked for says
+    /// nothing about earlier requests with the same key (T44).
+    pub(super) fn of_a_keyed_request(mut self) -> Problem {
+        if matches!(self.kind.status(), 408 | 429 | 503 | 507) {
+            self.document.outcome = Some("not-applied-by-this-request".into());
+            let advice = self.document.advice.take().unwrap_or_default();
+            let earlier = "An earlier request with the same idempotency key may have been applied: retry with that key \
+                           until the answer is final, or ask /v1/outcomes/{key}.";
+            self.document.advice = Some(format!("{advice} {earlier}").trim_start().to_owned().into());
+        }
+        self
+    }
+
     /// The rest of the request is not worth reading.
     fn closing(mut self) -> Problem {
         self.close = true;

@@ -246,22 +246,22 @@ impl From<Rejected> for Problem {
             Rejected::Closing => Problem::draining(&detail),
             Rejected::Overloaded { .. } | Rejected::TooManyWaiters { .. } | Rejected::Contended { .. } => {
                 Problem::new(ProblemKind::Overloaded, detail)
-                    .advice("The write was not applied. Try again shortly.")
+                    .advice("This request was not applied. Try again shortly.")
                     .not_applied(SOON)
             }
             Rejected::Unavailable(_) => Problem::new(ProblemKind::Unavailable, detail)
-                .advice("The write was not applied. If this goes on, look at the gateway's log.")
+                .advice("This request was not applied. If this goes on, look at the gateway's log.")
                 .not_applied(SOON),
             Rejected::Poisoned(_) => Problem::new(ProblemKind::Poisoned, detail)
                 .advice(
-                    "The write was not applied. The operator must check the disk and restart the gateway; reads go on.",
+                    "This request was not applied. The operator must check the disk and restart the gateway; reads go on.",
                 )
                 .not_applied(LATER),
             Rejected::MappingChanged => Problem::new(ProblemKind::MappingChanged, detail)
-                .advice("Nothing was applied. The operator must restart this gateway with the stored guards.")
+                .advice("This request was not applied. The operator must restart this gateway with the stored guards.")
                 .not_applied(LATER),
             Rejected::NoSpace { .. } => Problem::new(ProblemKind::NoSpace, detail)
-                .advice("The write was not applied. Writes go on by themselves when the operator has freed disk space.")
+                .advice("This request was not applied. Writes go on by themselves when the operator has freed disk space.")
                 .not_applied(LATER),
         }
     }

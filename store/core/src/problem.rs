@@ -190,7 +190,8 @@ pub struct ProblemDocument {
     /// How many wait for the lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<usize>,
-    /// `unknown` when the write may or may not have been applied, else `not-applied`.
+    /// `unknown` when the write may or may not have been applied; `not-applied-by-this-request` when this request was
+    /// rejected before the outcome of earlier ones with the same idempotency key was looked for; else `not-applied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Cow<'static, str>>,
     /// The request's id, as in the `Request-Id` header.

@@ -1,9 +1,18 @@
 //! The client, the command line and the conformance adapters.
 
-use std::process::{Command, Output, Stdio};
+mod scripted;
 
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_client::{CallError, Gateway, Guard, GuardError, LockOptions, Locks, UnknownOutcome, locks};
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use fencepost_conformance::harness::strace::{self, COMMITTER, Strace};
+use fencepost_core::wire::OutcomeState;
+
+use scripted::{Act, ScriptedGateway};
 
 /// The command line against this gateway, with nothing else of ours in its environment.
 fn command(gateway: &GatewayProcess, arguments: &[&str]) -> Command {
@@ -61,4 +70,97 @@ fn c01_a_number_from_before_a_rotation_stays_in_its_generation() {
         assert!(written.status.success(), "{lock}: {written:?}");
         assert_eq!(client.get("r").header("fence"), Some(fence), "{lock}");
     }
+}
+
+/// Locks of a number that we have, held for so long: until then calls are repeated.
+async fn guard(gateway: &str, token: &str, hold: Duration) -> Guard {
+    let options = LockOptions { max_hold: Some(hold), ..LockOptions::with_ttl(Duration::from_secs(60)) };
+    let backend = locks::connect(token).await.unwrap();
+    let gateway = Gateway::new(gateway, Duration::from_secs(20)).unwrap();
+    Locks::new(gateway, backend, options).acquire("orders/1").await.unwrap()
+}
+
+fn unknown(error: GuardError) -> UnknownOutcome {
+    match error {
+        GuardError::Call(CallError::Unknown(unknown)) => *unknown,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// T44, G7: what a later attempt meets does not settle an earlier one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c02_an_unknown_attempt_is_not_forgotten_when_a_later_one_is_rejected() {
+    let problem = |status, kind, outcome| Act::Problem { status, kind, outcome };
+    for (name, acts) in [
+        (
+            "poisoned by the very commit",
+            vec![problem(500, "outcome-unknown", "unknown"), problem(503, "poisoned", "not-applied-by-this-request")],
+        ),
+        (
+            "answered by a gateway of before",
+            vec![problem(500, "outcome-unknown", "unknown"), problem(503, "poisoned", "not-applied")],
+        ),
+        ("out of space", vec![Act::Swallow, problem(507, "no-space", "not-applied-by-this-request")]),
+        ("gone", vec![Act::Swallow, Act::Leave]),
+        ("a condition that may hold later", vec![Act::Swallow, problem(412, "condition-failed", "not-applied")]),
+    ] {
+        let gateway = ScriptedGateway::start(acts);
+        let guard = guard(gateway.url(), "token:34", Duration::from_secs(2)).await;
+        let unknown = unknown(guard.put("orders/1", "paid").await.unwrap_err());
+        let key = unknown.key.clone().unwrap();
+        let sent = gateway.keys();
+        assert!(!sent.is_empty() && sent.iter().all(|sent| *sent == key.as_str()), "{name}: {sent:?}");
+        assert!(unknown.to_string().contains(key.as_str()), "{name}: {unknown}");
+    }
+    // A refusal of the token is final, and so is a recorded answer.
+    for (kind, status) in [("stale", 409), ("retired-generation", 409)] {
+        let gateway = ScriptedGateway::start(vec![Act::Swallow, problem(status, kind, "not-applied")]);
+        let guard = guard(gateway.url(), "token:34", Duration::from_secs(60)).await;
+        let error = guard.put("orders/1", "paid").await.unwrap_err();
+        assert!(matches!(error, GuardError::Fenced(_)), "{kind}: {error:?}");
+    }
+}
+
+/// The same on a real disk: the commit whose mark could not be written is there after the restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c02_a_write_that_poisons_the_store_is_reported_unknown_and_can_be_asked_for() {
+    let data = tempfile::tempdir().unwrap();
+    let gateway = strace::start_traceable(data.path(), &[]);
+    let guard = guard(gateway.url(), "token:34", Duration::from_secs(3)).await;
+    guard.put("orders/1", "open").await.unwrap();
+    let mark = strace::committed_mark(data.path());
+    let tracer = Strace::attach(strace::thread(&gateway, COMMITTER), Some(&mark), &["pwrite64:error=EIO:when=1"]);
+    let unknown = unknown(guard.put("orders/1", "paid").await.unwrap_err());
+    assert!(tracer.detach().contains("(INJECTED)"));
+    let key = unknown.key.unwrap();
+    let rejected = gateway.client().request(
+        "PUT",
+        "/v1/kv/orders/1",
+        &[("fencing-token", "34"), ("idempotency-key", key.as_str())],
+        b"paid",
+    );
+    assert_eq!((rejected.status, rejected.problem().as_str()), (503, "poisoned"), "{rejected:?}");
+    assert_eq!(rejected.json()["outcome"], "not-applied-by-this-request", "{rejected:?}");
+    assert!(rejected.json()["advice"].as_str().unwrap().contains("/v1/outcomes/"), "{rejected:?}");
+    let put =
+        fencepost(&gateway, &["kv", "put", "orders/1", "paid", "--token", "34", "--idempotency-key", key.as_str()]);
+    assert_eq!(put.status.code(), Some(6), "{put:?}");
+    assert!(text(&put.stderr).contains("may have been applied"), "{put:?}");
+    gateway.kill();
+    let gateway = GatewayProcess::start(data.path(), &[]);
+    assert_eq!(gateway.client().get("orders/1").text(), "paid", "the log is replayed");
+    let asked = Gateway::new(gateway.url(), Duration::from_secs(20)).unwrap().outcome(&key).await.unwrap();
+    assert_eq!(asked.outcome, OutcomeState::Applied);
+}
+
+/// A guard can ask itself, also after the lease is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c02_a_guard_asks_what_became_of_a_call() {
+    let gateway = Fresh::memory(&[]);
+    let guard = Arc::new(guard(gateway.url(), "token:34", Duration::from_millis(300)).await);
+    let key = fencepost_core::IdempotencyKey::new("k").unwrap();
+    guard.lost().await;
+    assert_eq!(guard.outcome(&key).await.unwrap().outcome, OutcomeState::NotRecorded);
+    assert_eq!(guard.abandon(&key).await.unwrap().outcome, OutcomeState::Failed);
+    assert_eq!(guard.outcome(&key).await.unwrap().problem.as_deref(), Some("abandoned"));
 }

@@ -1,0 +1,179 @@
+//! Several attempts at one call: what may be concluded when the last one fails.
+
+use fencepost_core::{IdempotencyKey, ProblemKind};
+
+use crate::error::UnknownOutcome;
+use crate::transport::Missed;
+use crate::{CallError, Precondition};
+
+/// May a condition that failed hold later?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conflicts {
+    /// Never: it asks for a version, and versions are never used again.
+    Final,
+    /// It may, so a delayed request can still be applied.
+    MayPass,
+}
+
+impl Conflicts {
+    pub(super) fn of(precondition: &Precondition) -> Conflicts {
+        match precondition {
+            Precondition::Version(etag) if etag != "*" => Conflicts::Final,
+            Precondition::Version(_) | Precondition::Absent | Precondition::Always => Conflicts::MayPass,
+        }
+    }
+}
+
+/// What is known of a call after some attempts at it.
+pub(super) struct Attempts<'a> {
+    /// What all attempts are sent with. Without one nothing is written that an attempt could have left behind.
+    key: Option<&'a IdempotencyKey>,
+    conflicts: Conflicts,
+    /// Why the outcome of an attempt is not known, if one is not.
+    unknown: Option<String>,
+}
+
+impl<'a> Attempts<'a> {
+    /// Attempts at a write, all with the same key.
+    pub(super) fn with(key: Option<&'a IdempotencyKey>, conflicts: Conflicts) -> Attempts<'a> {
+        Attempts { key, conflicts, unknown: None }
+    }
+
+    /// Attempts at a call that writes no data.
+    pub(super) fn harmless() -> Attempts<'static> {
+        Attempts { key: None, conflicts: Conflicts::MayPass, unknown: None }
+    }
+
+    /// Notes an attempt that failed and is going to be repeated.
+    pub(super) fn note(&mut self, error: &CallError) {
+        if let CallError::Unknown(unknown) = error {
+            self.unknown.get_or_insert_with(|| unknown.why.clone());
+        }
+    }
+
+    /// The error of the whole call, whose last attempt is this one.
+    pub(super) fn conclude(self, last: Missed) -> CallError {
+        let settled = self.settled_by(&last);
+        match (self.key, self.unknown) {
+            (Some(key), Some(first)) if !settled => {
+                let why = match last.error {
+                    CallError::Unknown(_) => first,
+                    error => format!("{first}; a later attempt ended with: {error}"),
+                };
+                CallError::Unknown(Box::new(UnknownOutcome { why, key: Some(key.clone()) }))
+            }
+            _ => last.error,
+        }
+    }
+
+    /// Does this answer say that no earlier attempt was applied, and none can be, even if it still arrives?
+    ///
+    /// The gateway looks for the record of the key before it judges, so whatever it answers but the recorded outcome was
+    /// decided when no attempt had been applied. What is left are attempts that are still on their way.
+    fn settled_by(&self, last: &Missed) -> bool {
+        match &last.error {
+            _ if last.replayed => true,
+            // A fence never falls, so each of these refuses the same token from then on.
+            CallError::Fenced(problem) => matches!(
+                problem.kind(),
+                Some(
+                    ProblemKind::Stale
+                        | ProblemKind::Spent
+                        | ProblemKind::Collision
+                        | ProblemKind::ForeignIssuer
+                        | ProblemKind::RetiredGeneration
+                )
+            ),
+            CallError::Conflict(_) => self.conflicts == Conflicts::Final,
+            CallError::Invalid(problem) => problem.kind() == Some(ProblemKind::Abandoned),
+            CallError::Absent(_)
+            | CallError::Lost(_)
+            | CallError::Held(_)
+            | CallError::NotApplied(_)
+            | CallError::Unknown(_)
+            | CallError::Unreachable { .. }
+            | CallError::Failed(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::ProblemDocument;
+
+    use super::*;
+
+    fn problem(kind: ProblemKind) -> Missed {
+        CallError::from_problem(ProblemDocument::new(kind, "why")).into()
+    }
+
+    /// What a call comes to whose first attempt is unknown.
+    fn after_unknown(conflicts: Conflicts, last: Missed) -> CallError {
+        let key = IdempotencyKey::new("k").unwrap();
+        let mut attempts = Attempts::with(Some(&key), conflicts);
+        attempts.note(&CallError::unknown("lost".into()));
+        attempts.note(&CallError::Unreachable { url: "u".into(), why: "w".into() });
+        attempts.conclude(last)
+    }
+
+    fn is_unknown(conflicts: Conflicts, last: Missed) -> bool {
+        match after_unknown(conflicts, last) {
+            CallError::Unknown(unknown) => {
+                assert!(unknown.why.starts_with("lost") && unknown.key.is_some(), "{unknown}");
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn c02_what_does_not_settle_an_unknown_attempt_leaves_it_unknown() {
+        use ProblemKind as Kind;
+        for kind in [Kind::Poisoned, Kind::Overloaded, Kind::NoSpace, Kind::Draining, Kind::Timeout, Kind::TooLarge] {
+            assert!(is_unknown(Conflicts::Final, problem(kind)), "{kind:?}");
+        }
+        for kind in [Kind::Unclaimed, Kind::Implausible, Kind::UnknownGeneration, Kind::MissingIssuer] {
+            assert!(is_unknown(Conflicts::Final, problem(kind)), "{kind:?} may pass");
+        }
+        for error in [
+            CallError::unknown("again".into()),
+            CallError::Unreachable { url: "u".into(), why: "refused".into() },
+            CallError::Failed("nonsense".into()),
+        ] {
+            assert!(is_unknown(Conflicts::Final, error.into()));
+        }
+        assert!(is_unknown(Conflicts::MayPass, problem(Kind::ConditionFailed)));
+        assert!(is_unknown(Conflicts::MayPass, problem(Kind::AddImpossible)));
+    }
+
+    #[test]
+    fn c02_what_settles_an_unknown_attempt_is_the_answer() {
+        use ProblemKind as Kind;
+        for kind in [Kind::Stale, Kind::Spent, Kind::Collision, Kind::ForeignIssuer, Kind::RetiredGeneration] {
+            assert!(!is_unknown(Conflicts::MayPass, problem(kind)), "{kind:?}");
+        }
+        assert!(!is_unknown(Conflicts::Final, problem(Kind::ConditionFailed)));
+        assert!(!is_unknown(Conflicts::MayPass, problem(Kind::Abandoned)));
+        let recorded = Missed { replayed: true, ..problem(Kind::ConditionFailed) };
+        assert!(!is_unknown(Conflicts::MayPass, recorded));
+    }
+
+    #[test]
+    fn without_an_unknown_attempt_the_last_error_counts() {
+        let key = IdempotencyKey::new("k").unwrap();
+        let mut attempts = Attempts::with(Some(&key), Conflicts::MayPass);
+        attempts.note(&CallError::Unreachable { url: "u".into(), why: "w".into() });
+        assert!(matches!(attempts.conclude(problem(ProblemKind::Poisoned)), CallError::NotApplied(_)));
+        let mut read = Attempts::harmless();
+        read.note(&CallError::unknown("lost".into()));
+        assert!(matches!(read.conclude(problem(ProblemKind::Poisoned)), CallError::NotApplied(_)));
+    }
+
+    #[test]
+    fn only_a_version_is_gone_for_good() {
+        assert_eq!(Conflicts::of(&Precondition::Version("\"7\"".into())), Conflicts::Final);
+        for condition in [Precondition::Version("*".into()), Precondition::Absent, Precondition::Always] {
+            assert_eq!(Conflicts::of(&condition), Conflicts::MayPass);
+        }
+    }
+}
