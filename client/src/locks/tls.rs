@@ -4,7 +4,8 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use rustls::client::WantsClientCert;
@@ -92,7 +93,7 @@ impl Certificates {
         let service = url.to_string();
         let read = |setting| match url.setting(setting) {
             None => Ok(None),
-            Some(path) => match std::fs::read(path) {
+            Some(path) => match contents(path, setting == names.key) {
                 Ok(text) => Ok(Some(File { setting, path: path.to_owned(), text })),
                 Err(error) => Err(unusable(&service, setting, path, &error)),
             },
@@ -181,6 +182,20 @@ impl Certificates {
     fn unusable(&self, file: &File, why: &dyn fmt::Display) -> LockError {
         unusable(&self.service, file.setting, &file.path, why)
     }
+}
+
+/// What is in a file. One with a private key must not have other readers than its owner, as libpq asks for as well; a group
+/// may read one that belongs to root, which is how a system shares its key with its services.
+fn contents(path: &str, is_secret: bool) -> io::Result<Vec<u8>> {
+    let mut file = std::fs::File::open(path)?;
+    let found = file.metadata()?;
+    let others = if found.uid() == 0 { 0o037 } else { 0o077 };
+    if is_secret && found.is_file() && found.mode() & others != 0 {
+        return Err(io::Error::other(format!("others may read this private key; run: chmod 600 {path}")));
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn unusable(service: &str, setting: &str, path: &str, why: &dyn fmt::Display) -> LockError {
@@ -344,6 +359,29 @@ mod tests {
         }
         let eof = io::Error::from(io::ErrorKind::UnexpectedEof);
         assert!(UNKNOWN.refusal(&eof).is_none() && ended(&io::Error::other(eof)));
+    }
+
+    #[test]
+    fn s24_a_private_key_with_other_readers_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("fencepost-key-{}.pem", std::process::id()));
+        let name = path.to_str().unwrap();
+        std::fs::write(&path, "secret").unwrap();
+        let set = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let root = std::fs::metadata(&path).unwrap().uid() == 0;
+        for mode in [0o644, 0o604, 0o660, 0o666] {
+            set(mode);
+            let said = contents(name, true).unwrap_err().to_string();
+            assert!(said.contains(&format!("chmod 600 {name}")), "{mode:o}: {said}");
+            assert_eq!(contents(name, false).unwrap(), b"secret", "certificates are for everybody");
+        }
+        for mode in [0o600, 0o400] {
+            set(mode);
+            assert_eq!(contents(name, true).unwrap(), b"secret", "{mode:o}");
+        }
+        set(0o640);
+        assert_eq!(contents(name, true).is_ok(), root, "a group may read what belongs to root");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
