@@ -3,6 +3,7 @@
 pub mod exec;
 pub mod hooks;
 pub mod http;
+pub mod orphans;
 mod patience;
 pub mod process;
 pub mod steps;

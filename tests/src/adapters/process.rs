@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tempfile::TempDir;
 
+use super::orphans;
 use super::patience::Patience;
 use crate::harness::wait;
 use crate::subject::Broken;
@@ -74,6 +75,7 @@ pub fn end_all() {
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }
+    orphans::end_adopted();
     for directory in &started.directories {
         // Whoever dies just now may have written there; what then stays is in a directory for such things.
         let _ = fs::remove_dir_all(directory).or_else(|_| fs::remove_dir_all(directory));

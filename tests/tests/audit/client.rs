@@ -1,5 +1,6 @@
 //! The client, the command line and the conformance adapters.
 
+mod conform;
 mod scripted;
 
 use std::process::{Command, Output, Stdio};

@@ -311,7 +311,7 @@ fn a_service_that_hangs_is_unknown() {
     let map = MAP.replace("BASE", &service.base()).replace("/w/{res}", "/w/silent");
     let map = MapFile::new(&map.replace("body    = \"{value}\"", "body    = \"{res} {value}\""));
     let timeout = Some(Duration::from_millis(50));
-    let subject = open(&map.path(), &Overrides { base: Vec::new(), timeout }).unwrap();
+    let subject = open(&map.path(), &Overrides { timeout, ..Overrides::default() }).unwrap();
     let results = run(&subject, &only("A04"), &mut ());
     assert_eq!(results.outcome(), Outcome::Unknown);
     assert!(results.cases[0].reason.contains("no answer in time"), "{}", results.cases[0].reason);

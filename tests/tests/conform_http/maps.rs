@@ -210,7 +210,7 @@ fn the_manifest_is_that_of_the_resource_table() {
                     token_max = \"9223372036854775807\"";
     let map = MapFile::new(&with(5, promises));
     let base = vec![service.base(), service.base()];
-    let subject = open(&map.path(), &Overrides { base, timeout: None }).unwrap();
+    let subject = open(&map.path(), &Overrides { base, ..Overrides::default() }).unwrap();
     let manifest = subject.manifest();
     assert_eq!((manifest.policy, manifest.equal, manifest.reads), (Policy::Gt, Equal::Any, Reads::StaleOk));
     assert_eq!((manifest.high, manifest.mismatch_raises, manifest.kill), (High::AtLeast, true, Kill::Everything));

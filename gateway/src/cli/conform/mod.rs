@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fencepost_conformance::adapters::hooks::Commands;
+use fencepost_conformance::adapters::orphans::Orphans;
 use fencepost_conformance::adapters::{exec, http};
 use fencepost_conformance::report::{self, Look, Setting, Tree};
 use fencepost_conformance::run::{self, Options, Stop};
@@ -74,6 +75,9 @@ struct Http {
     /// How long a request may take before its outcome is unknown [default: as the map says]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     timeout: Option<Span>,
+    /// Run none of the map's hooks, which are shell commands; the service must run, and cases that need a hook are skipped
+    #[arg(long)]
+    no_hooks: bool,
     #[command(flatten)]
     run: Selection,
 }
@@ -192,8 +196,13 @@ impl Http {
         let mut words = vec!["http".to_owned(), "--map".to_owned(), map.to_string_lossy().into_owned()];
         words.extend(self.base.iter().flat_map(|base| ["--base".to_owned(), base.clone()]));
         words.extend(given("--timeout", self.timeout));
+        words.extend(self.no_hooks.then(|| "--no-hooks".to_owned()));
         let setting = setting(&words, &[], &self.run);
-        let overrides = http::Overrides { base: self.base.clone(), timeout: self.timeout.map(|time| time.0) };
+        let overrides = http::Overrides {
+            base: self.base.clone(),
+            timeout: self.timeout.map(|time| time.0),
+            hooks: if self.no_hooks { http::HooksOfMap::Ignore } else { http::HooksOfMap::Run },
+        };
         self.run.run(setting, || Ok(Box::new(http::open(&map, &overrides)?)))
     }
 }
@@ -291,6 +300,8 @@ impl Selection {
         // A run may take many minutes: a directory that cannot be written to is told before it.
         report::make_room(&self.out).map_err(broken)?;
         let signals = signals::Signals::listen()?;
+        // Before anything is started, and until everything was ended.
+        let _orphans = Orphans::adopt().map_err(broken)?;
         let subject = open().map_err(broken)?;
         signals.end_gently(&options.stop);
         let (results, look) = if self.tap {

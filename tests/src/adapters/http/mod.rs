@@ -37,7 +37,7 @@ use crate::op::Op;
 use crate::subject::{Around, BackedUp, Begun, Broken, Hook, Part, Request, Restored, Route, Steps, Subject};
 use crate::token::Token;
 
-use super::hooks::{Hooks, free_ports};
+use super::hooks::{Commands, Hooks, free_ports};
 use super::steps::Strace;
 use super::writes::Writes;
 
@@ -57,6 +57,18 @@ pub struct Overrides {
     pub base: Vec<String>,
     /// Another limit for answers.
     pub timeout: Option<Duration>,
+    /// Which commands of the map are run.
+    pub hooks: HooksOfMap,
+}
+
+/// Which commands of a map are run. A map is a program: its hooks are given to a shell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HooksOfMap {
+    /// All of them.
+    #[default]
+    Run,
+    /// None; cases that need one are skipped.
+    Ignore,
 }
 
 /// Reads a map, starts what it says is to be started, and waits until it serves.
@@ -67,6 +79,9 @@ pub fn open(path: &Path, overrides: &Overrides) -> Result<HttpSubject, Broken> {
     }
     if let Some(timeout) = overrides.timeout {
         map.timeout = timeout;
+    }
+    if overrides.hooks == HooksOfMap::Ignore {
+        map.commands = Commands::default();
     }
     HttpSubject::start(path, map)
 }
