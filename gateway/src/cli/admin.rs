@@ -8,7 +8,7 @@ use fencepost_client::{Admin, CallError};
 use fencepost_core::wire::{RotateAllRequest, RotatePrefixRequest, RotateRequest, RotatedAnswer};
 use fencepost_core::{Issuer, Resource};
 
-use super::exit::Failed;
+use super::exit::{self, Failed};
 use crate::quantity::Span;
 
 /// Where the administrator's door is.
@@ -105,7 +105,7 @@ fn rotate_prefix(admin: &AdminArgs, mut request: RotatePrefixRequest) -> Result<
         left += page.left;
         match page.next {
             Some(next) => {
-                eprintln!("fencepost: {rotated} rotated so far, up to {next}");
+                exit::note(&format!("{rotated} rotated so far, up to {next}"));
                 request.after = Some(next);
             }
             None => break,
@@ -135,7 +135,7 @@ impl Reload {
             return super::print(&serde_json::to_string(&answer).map_err(Failed::other)?);
         }
         for setting in &answer.needs_restart {
-            eprintln!("fencepost: takes effect at the next start only: {setting}");
+            exit::note(&format!("takes effect at the next start only: {setting}"));
         }
         match answer.changed.as_slice() {
             [] => super::print("no rule has changed"),

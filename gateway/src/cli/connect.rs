@@ -118,9 +118,9 @@ impl ListArgs {
         if self.connect.json {
             return super::print(&serde_json::to_string(page).map_err(Failed::other)?);
         }
-        exit::write(lines.as_bytes())?;
+        exit::write_text(lines)?;
         if let Some(next) = next {
-            eprintln!("fencepost: there are more; go on with --after '{next}'");
+            exit::note(&format!("there are more; go on with --after '{next}'"));
         }
         Ok(())
     }

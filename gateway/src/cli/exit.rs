@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use fencepost_client::CallError;
 
+use super::terminal;
+
 /// The table, as `--help` shows it.
 pub(super) const HELP: &str = "\
 Exit codes:
@@ -50,7 +52,7 @@ impl Failed {
 
     pub(super) fn report(self) -> ExitCode {
         if !self.message.is_empty() {
-            eprintln!("fencepost: {}", self.message);
+            note(&self.message);
         }
         ExitCode::from(self.code)
     }
@@ -69,6 +71,16 @@ impl From<CallError> for Failed {
         };
         Failed { code, message: error.to_string() }
     }
+}
+
+/// Writes text to standard output, with what a terminal would not show written out.
+pub(super) fn write_text(text: &str) -> Result<(), Failed> {
+    write(terminal::escaped(text).as_bytes())
+}
+
+/// Says something on standard error. A reader that went away changes nothing.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "fencepost: {}", terminal::escaped(text));
 }
 
 /// Writes to standard output. A reader that went away (`| head`) ends the command quietly.

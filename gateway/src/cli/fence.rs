@@ -63,7 +63,7 @@ impl Claim {
                 }
             });
         }
-        exit::write(lines.as_bytes())
+        exit::write_text(&lines)
     }
 }
 

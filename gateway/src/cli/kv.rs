@@ -155,7 +155,7 @@ impl Get {
         let (key, credentials) = (self.key, self.token.credentials());
         let value = self.connect.call(async |gateway| gateway.get(&key, credentials.as_ref()).await)?;
         if value.unclaimed {
-            eprintln!("fencepost: your token is above the fence: claim the resource before you rely on what you read");
+            exit::note("your token is above the fence: claim the resource before you rely on what you read");
         }
         if !self.connect.json {
             return exit::write(&value.body);

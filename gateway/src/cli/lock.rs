@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::admin::AdminArgs;
 use super::connect::{Connect, ListArgs, OnceArgs};
-use super::exit::{self, Failed};
+use super::exit::Failed;
 use super::run::{GIVE_UP_TIME, Signals, ended_by, failed_acquire, failed_service, given_up};
 use crate::quantity::Span;
 
@@ -302,9 +302,6 @@ impl ForceRelease {
             return super::print(&serde_json::to_string(&done).map_err(Failed::other)?);
         }
         let fence = done.fence.map_or_else(|| "not raised".to_owned(), |fence| fence.to_string());
-        exit::write(
-            format!("took {name} from {}, whose token was {}; the fence is {fence}\n", done.holder, done.token)
-                .as_bytes(),
-        )
+        super::print(&format!("took {name} from {}, whose token was {}; the fence is {fence}", done.holder, done.token))
     }
 }

@@ -13,6 +13,7 @@ mod remap;
 mod run;
 mod s3;
 mod serve;
+mod terminal;
 mod txn;
 
 use std::process::ExitCode;
@@ -132,7 +133,7 @@ fn refuse(wrong: &clap::Error) -> ExitCode {
 }
 
 fn print(line: &str) -> Result<(), Failed> {
-    exit::write(format!("{line}\n").as_bytes())
+    exit::write_text(&format!("{line}\n"))
 }
 
 fn check(flags: &Flags) -> Result<(), Failed> {

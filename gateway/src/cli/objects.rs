@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use fencepost_core::wire::{ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectRequest};
 
 use super::admin::AdminArgs;
-use super::exit::Failed;
+use super::exit::{self, Failed};
 use crate::quantity::Span;
 
 #[derive(Subcommand)]
@@ -67,7 +67,7 @@ impl Check {
             match page.next {
                 Some(next) => {
                     if all.looked_at >= 10_000 {
-                        eprintln!("fencepost: {} names looked at, up to {next}", all.looked_at);
+                        exit::note(&format!("{} names looked at, up to {next}", all.looked_at));
                     }
                     request.after = Some(next);
                 }

@@ -4,7 +4,7 @@ mod job;
 mod signals;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use fencepost_core::{Holder, Issuer, Resource};
 use rustix::process::Signal;
 use tokio::process::Command;
 
-use super::exit::Failed;
+use super::exit::{Failed, note as say};
 use super::s3::{AWS_UNSET, REGION, aws_variables, serves_no_s3};
 use crate::quantity::Span;
 use job::{Change, Job};
@@ -277,11 +277,6 @@ async fn give_back(guard: Guard) {
         Ok(Err(error)) => say(&format!("the lock could not be given back, and ends with its ttl: {error}")),
         Err(_) => say("the lock could not be given back in time, and ends with its ttl"),
     }
-}
-
-/// A reader of standard error that went away must not end us: the lock has still to be kept.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "fencepost: {line}");
 }
 
 fn passed_on(status: ExitStatus) -> Result<(), Failed> {

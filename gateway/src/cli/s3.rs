@@ -8,7 +8,7 @@ use fencepost_client::{CallError, Detached, LockOptions, Locks};
 use fencepost_core::{Issuer, Presented, ProblemKind, Resource};
 
 use super::connect::{Connect, TokenArgs};
-use super::exit::Failed;
+use super::exit::{self, Failed};
 use super::lock::elsewhere;
 use super::run::{GIVE_UP_TIME, failed_acquire, failed_service};
 use crate::quantity::Span;
@@ -92,7 +92,7 @@ impl Credentials {
         let ttl = self.credentials_ttl.map(|ttl| ttl.0);
         let issued =
             self.connect.call(async |gateway| gateway.s3_credentials(&self.resource, &presented, ttl).await)?;
-        super::print(&self.format.of(&Given { issued, presented, lease: None })?)
+        exact(&self.format.of(&Given { issued, presented, lease: None })?)
     }
 
     fn under_a_new_lock(self, url: &str) -> Result<(), Failed> {
@@ -112,7 +112,7 @@ impl Credentials {
             let gateway = self.connect.gateway()?;
             let issued = gateway.s3_credentials(&self.resource, &taken.credentials, ttl).await?;
             let given = Given { issued, presented: taken.credentials, lease: Some(taken.lease) };
-            super::print(&self.format.of(&given)?)?;
+            exact(&self.format.of(&given)?)?;
             lease.taken = None;
             Ok(())
         })
@@ -135,6 +135,11 @@ impl Drop for Unknown {
             });
         }
     }
+}
+
+/// For shells and programs, which read it as it stands.
+fn exact(text: &str) -> Result<(), Failed> {
+    exit::write(format!("{text}\n").as_bytes())
 }
 
 /// The token in `token:2:34?issuer=redis:9f2c`. `None`: it is the URL of a service.

@@ -7,7 +7,7 @@ use fencepost_core::wire::{
     AcquireRequest, ClaimRequest, MAX_CLAIM_KEYS, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, ObjectsCheckRequest,
     ObjectsCollectRequest, RenewRequest, RotateAllRequest, RotatePrefixRequest, RotateRequest, object,
 };
-use fencepost_core::{IdempotencyKey, Key, Presented, ProblemKind, Resource, percent_decode_name};
+use fencepost_core::{IdempotencyKey, Key, Presented, ProblemKind, Resource, is_hidden, percent_decode_name};
 use fencepost_store::record::LeaseId;
 use fencepost_store::{AcquireLock, ClaimKeys, Delete, Once, Put, Transaction};
 use hyper::HeaderMap;
@@ -243,10 +243,16 @@ fn outcome_key(raw: &str) -> Result<IdempotencyKey, Problem> {
     key.map_err(|error| Problem::new(ProblemKind::MalformedName, format!("the idempotency key: {error}")))
 }
 
-/// A reason is for whoever reads the audit log at three in the morning.
+/// A reason is for the reader of the audit log, who must see all of it.
 fn reason(text: &str) -> Result<(), Problem> {
     match text.trim().len() {
-        1..=1024 => Ok(()),
+        1..=1024 => match text.chars().find(|character| is_hidden(*character)) {
+            None => Ok(()),
+            Some(hidden) => {
+                let detail = format!("`reason` contains {hidden:?}, which readers of the audit log would not see");
+                Err(Problem::new(ProblemKind::MalformedBody, detail))
+            }
+        },
         _ => Err(Problem::new(ProblemKind::MalformedBody, "`reason` says why, in 1 to 1024 bytes; it is audited")),
     }
 }

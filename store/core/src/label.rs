@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 const MAX_LABEL_BYTES: usize = 256;
 
@@ -16,12 +16,27 @@ pub enum LabelError {
     /// Longer than the limit.
     #[error("it has {0} bytes, the limit is {MAX_LABEL_BYTES}")]
     TooLong(usize),
-    /// A character that would not survive a header.
+    /// A character that would not survive a header, or that a reader would not see.
     #[error("it contains {0:?}; only visible characters and inner spaces are allowed")]
     Character(char),
 }
 
-fn checked(text: &str) -> Result<Arc<str>, LabelError> {
+/// Does a character change how text around it is shown, without being seen itself? Marks of direction, joiners,
+/// spaces of no width, and the separators of lines that are no control characters.
+pub fn is_hidden(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// What a label may contain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Characters {
+    /// Visible ones only: people read these in terminals and logs.
+    Visible,
+    /// Hidden ones too. What was stored, or named, before hidden ones were refused must be found again.
+    AsBefore,
+}
+
+fn checked(text: &str, allowed: Characters) -> Result<Arc<str>, LabelError> {
     if text.is_empty() {
         return Err(LabelError::Empty);
     }
@@ -31,14 +46,31 @@ fn checked(text: &str) -> Result<Arc<str>, LabelError> {
     if text.starts_with(' ') || text.ends_with(' ') {
         return Err(LabelError::Character(' '));
     }
-    match text.chars().find(|c| c.is_control()) {
+    let hidden = |c| allowed == Characters::Visible && is_hidden(c);
+    match text.chars().find(|c| c.is_control() || hidden(*c)) {
         Some(character) => Err(LabelError::Character(character)),
         None => Ok(text.into()),
     }
 }
 
+/// A label that was accepted before, under the rules of its time.
+pub(crate) trait Stored: Sized {
+    fn of_before(text: &str) -> Result<Self, LabelError>;
+}
+
+/// For a label in an answer.
+pub(crate) fn in_answer<'de, D: Deserializer<'de>, L: Stored>(deserializer: D) -> Result<L, D::Error> {
+    L::of_before(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+}
+
+/// For a label that an answer may lack.
+pub(crate) fn maybe_in_answer<'de, D: Deserializer<'de>, L: Stored>(deserializer: D) -> Result<Option<L>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| L::of_before(&text)).transpose().map_err(de::Error::custom)
+}
+
 macro_rules! label {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident, $characters:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
         #[serde(try_from = "String")]
@@ -53,12 +85,23 @@ macro_rules! label {
         impl $name {
             /// Checks the text: 1 to 256 bytes of UTF-8 without control characters.
             pub fn new(text: &str) -> Result<$name, LabelError> {
-                checked(text).map($name)
+                checked(text, $characters).map($name)
+            }
+
+            /// The same for what was accepted before, and stored: hidden characters were allowed once.
+            pub fn stored(text: &str) -> Result<$name, LabelError> {
+                checked(text, Characters::AsBefore).map($name)
             }
 
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl Stored for $name {
+            fn of_before(text: &str) -> Result<$name, LabelError> {
+                $name::stored(text)
             }
         }
 
@@ -86,17 +129,17 @@ macro_rules! label {
 
 label! {
     /// Who presents the token: `name#nonce`, unique per acquisition.
-    Holder
+    Holder, Characters::Visible
 }
 
 label! {
     /// Which lock service numbered the token: `kind:incarnation`.
-    Issuer
+    Issuer, Characters::Visible
 }
 
 label! {
     /// Names one request over all its retries: `Idempotency-Key`.
-    IdempotencyKey
+    IdempotencyKey, Characters::AsBefore
 }
 
 #[cfg(test)]
@@ -111,5 +154,26 @@ mod tests {
         assert_eq!(Issuer::new("a\nb"), Err(LabelError::Character('\n')));
         assert_eq!(Issuer::new(" a"), Err(LabelError::Character(' ')));
         assert!(Issuer::new(&"x".repeat(256)).is_ok());
+    }
+
+    #[test]
+    fn s23_what_readers_do_not_see_is_refused_and_what_is_stored_is_still_read() {
+        let hidden = "\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}\u{feff}";
+        for character in hidden.chars() {
+            let text = format!("worker{character}#1");
+            assert_eq!(Holder::new(&text), Err(LabelError::Character(character)));
+            assert_eq!(Issuer::new(&text), Err(LabelError::Character(character)));
+            let json = format!("\"{text}\"");
+            assert!(serde_json::from_str::<Holder>(&json).is_err(), "a request is checked");
+            assert_eq!(Holder::stored(&text).unwrap().as_str(), text);
+            let mut answer = serde_json::Deserializer::from_str(&json);
+            assert_eq!(in_answer::<_, Holder>(&mut answer).unwrap().as_str(), text);
+            // Retries across an update must find their record.
+            assert!(IdempotencyKey::new(&text).is_ok());
+        }
+        for visible in ["wörker#1", "作業者#1", "עובד#1", "a b#1", "👷#1"] {
+            assert!(Holder::new(visible).is_ok(), "{visible}");
+        }
+        assert_eq!(Holder::stored("a\nb"), Err(LabelError::Character('\n')));
     }
 }

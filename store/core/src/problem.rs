@@ -161,10 +161,10 @@ pub struct ProblemDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
     /// Who raised the fence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::label::maybe_in_answer")]
     pub holder: Option<Holder>,
     /// The lock service the resource is bound to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::label::maybe_in_answer")]
     pub issuer: Option<Issuer>,
     /// When the fence was raised, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -218,6 +218,7 @@ pub struct RefusedResource {
     /// The resource's generation.
     pub generation: u32,
     /// Who raised the fence.
+    #[serde(default, deserialize_with = "crate::label::maybe_in_answer")]
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub holder: Option<Holder>,
 }

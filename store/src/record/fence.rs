@@ -52,11 +52,11 @@ pub fn decode_fence(bytes: &Bytes) -> Result<FenceState, Undecodable> {
     let raised_at = if flags & HAS_RAISED_AT == 0 { None } else { Some(Timestamp(input.u64()?)) };
     let holder = match flags & HAS_HOLDER {
         0 => None,
-        _ => Some(Holder::new(&input.short()?).map_err(|_| Undecodable("a fence has a malformed holder"))?),
+        _ => Some(Holder::stored(&input.short()?).map_err(|_| Undecodable("a fence has a malformed holder"))?),
     };
     let issuer = match flags & HAS_ISSUER {
         0 => None,
-        _ => Some(Issuer::new(&input.short()?).map_err(|_| Undecodable("a fence has a malformed issuer"))?),
+        _ => Some(Issuer::stored(&input.short()?).map_err(|_| Undecodable("a fence has a malformed issuer"))?),
     };
     Ok(FenceState { generation, high, spent: flags & SPENT != 0, holder, issuer, raised_at })
 }

@@ -106,7 +106,7 @@ impl LockRecord {
         let id = LeaseId(input.array()?);
         let token = token(&mut input)?;
         let ttl_ms = input.u64()?;
-        let holder = Holder::new(&input.short()?).map_err(|_| Undecodable("a lock has a malformed holder"))?;
+        let holder = Holder::stored(&input.short()?).map_err(|_| Undecodable("a lock has a malformed holder"))?;
         Ok(LockRecord { last, lease: Some(Lease { id, holder, token, ttl_ms }) })
     }
 }

@@ -262,8 +262,8 @@ impl Decoder {
     fn granted(&mut self) -> Result<Grant<Pending>, Undecodable> {
         let lease = LeaseId(self.input.array()?);
         let token = self.token()?.ok_or(Undecodable("a recorded grant has token 0"))?;
-        let holder = Holder::new(&self.input.short()?).map_err(|_| Undecodable("a grant has a malformed holder"))?;
-        let issuer = Issuer::new(&self.input.short()?).map_err(|_| Undecodable("a grant has a malformed issuer"))?;
+        let holder = Holder::stored(&self.input.short()?).map_err(|_| Undecodable("a grant has a malformed holder"))?;
+        let issuer = Issuer::stored(&self.input.short()?).map_err(|_| Undecodable("a grant has a malformed issuer"))?;
         let (ttl_ms, observed) = (self.input.u64()?, self.reason()?);
         Ok(Grant { lease, token, holder, issuer, ttl_ms, observed, version: self.some_version()? })
     }

@@ -52,8 +52,10 @@ pub struct LeaseAnswer {
     /// The fencing token of this grant.
     pub token: Token,
     /// Who holds it.
+    #[serde(deserialize_with = "crate::label::in_answer")]
     pub holder: Holder,
     /// To be sent with the token: the lock service that numbered it.
+    #[serde(deserialize_with = "crate::label::in_answer")]
     pub issuer: Issuer,
     /// How long it lasts unless it is renewed.
     #[cfg_attr(feature = "openapi", schema(schema_with = super::schema::ttl_ms))]
@@ -69,6 +71,7 @@ pub struct LockView {
     /// The fencing token of the grant.
     pub token: Token,
     /// Who holds it.
+    #[serde(deserialize_with = "crate::label::in_answer")]
     pub holder: Holder,
     /// How long it lasts unless it is renewed.
     #[cfg_attr(feature = "openapi", schema(schema_with = super::schema::ttl_ms))]
@@ -97,6 +100,7 @@ pub struct ForceReleasedAnswer {
     /// The lock.
     pub name: Resource,
     /// Who held it.
+    #[serde(deserialize_with = "crate::label::in_answer")]
     pub holder: Holder,
     /// The token that is refused from now on.
     pub token: Token,

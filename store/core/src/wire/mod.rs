@@ -83,9 +83,11 @@ pub struct FenceView {
     /// The highest token seen.
     pub token: Token,
     /// Who presented it.
+    #[serde(default, deserialize_with = "crate::label::maybe_in_answer")]
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub holder: Option<Holder>,
     /// Which lock service numbers this resource.
+    #[serde(default, deserialize_with = "crate::label::maybe_in_answer")]
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub issuer: Option<Issuer>,
     /// When it was first seen, RFC 3339.

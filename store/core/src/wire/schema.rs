@@ -22,8 +22,26 @@ macro_rules! segment {
 }
 
 const NAME: &str = concat!("^", segment!(), "(/", segment!(), ")*$");
-/// Visible characters, with spaces only inside.
-const LABEL: &str = r"^[^\x00-\x20\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\x9f])?$";
+/// Characters that are no control characters, with spaces only inside.
+const KEY: &str = r"^[^\x00-\x20\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\x9f])?$";
+
+/// What is not seen by itself, in a class of a pattern.
+macro_rules! hidden {
+    () => {
+        r"\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff"
+    };
+}
+
+/// The same without hidden characters.
+const LABEL: &str = concat!(
+    r"^[^\x00-\x20\x7f-\x9f",
+    hidden!(),
+    r"]([^\x00-\x1f\x7f-\x9f",
+    hidden!(),
+    r"]*[^\x00-\x20\x7f-\x9f",
+    hidden!(),
+    "])?$",
+);
 const TOKEN: &str = "^([1-9][0-9]{0,9}:)?[1-9][0-9]{0,19}$";
 const LEASE: &str = "^[0-9a-f]{32}$";
 
@@ -47,7 +65,7 @@ schema! {
     Resource: name("A resource: what one fence protects. Named like a key.");
     Holder: label("Who presents a token: `name#nonce`, unique per acquisition. At most 256 bytes.");
     Issuer: label("Which lock service numbered a token: `kind:incarnation`. At most 256 bytes.");
-    IdempotencyKey: label("Names one request over all its retries. At most 256 bytes.");
+    IdempotencyKey: label("Names one request over all its retries. At most 256 bytes.").pattern(Some(KEY));
     Token: text("A fencing token: `34`, or `2:34` in a generation above 0. At most 4294967295:18446744073709551615.")
         .pattern(Some(TOKEN));
     Integer: OneOfBuilder::new().item(whole_number()).item(decimal("The same as decimal text."))
