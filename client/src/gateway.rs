@@ -181,14 +181,16 @@ impl Gateway {
     }
 
     /// Renews a lease.
-    pub async fn renew(&self, name: &Resource, renewal: &RenewRequest) -> Result<LeaseAnswer, CallError> {
-        self.call(Outgoing::post(named("locks", name.as_str()) + "/renew", renewal)).await?.json()
+    pub async fn renew(&self, name: &Resource, lease: &str, ttl_ms: u64) -> Result<LeaseAnswer, CallError> {
+        let renewal = RenewRequest { lease: None, ttl_ms };
+        let request = Outgoing::post(named("locks", name.as_str()) + "/renew", &renewal);
+        self.call(request.with_headers(lease_header(lease))).await?.json()
     }
 
     /// Gives a lock back.
     pub async fn release(&self, name: &Resource, lease: &str) -> Result<(), CallError> {
-        let path = format!("{}?lease={}", named("locks", name.as_str()), escaped(lease));
-        self.call(Outgoing::write(Method::DELETE, path, Vec::new(), Bytes::new())).await.map(drop)
+        let path = named("locks", name.as_str());
+        self.call(Outgoing::write(Method::DELETE, path, lease_header(lease), Bytes::new())).await.map(drop)
     }
 
     /// Who holds a lock?
@@ -241,6 +243,11 @@ fn escaped(text: &str) -> String {
 fn listed(what: &str, prefix: &str, after: Option<&str>, limit: usize) -> String {
     let after = after.map(|after| format!("&after={}", escaped(after))).unwrap_or_default();
     format!("/v1/{what}?prefix={}&limit={limit}{after}", escaped(prefix))
+}
+
+/// In a header: what is in a URL ends up in the logs of proxies.
+fn lease_header(lease: &str) -> Vec<(&'static str, String)> {
+    vec![(header::FENCING_LEASE, lease.to_owned())]
 }
 
 fn key_header(once: Option<&IdempotencyKey>) -> Vec<(&'static str, String)> {

@@ -97,7 +97,7 @@ class Shop:
                 raise SystemExit(f"no lock: {lease}")
             _, left, _ = client.call("GET", f"/v1/kv/{RESOURCE}")
             if int(left) <= 0 or self.sold >= self.most:
-                client.call("DELETE", f"/v1/locks/{RESOURCE}?lease={lease['lease']}")
+                client.call("DELETE", f"/v1/locks/{RESOURCE}", headers={"Fencing-Lease": lease["lease"]})
                 return
             if turns.random() < 0.25:
                 # A long garbage collection, a swapped-out machine, a slow network.
@@ -105,7 +105,7 @@ class Shop:
                 time.sleep(2.5 * self.ttl_ms / 1000)
             self.sell(client, lease, int(left))
             # 410 if the lease was lost: somebody else has the lock, and nothing was changed.
-            client.call("DELETE", f"/v1/locks/{RESOURCE}?lease={lease['lease']}")
+            client.call("DELETE", f"/v1/locks/{RESOURCE}", headers={"Fencing-Lease": lease["lease"]})
 
     def sell(self, client, lease, left):
         sale = f"{RESOURCE}/sales/{uuid.uuid4()}"

@@ -11,7 +11,7 @@ use fencepost_client::{
 };
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
-use fencepost_core::wire::{AcquireRequest, RenewRequest, TxnRequest};
+use fencepost_core::wire::{AcquireRequest, TxnRequest};
 use fencepost_core::{Holder, IdempotencyKey, Key, Resource};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -88,8 +88,7 @@ async fn every_call_works_over_both() {
         let lock = Resource::new("lock").unwrap();
         let wanted = AcquireRequest { holder: Holder::new("a#1").unwrap(), ttl_ms: 60_000, wait_ms: 0 };
         let lease = gateway.acquire(&lock, &wanted, None).await.unwrap();
-        let renewal = RenewRequest { lease: lease.lease.clone(), ttl_ms: 60_000 };
-        gateway.renew(&lock, &renewal).await.unwrap();
+        gateway.renew(&lock, &lease.lease, 60_000).await.unwrap();
         assert_eq!(gateway.lock(&lock).await.unwrap().holder.as_str(), "a#1");
         gateway.release(&lock, &lease.lease).await.unwrap();
         // A body larger than the windows that HTTP/2 starts with.

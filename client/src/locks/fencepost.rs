@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fencepost_core::IdempotencyKey;
-use fencepost_core::wire::{AcquireRequest, MIN_TTL_MS, RenewRequest};
+use fencepost_core::wire::{AcquireRequest, MIN_TTL_MS};
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
@@ -143,8 +143,7 @@ impl LockBackend for Fencepost {
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Kept, LockError> {
-        let renewal = RenewRequest { lease: lease.handle.clone(), ttl_ms: millis(lease.ttl) };
-        match self.gateway.renew(&lease.name, &renewal).await {
+        match self.gateway.renew(&lease.name, &lease.handle, millis(lease.ttl)).await {
             Ok(_) => Ok(Kept::Kept),
             // A renewal is judged like a claim: a refusal ends the lease as surely as a take-over.
             Err(CallError::Lost(_) | CallError::Fenced(_)) => Ok(Kept::Lost),

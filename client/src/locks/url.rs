@@ -58,6 +58,19 @@ impl LockUrl {
         })
     }
 
+    /// The whole URL as it was given, but for the password.
+    pub fn without_password(&self) -> String {
+        let Some((user, Some(_))) = &self.user else { return self.text.clone() };
+        let start = self.text.find(':').map_or(0, |colon| colon + 1);
+        let start = if self.text[start..].starts_with("//") { start + 2 } else { start };
+        let end = self.text[start..].find(['/', '?']).map_or(self.text.len(), |end| start + end);
+        let (Some(colon), Some(at)) = (self.text[start..end].find(':'), self.text[start..end].rfind('@')) else {
+            return self.to_string();
+        };
+        let after = if user.is_empty() { at + 1 } else { at };
+        format!("{}{}", &self.text[..start + colon], &self.text[start + after..])
+    }
+
     /// The value of a setting.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -137,6 +150,21 @@ mod tests {
         assert!(!format!("{url:?} {:?}", url.only(&[])).contains("secret"));
         let odd = LockUrl::parse("redis://:secret@127.0.0.1:6379?zz=1").unwrap();
         assert!(!odd.only(&["a"]).unwrap_err().to_string().contains("secret"));
+    }
+
+    #[test]
+    fn s20_a_url_without_its_password_is_still_a_url() {
+        for (url, without) in [
+            ("redis://:s%3Acret@127.0.0.1:6379/0?x=1", "redis://127.0.0.1:6379/0?x=1"),
+            ("zk://bob:p%40ss@a:1,b:2/locks?x=1", "zk://bob@a:1,b:2/locks?x=1"),
+            ("postgres://bob:a:b@h:5432/db", "postgres://bob@h:5432/db"),
+            ("redis:bob:x@h:1", "redis:bob@h:1"),
+            ("etcd://bob@a:2379", "etcd://bob@a:2379"),
+            ("fencepost://127.0.0.1:3362", "fencepost://127.0.0.1:3362"),
+            ("token:2:34", "token:2:34"),
+        ] {
+            assert_eq!(LockUrl::parse(url).unwrap().without_password(), without);
+        }
     }
 
     #[test]

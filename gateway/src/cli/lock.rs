@@ -1,11 +1,12 @@
 //! `fencepost lock`: the built-in lock service, and any other whose leases outlive a process.
 
 use std::future::Future;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use fencepost_client::locks::{self, BACKENDS, Backend, Kept};
 use fencepost_client::{Credentials, Detached, LockOptions, Locks};
-use fencepost_core::wire::{AcquireRequest, LeaseAnswer, LockView, RenewRequest};
+use fencepost_core::wire::{AcquireRequest, LeaseAnswer, LockView};
 use fencepost_core::{Holder, Resource};
 use serde_json::json;
 
@@ -13,6 +14,7 @@ use super::admin::AdminArgs;
 use super::connect::{Connect, ListArgs, OnceArgs};
 use super::exit::Failed;
 use super::run::{GIVE_UP_TIME, Signals, ended_by, failed_acquire, failed_service, given_up};
+use super::secret_file::{Input, LeaseArgs, lock_url};
 use crate::quantity::Span;
 
 #[derive(Subcommand)]
@@ -59,9 +61,30 @@ pub(super) struct Acquire {
 /// Another lock service than the gateway's own.
 #[derive(Args, Clone)]
 struct ServiceArgs {
-    /// URL of another lock service; its token is claimed at the gateway
+    /// URL of another lock service; its token is claimed at the gateway. Others see it in `ps`, with a password in it
     #[arg(long, value_name = "URL", env = "FENCEPOST_LOCK", hide_env_values = true)]
     lock: Option<String>,
+    /// File with that URL, which only its owner may read; `-` is standard input
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_LOCK_FILE", conflicts_with = "lock")]
+    lock_file: Option<PathBuf>,
+}
+
+impl ServiceArgs {
+    fn url(&self) -> Result<Option<String>, Failed> {
+        match &self.lock_file {
+            Some(file) => lock_url(file, Input::Ours).map(Some),
+            None => Ok(self.lock.clone()),
+        }
+    }
+
+    /// The same beside a lease: only one of the two can be read from standard input.
+    fn url_beside(&self, lease: &LeaseArgs) -> Result<Option<String>, Failed> {
+        let is_input = self.lock_file.as_ref().is_some_and(|file| file.as_os_str() == "-");
+        if is_input && lease.is_input() {
+            return Err(Failed::usage("standard input is either --lock-file or --lease-file, not both"));
+        }
+        self.url()
+    }
 }
 
 #[derive(Args)]
@@ -69,11 +92,10 @@ pub(super) struct Renew {
     /// Lock to renew
     #[arg(value_parser = Resource::new)]
     name: Resource,
-    /// Lease, as acquire printed it
-    #[arg(long, value_name = "LEASE", env = "FENCEPOST_LEASE")]
-    lease: String,
+    #[command(flatten)]
+    lease: LeaseArgs,
     /// How long it lasts from now on; leases of other services keep theirs
-    #[arg(long, value_name = "TIME", default_value = "30s", conflicts_with = "lock")]
+    #[arg(long, value_name = "TIME", default_value = "30s", conflicts_with_all = ["lock", "lock_file"])]
     ttl: Span,
     #[command(flatten)]
     service: ServiceArgs,
@@ -86,9 +108,8 @@ pub(super) struct Release {
     /// Lock to give back
     #[arg(value_parser = Resource::new)]
     name: Resource,
-    /// Lease, as acquire printed it
-    #[arg(long, value_name = "LEASE", env = "FENCEPOST_LEASE")]
-    lease: String,
+    #[command(flatten)]
+    lease: LeaseArgs,
     #[command(flatten)]
     service: ServiceArgs,
     #[command(flatten)]
@@ -129,7 +150,7 @@ impl Lock {
 
 impl Acquire {
     fn run(self) -> Result<(), Failed> {
-        if let Some(service) = self.service.lock {
+        if let Some(service) = self.service.url()? {
             if self.holder.is_some() || self.once.key().is_some() {
                 return Err(Failed::usage(
                     "--holder and --idempotency-key are for the gateway's own locks; --lock chooses both",
@@ -230,8 +251,10 @@ fn report(verb: &str, lease: &LeaseAnswer, as_json: bool) -> Result<(), Failed> 
 
 impl Renew {
     fn run(self) -> Result<(), Failed> {
-        if let Some(service) = self.service.lock {
-            let (name, lease) = (self.name, self.lease);
+        let service = self.service.url_beside(&self.lease)?;
+        let lease = self.lease.lease()?;
+        if let Some(service) = service {
+            let name = self.name;
             let kept = elsewhere(&self.connect, &service, LockOptions::default(), async |locks: Locks| {
                 locks.renew_detached(&name, &lease).await.map_err(failed_service)
             })?;
@@ -243,17 +266,17 @@ impl Renew {
                 }
             };
         }
-        let renewal = RenewRequest { lease: self.lease, ttl_ms: self.ttl.millis() };
-        let name = self.name;
-        let lease = self.connect.call(async |gateway| gateway.renew(&name, &renewal).await)?;
-        report("renewed", &lease, self.connect.json)
+        let (name, ttl_ms) = (self.name, self.ttl.millis());
+        let renewed = self.connect.call(async |gateway| gateway.renew(&name, &lease, ttl_ms).await)?;
+        report("renewed", &renewed, self.connect.json)
     }
 }
 
 impl Release {
     fn run(self) -> Result<(), Failed> {
-        let (name, lease) = (self.name, self.lease);
-        match self.service.lock {
+        let service = self.service.url_beside(&self.lease)?;
+        let (name, lease) = (self.name, self.lease.lease()?);
+        match service {
             Some(service) => elsewhere(&self.connect, &service, LockOptions::default(), async |locks: Locks| {
                 locks.release_detached(&name, &lease).await.map_err(failed_service)
             })?,

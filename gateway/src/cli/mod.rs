@@ -12,6 +12,7 @@ mod objects;
 mod remap;
 mod run;
 mod s3;
+mod secret_file;
 mod serve;
 mod terminal;
 mod txn;

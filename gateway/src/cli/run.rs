@@ -17,9 +17,13 @@ use tokio::process::Command;
 
 use super::exit::{Failed, note as say};
 use super::s3::{AWS_UNSET, REGION, aws_variables, serves_no_s3};
+use super::secret_file::{Input, lock_url};
 use crate::quantity::Span;
 use job::{Change, Job};
 pub(super) use signals::Signals;
+
+/// Where the URL of the lock service may be.
+const LOCK_VARIABLE: &str = "FENCEPOST_LOCK";
 
 /// How long giving the lock back may delay the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,9 +37,18 @@ pub(super) const GIVE_UP_TIME: Duration = Duration::from_secs(3);
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(super) struct Run {
-    /// URL of the lock service; see `fencepost lock backends`
-    #[arg(long, value_name = "URL", env = "FENCEPOST_LOCK", hide_env_values = true)]
-    lock: String,
+    /// URL of the lock service; see `fencepost lock backends`. Others see it in `ps`, with a password in it
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "FENCEPOST_LOCK",
+        hide_env_values = true,
+        required_unless_present = "lock_file"
+    )]
+    lock: Option<String>,
+    /// File with that URL, which only its owner may read
+    #[arg(long, value_name = "FILE", env = "FENCEPOST_LOCK_FILE", conflicts_with = "lock")]
+    lock_file: Option<PathBuf>,
     /// Resource to lock; its fence refuses whoever held the lock before
     #[arg(long, value_name = "NAME", env = "FENCEPOST_RESOURCE", value_parser = Resource::new)]
     resource: Resource,
@@ -73,7 +86,7 @@ pub(super) struct Run {
 
 const HELP: &str = "\
 The program finds FENCEPOST_TOKEN, FENCEPOST_HOLDER, FENCEPOST_ISSUER, FENCEPOST_RESOURCE and FENCEPOST_URL in its
-environment; `fencepost kv put` and its like use them. If the gateway has an S3 face, AWS_ACCESS_KEY_ID,
+environment; `fencepost kv put` and its like use them. FENCEPOST_LOCK is passed on without its password. If the gateway has an S3 face, AWS_ACCESS_KEY_ID,
 AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL and AWS_REGION are set too, so that S3 clients write under the same token.
 Its exit code is passed on. Without a program to speak of:
   3    the lease was lost, and the program was ended; or the fence refused the lock's token
@@ -138,10 +151,19 @@ impl Run {
         ended
     }
 
+    /// The URL of the lock service.
+    fn service(&self) -> Result<String, Failed> {
+        match (&self.lock_file, &self.lock) {
+            (Some(file), _) => lock_url(file, Input::TheProgram),
+            (None, Some(url)) => Ok(url.clone()),
+            (None, None) => Err(Failed::usage("name the lock service with --lock or --lock-file")),
+        }
+    }
+
     /// The lock, and credentials for the S3 face if there is one.
     async fn acquire(&self) -> Result<(Guard, Option<S3CredentialsAnswer>), Failed> {
         let gateway = Gateway::new(&self.url, Duration::from_secs(10)).map_err(Failed::usage)?;
-        let backend = locks::connect(&self.lock).await.map_err(failed_service)?;
+        let backend = locks::connect(&self.service()?).await.map_err(failed_service)?;
         let resource = self.resource.clone();
         let warn = move |left: Duration| say(&format!("`{resource}`: the lease cannot be renewed; {left:.1?} left"));
         let usual = LockOptions::with_ttl(self.ttl.0);
@@ -170,6 +192,12 @@ impl Run {
         command.env("FENCEPOST_URL", &self.url);
         command.env("FENCEPOST_HOLDER", guard.holder().map(Holder::as_str).unwrap_or_default());
         command.env("FENCEPOST_ISSUER", guard.issuer().map(Issuer::as_str).unwrap_or_default());
+        // Commands in the program still know which service there is; its password is not theirs to have.
+        match std::env::var_os(LOCK_VARIABLE).map(|url| url.to_str().and_then(without_password)) {
+            Some(Some(url)) => command.env(LOCK_VARIABLE, url),
+            Some(None) => command.env_remove(LOCK_VARIABLE),
+            None => &mut command,
+        };
         if let Some(s3) = s3 {
             for name in AWS_UNSET {
                 command.env_remove(name);
@@ -243,6 +271,11 @@ async fn s3_credentials(guard: &Guard) -> Result<Option<S3CredentialsAnswer>, Fa
         Ok(Err(error @ (GuardError::Lost(_) | GuardError::Fenced(_)))) => Err(Failed::with(3, error.to_string())),
         Err(_) => Err(Failed::with(6, "the gateway gave no S3 credentials in time; try again, or pass --no-s3".into())),
     }
+}
+
+/// The URL of a lock service as the program may have it. `None`: it is no such URL.
+fn without_password(url: &str) -> Option<String> {
+    Some(locks::LockUrl::parse(url).ok()?.without_password())
 }
 
 fn lost() -> Failed {

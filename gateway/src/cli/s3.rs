@@ -2,6 +2,8 @@
 
 mod formats;
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use fencepost_client::locks::LockUrl;
 use fencepost_client::{CallError, Detached, LockOptions, Locks};
@@ -11,6 +13,7 @@ use super::connect::{Connect, TokenArgs};
 use super::exit::{self, Failed};
 use super::lock::elsewhere;
 use super::run::{GIVE_UP_TIME, failed_acquire, failed_service};
+use super::secret_file::{Input, lock_url};
 use crate::quantity::Span;
 pub(super) use formats::{AWS_UNSET, REGION, aws_variables};
 use formats::{Format, Given};
@@ -28,6 +31,9 @@ pub(super) struct Credentials {
     /// URL of a lock service whose lock is taken first; or token:34, a token that you have already
     #[arg(long, value_name = "URL")]
     lock: Option<String>,
+    /// File with that URL, which only its owner may read; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "lock")]
+    lock_file: Option<PathBuf>,
     /// Resource that the token is of; what may be written with the credentials
     #[arg(long, value_name = "NAME", env = "FENCEPOST_RESOURCE", value_parser = Resource::new)]
     resource: Resource,
@@ -72,7 +78,11 @@ impl Credentials {
         if self.connect.json {
             self.format = Format::Json;
         }
-        match self.lock.take() {
+        let lock = match self.lock_file.take() {
+            Some(file) => Some(lock_url(&file, Input::Ours)?),
+            None => self.lock.take(),
+        };
+        match lock {
             Some(url) => match given(&url)? {
                 Some(presented) => self.again(presented),
                 None => self.under_a_new_lock(&url),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fencepost_core::wire::{
     AcquireRequest, ClaimRequest, MAX_CLAIM_KEYS, MAX_TTL_MS, MAX_WAIT_MS, MIN_TTL_MS, ObjectsCheckRequest,
-    ObjectsCollectRequest, RenewRequest, RotateAllRequest, RotatePrefixRequest, RotateRequest, object,
+    ObjectsCollectRequest, RenewRequest, RotateAllRequest, RotatePrefixRequest, RotateRequest, header, object,
 };
 use fencepost_core::{IdempotencyKey, Key, Presented, ProblemKind, Resource, is_hidden, percent_decode_name};
 use fencepost_store::record::LeaseId;
@@ -91,7 +91,10 @@ pub(super) fn decode(request: &Request<'_>) -> Result<Call, Problem> {
         Endpoint::ReleaseLock => {
             headers::no_idempotency_key(&head.headers)?;
             of_a_lock(&head.headers)?;
-            return Ok(Call::Release(Resource::from_raw_path(name)?, query::lease(query)?));
+            let lease = one_lease(headers::lease(&head.headers)?, query::lease(query)?)?;
+            let missing = "a release names its lease, as it was granted: in the header fencing-lease, or as ?lease=…";
+            let lease = lease.ok_or_else(|| Problem::new(ProblemKind::MalformedQuery, missing))?;
+            return Ok(Call::Release(Resource::from_raw_path(name)?, lease));
         }
         _ => ListQuery::none(query)?,
     }
@@ -112,7 +115,11 @@ pub(super) fn decode(request: &Request<'_>) -> Result<Call, Problem> {
             headers::no_idempotency_key(&head.headers)?;
             of_a_lock(&head.headers)?;
             let RenewRequest { lease, ttl_ms } = json(body, r#"{"lease": "…", "ttl_ms": 30000}"#)?;
-            let lease = lease.parse().map_err(|why: &str| Problem::new(ProblemKind::MalformedBody, why))?;
+            let lease = lease.map(|lease| lease.parse::<LeaseId>()).transpose();
+            let lease = lease.map_err(|why: &str| Problem::new(ProblemKind::MalformedBody, why))?;
+            let missing = "a renewal names its lease, as it was granted: in the header fencing-lease, or as `lease`";
+            let lease = one_lease(headers::lease(&head.headers)?, lease)?;
+            let lease = lease.ok_or_else(|| Problem::new(ProblemKind::MalformedBody, missing))?;
             Call::Renew(Resource::from_raw_path(name)?, lease, ttl(ttl_ms)?)
         }
         Endpoint::GetLock => Call::Lock(Resource::from_raw_path(name)?),
@@ -204,6 +211,16 @@ fn claim(request: &Request<'_>) -> Result<ClaimKeys, Problem> {
 fn of_a_lock(headers: &HeaderMap) -> Result<(), Problem> {
     headers::no_token(headers, "the lock service numbers its tokens itself, and knows a holder by its lease")?;
     headers::no_conditions(headers, "a lock has no conditions but who holds it")
+}
+
+/// The lease that a header names, or another part of the request. Two different ones are no request.
+fn one_lease(header: Option<LeaseId>, elsewhere: Option<LeaseId>) -> Result<Option<LeaseId>, Problem> {
+    match (header, elsewhere) {
+        (Some(header), Some(elsewhere)) if header != elsewhere => {
+            Err(Problem::header(header::FENCING_LEASE, "it names another lease than the rest of the request"))
+        }
+        (header, elsewhere) => Ok(header.or(elsewhere)),
+    }
 }
 
 fn acquire(request: &Request<'_>) -> Result<AcquireLock, Problem> {

@@ -4,7 +4,7 @@ use fencepost_core::wire::header;
 use fencepost_core::{Holder, IdempotencyKey, Issuer, Presented};
 use fencepost_store::Condition;
 use fencepost_store::engine::Version;
-use fencepost_store::record::MAX_CONTENT_TYPE_BYTES;
+use fencepost_store::record::{LeaseId, MAX_CONTENT_TYPE_BYTES};
 use hyper::header::{
     CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HOST, HeaderName, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE,
 };
@@ -17,6 +17,7 @@ use fencepost_core::ProblemKind;
 const TOKEN: HeaderName = HeaderName::from_static(header::FENCING_TOKEN);
 const HOLDER: HeaderName = HeaderName::from_static(header::FENCING_HOLDER);
 const ISSUER: HeaderName = HeaderName::from_static(header::FENCING_ISSUER);
+const LEASE: HeaderName = HeaderName::from_static(header::FENCING_LEASE);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(header::IDEMPOTENCY_KEY);
 
 /// Refuses headers over the limit.
@@ -55,6 +56,12 @@ pub(super) fn presented(headers: &HeaderMap) -> Result<Option<Presented>, Proble
     let issuer = single(headers, &ISSUER)?.map(Issuer::new).transpose();
     let issuer = issuer.map_err(|error| Problem::header(header::FENCING_ISSUER, &error.to_string()))?;
     Ok(token.map(|token| Presented { token, holder, issuer }))
+}
+
+/// The lease to renew or release, if a header names it.
+pub(super) fn lease(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
+    let lease = single(headers, &LEASE)?.map(str::parse::<LeaseId>).transpose();
+    lease.map_err(|why: &str| Problem::header(header::FENCING_LEASE, why))
 }
 
 /// A read with a holder or issuer but no token looks checked, and is not.

@@ -54,11 +54,12 @@ impl ListQuery {
     }
 }
 
-/// `lease=…`, and nothing else.
-pub(super) fn lease(query: Option<&str>) -> Result<LeaseId, Problem> {
-    let missing = || wrong("a release names its lease: ?lease=…, as it was granted".into());
-    let value = query.and_then(|query| query.strip_prefix("lease=")).ok_or_else(missing)?;
-    text(value)?.parse().map_err(|why: &str| wrong(why.to_owned()))
+/// `lease=…`, or nothing at all.
+pub(super) fn lease(query: Option<&str>) -> Result<Option<LeaseId>, Problem> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(None) };
+    let unknown = || wrong("a release takes no parameter but ?lease=…, as it was granted".into());
+    let value = query.strip_prefix("lease=").ok_or_else(unknown)?;
+    text(value)?.parse().map(Some).map_err(|why: &str| wrong(why.to_owned()))
 }
 
 /// As in forms: `+` is a space, `%XX` a byte.

@@ -2,6 +2,7 @@
 
 mod conform;
 mod scripted;
+mod secrets;
 
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;

@@ -137,13 +137,14 @@ pub(super) fn details(endpoint: Endpoint) -> Details {
             .problems(&WRITING),
         Endpoint::RenewLock => Details::of("locks")
             .named::<Resource>()
+            .parameters([parts::lease_header()])
             .body(parts::body::<RenewRequest>(json!({"lease": "00000000000000000000000000000000", "ttl_ms": 30_000})))
             .json::<LeaseAnswer>(200, "The lease lasts for its new time from now on.", observed())
             .problems(&[ProblemKind::UnsupportedHeader, ProblemKind::NotAResource, ProblemKind::LeaseLost])
             .problems(&WRITING),
         Endpoint::ReleaseLock => Details::of("locks")
             .named::<Resource>()
-            .parameters([parts::lease()])
+            .parameters([parts::lease_header(), parts::lease_query()])
             .answer(204, "The lock is free.", Headers::new())
             .problems(&[ProblemKind::UnsupportedHeader, ProblemKind::NotAResource, ProblemKind::LeaseLost])
             .problems(&WRITING),

@@ -135,7 +135,16 @@ pub(super) fn page() -> [Value; 3] {
     ]
 }
 
-pub(super) fn lease() -> Value {
-    let schema = json!({"type": "string", "pattern": "^[0-9a-f]{32}$"});
-    json!({"in": "query", "name": "lease", "description": "The lease, as it was granted.", "required": true, "schema": schema})
+/// A lease in a header, which logs of proxies seldom have.
+pub(super) fn lease_header() -> Value {
+    let description = "The lease, as it was granted. It may be given elsewhere instead, but not another one.";
+    header(header::FENCING_LEASE, description, json!({"type": "string", "pattern": LEASE}))
 }
+
+/// The same in the query.
+pub(super) fn lease_query() -> Value {
+    let description = "The lease, unless the header names it. Proxies and logs keep URLs: prefer the header.";
+    query("lease", description, json!({"type": "string", "pattern": LEASE}))
+}
+
+const LEASE: &str = "^[0-9a-f]{32}$";

@@ -32,9 +32,10 @@ pub struct AcquireRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
-    /// The lease, as it was granted.
-    #[cfg_attr(feature = "openapi", schema(schema_with = super::schema::lease))]
-    pub lease: String,
+    /// The lease, as it was granted; absent if the header `Fencing-Lease` names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(required = false, schema_with = super::schema::lease))]
+    pub lease: Option<String>,
     /// How long it lasts from now on.
     #[cfg_attr(feature = "openapi", schema(schema_with = super::schema::ttl_ms))]
     pub ttl_ms: u64,

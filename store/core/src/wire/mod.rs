@@ -42,6 +42,8 @@ pub mod header {
     pub const FENCING_HOLDER: &str = "fencing-holder";
     /// Request: which lock service numbered the token.
     pub const FENCING_ISSUER: &str = "fencing-issuer";
+    /// Request: the lease to renew or release. A secret: URLs end up in logs, headers seldom do.
+    pub const FENCING_LEASE: &str = "fencing-lease";
     /// Answer: the resource's fence now.
     pub const FENCE: &str = "fence";
     /// Answer to a checked read: the token is above the fence, so nothing protects what was read.
