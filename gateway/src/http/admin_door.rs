@@ -15,6 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use super::Gateway;
+use super::caller::{Caller, PeerAddress};
 use super::permit::{Identity, Peer};
 
 /// Connections of administrators at once; more wait until one ends.
@@ -96,15 +97,15 @@ impl AdminDoor {
                     continue;
                 }
             };
-            let gateway = gateway.clone();
+            let (gateway, caller) = (gateway.clone(), Caller { identity, peer: PeerAddress::Unix });
             let service = service_fn(move |request| {
-                let (gateway, identity) = (gateway.clone(), identity.clone());
+                let (gateway, caller) = (gateway.clone(), caller.clone());
                 async move {
                     if !request.uri().path().starts_with("/v1/admin/") {
-                        return gateway.handle(request, &identity).await;
+                        return gateway.handle(request, &caller).await;
                     }
                     // An act goes on to its end, and to its line in the audit log, also if nobody waits for it any more.
-                    match tokio::spawn(async move { gateway.handle(request, &identity).await }).await {
+                    match tokio::spawn(async move { gateway.handle(request, &caller).await }).await {
                         Ok(answered) => answered,
                         Err(ended) => std::panic::resume_unwind(ended.into_panic()),
                     }

@@ -13,20 +13,16 @@ use super::Gateway;
 use super::answer::{Answer, etag, json};
 use super::body::{hold, hold_anyway};
 use super::call::Call;
+use super::caller::Caller;
 use super::metrics::METRICS_CONTENT_TYPE;
 use super::openapi;
-use super::permit::{Identity, Permitted};
+use super::permit::Permitted;
 use super::problem::Problem;
 use super::reading::{lease_answer, outcome_answer};
 use super::txn;
 
 impl Gateway {
-    pub(super) async fn execute(
-        &self,
-        call: Permitted<Call>,
-        identity: &Identity,
-        id: &str,
-    ) -> Result<Answer, Problem> {
+    pub(super) async fn execute(&self, call: Permitted<Call>, caller: &Caller, id: &str) -> Result<Answer, Problem> {
         match call.into_inner() {
             Call::Put(put) => self.written(self.store.put(put).await??),
             Call::Delete(delete) => self.written(self.store.delete(delete).await??),
@@ -58,7 +54,7 @@ impl Gateway {
                 let outcome = self.store.abandon(caller, &key).await?;
                 Ok(Answer::json_bytes(hold_anyway(json(&outcome_answer(key, outcome, None)), &self.answers)))
             }
-            Call::Admin(call) => self.administer(call, identity, id).await,
+            Call::Admin(call) => self.administer(call, &caller.identity, id).await,
             Call::Get(get) => self.get(get).await,
             Call::ListKeys(query) => self.list_keys(&query).await,
             Call::Fence(resource) => {

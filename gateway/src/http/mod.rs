@@ -6,6 +6,7 @@ mod answer;
 mod audit;
 mod body;
 mod call;
+mod caller;
 mod connection;
 mod credentials;
 mod execute;
@@ -40,7 +41,8 @@ use crate::objects::Objects;
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
 use body::ByteBudget;
-use permit::{Identity, permit};
+use caller::Caller;
+use permit::permit;
 use problem::Problem;
 
 pub use admin_door::{AdminDoor, AdminDoorError};
@@ -106,11 +108,11 @@ impl Gateway {
     }
 
     /// The life of a request.
-    async fn handle(&self, request: Request<Incoming>, identity: &Identity) -> Result<Response<Body>, Infallible> {
+    async fn handle(&self, request: Request<Incoming>, caller: &Caller) -> Result<Response<Body>, Infallible> {
         let id = self.next_id();
         let head_only = request.method() == Method::HEAD;
         let keyed = headers::has_idempotency_key(request.headers());
-        let answer = match self.pipeline(request, identity, &id).await {
+        let answer = match self.pipeline(request, caller, &id).await {
             Ok(answer) => answer,
             Err(problem) => {
                 let problem = if keyed { problem.of_a_keyed_request() } else { problem };
@@ -124,23 +126,18 @@ impl Gateway {
     }
 
     /// accept → **limits → identity → decode → permit → store → reply**
-    async fn pipeline(
-        &self,
-        request: Request<Incoming>,
-        identity: &Identity,
-        id: &str,
-    ) -> Result<answer::Answer, Problem> {
+    async fn pipeline(&self, request: Request<Incoming>, caller: &Caller, id: &str) -> Result<answer::Answer, Problem> {
         let (head, body) = request.into_parts();
         headers::within(&head.headers, self.limits.headers)?;
         headers::one_host(&head)?;
         let (route, name) = routes::find(&head.method, head.uri.path())?;
         let body = body::receive(body, &head.headers, route, &self.limits, &self.bodies).await?;
-        let limits = &self.limits;
+        let (limits, identity) = (&self.limits, &caller.identity);
         let call = call::decode(&call::Request { route, name, head: &head, body: &body, identity, limits })?;
         // What the call needs of it, it has.
         drop(body);
         let permitted = permit(identity, call)?;
-        self.execute(permitted, identity, id).await
+        self.execute(permitted, caller, id).await
     }
 
     fn next_id(&self) -> String {

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use super::Gateway;
 use super::admin_door::AdminDoor;
+use super::caller::{Caller, PeerAddress};
 use super::connection::{Connection, say};
 use super::permit::Identity;
 use crate::s3::door::S3Door;
@@ -106,9 +107,9 @@ impl Server {
         let places = Arc::new(Semaphore::new(limits.connections));
         let goodbyes = Arc::new(Semaphore::new(MAX_GOODBYES));
         loop {
-            let stream = tokio::select! {
+            let (stream, address) = tokio::select! {
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
+                    Ok(accepted) => accepted,
                     Err(error) => {
                         // Out of file descriptors, most likely; accepting again at once would only spin.
                         tracing::warn!(%error, "cannot accept a connection");
@@ -127,7 +128,7 @@ impl Server {
             let _ = stream.set_nodelay(true);
             match places.clone().try_acquire_owned() {
                 Ok(place) => {
-                    connections.spawn(serve(&http, &graceful, &gateway, stream, place));
+                    connections.spawn(serve(&http, &graceful, &gateway, (stream, PeerAddress::of(address)), place));
                 }
                 Err(_) => {
                     if let Ok(goodbye) = goodbyes.clone().try_acquire_owned() {
@@ -193,14 +194,15 @@ fn serve(
     http: &Builder<TokioExecutor>,
     graceful: &GracefulShutdown,
     gateway: &Arc<Gateway>,
-    stream: TcpStream,
+    (stream, peer): (TcpStream, PeerAddress),
     place: OwnedSemaphorePermit,
 ) -> impl Future<Output = ()> + Send + 'static {
     let (connection, shared) = Connection::new(stream, gateway.limits.header_timeout, gateway.limits.write_timeout);
     let (gateway, owner, of_service) = (gateway.clone(), gateway.clone(), shared.clone());
+    let caller = Caller { identity: Identity::Anonymous, peer };
     let service = service_fn(move |request| {
-        let (gateway, shared) = (gateway.clone(), of_service.clone());
-        async move { shared.answering(gateway.handle(request, &Identity::Anonymous)).await }
+        let (gateway, shared, caller) = (gateway.clone(), of_service.clone(), caller.clone());
+        async move { shared.answering(gateway.handle(request, &caller)).await }
     });
     let serving = http.serve_connection(TokioIo::new(connection), service).into_owned();
     let serving = graceful.watch(serving);
