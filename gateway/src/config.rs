@@ -12,6 +12,7 @@ use fencepost_core::{GuardSpec, Guards, Policy};
 use fencepost_store::StoreOptions;
 use fencepost_store::engines::{self, ENGINES, EngineKind, EngineOptions};
 
+use crate::http::Host;
 use crate::quantity::{Size, Span};
 use file::File;
 
@@ -33,6 +34,8 @@ pub struct Config {
     pub audit_log: PathBuf,
     /// May it listen beyond loopback although nobody has to say who they are?
     pub insecure_no_auth: bool,
+    /// Names by which clients reach the gateway, beside localhost and its addresses.
+    pub hosts: Vec<Host>,
     /// What protects what.
     pub guards: Guards,
     /// The S3 face.
@@ -152,6 +155,7 @@ impl Config {
             data,
             engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| ENGINES[0].name.into()),
             insecure_no_auth: flags.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false),
+            hosts: flags.hosts.clone().or(file.hosts).unwrap_or_default(),
             guards: Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?,
             s3: S3Settings::merge(&flags.s3, file.s3)?,
             limits: Limits {
@@ -238,6 +242,8 @@ impl fmt::Display for Config {
         writeln!(f, "outcome_retention {}", Span(self.store.outcome_retention))?;
         writeln!(f, "lock_delay       {}", Span(self.store.lock_delay))?;
         writeln!(f, "insecure_no_auth {}", self.insecure_no_auth)?;
+        let hosts: Vec<_> = self.hosts.iter().map(Host::to_string).collect();
+        writeln!(f, "hosts            {}", if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") })?;
         writeln!(f, "queue            {}", self.store.queue)?;
         writeln!(f, "cache            {}", size(self.engine_options.cache_bytes))?;
         writeln!(f, "write_buffer     {}", size(self.engine_options.write_buffer_bytes))?;

@@ -224,7 +224,7 @@ fn force_release_fences_the_holder_and_lets_the_next_one_in() {
     assert_eq!(client.put("k", "1", "a").status, 204);
     let mut waiter = gateway.client();
     let body = json!({"holder": "b#2", "ttl_ms": 60_000, "wait_ms": 60_000}).to_string();
-    let head = format!("POST /v1/locks/k HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let head = format!("POST /v1/locks/k HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     waiter.send(head.as_bytes()).unwrap();
     let taken = admin(&data).request("POST", "/v1/admin/locks/k/force-release", &[], b"");
     assert_eq!((taken.status, taken.json()), (200, json!({"name": "k", "holder": "a#1", "token": "1", "fence": "2"})));
@@ -260,7 +260,7 @@ fn an_act_goes_on_to_its_end_also_if_its_administrator_hangs_up() {
     for at in 0..20 {
         let body = json!({"from": 0, "reason": "hung up"}).to_string();
         let head = format!(
-            "POST /v1/admin/fences/r/{at}/rotate HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+            "POST /v1/admin/fences/r/{at}/rotate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         admin(&data).send(format!("{head}{body}").as_bytes()).unwrap();

@@ -12,14 +12,14 @@ use fencepost_conformance::harness::process::GatewayProcess;
 use fencepost_conformance::harness::wait::{self, PATIENCE};
 use rustix::process::Signal;
 
-const HALF: &[u8] = b"PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\ncontent-length: 4\r\n\r\nla";
+const HALF: &[u8] = b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\ncontent-length: 4\r\n\r\nla";
 
 /// A connection whose request is certainly under way.
 fn half_sent(gateway: &GatewayProcess) -> Client {
     let mut client = gateway.client();
-    client.send(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    client.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     assert_eq!(client.receive().unwrap().status, 200);
-    client.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\nexpect: 100-continue\r\n").unwrap();
+    client.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\nexpect: 100-continue\r\n").unwrap();
     client.send(b"content-length: 4\r\n\r\n").unwrap();
     assert_eq!(client.receive().unwrap().status, 100, "the gateway waits for the body");
     client.send(b"la").unwrap();
@@ -69,7 +69,7 @@ fn readyz_says_draining_while_healthz_says_alive() {
     let mut begun: Vec<_> = ["/readyz", "/healthz"]
         .map(|path| {
             let mut client = gateway.client();
-            client.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\n").as_bytes()).unwrap();
+            client.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n").as_bytes()).unwrap();
             client
         })
         .into();

@@ -10,7 +10,7 @@ use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::http::Client;
 use fencepost_conformance::harness::wait::{self, PATIENCE};
 
-const HEAD: &str = "PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\n";
+const HEAD: &str = "PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\n";
 
 fn send(client: &mut Client, text: &str) {
     client.send(text.as_bytes()).unwrap();
@@ -71,12 +71,12 @@ fn s431_headers_over_the_limit_and_far_over_it() {
     let mut client = gateway.client();
     let far = "x".repeat(1 << 20);
     // The gateway may close while we still send.
-    let _ = client.send(format!("GET /readyz HTTP/1.1\r\nhost: x\r\nx-long: {far}\r\n\r\n").as_bytes());
+    let _ = client.send(format!("GET /readyz HTTP/1.1\r\nhost: localhost\r\nx-long: {far}\r\n\r\n").as_bytes());
     let answer = client.receive().expect("an answer before the connection is closed");
     assert_eq!(answer.status, 431);
     let mut client = gateway.client();
     let many: String = (0..1000).map(|n| format!("x-{n}: 1\r\n")).collect();
-    let _ = client.send(format!("GET /readyz HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes());
+    let _ = client.send(format!("GET /readyz HTTP/1.1\r\nhost: localhost\r\n{many}\r\n").as_bytes());
     assert_eq!(client.receive().expect("an answer").status, 431, "many small headers");
     assert_eq!(gateway.client().request("GET", "/readyz", &[], b"").status, 200);
 }
@@ -85,7 +85,7 @@ fn s431_headers_over_the_limit_and_far_over_it() {
 fn s431_a_long_path_is_refused_too() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
-    let _ = client.send(format!("GET /v1/kv/{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(200 << 10)).as_bytes());
+    let _ = client.send(format!("GET /v1/kv/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(200 << 10)).as_bytes());
     let status = client.receive().expect("an answer").status;
     assert!(matches!(status, 400 | 414 | 431), "{status}");
 }
@@ -158,7 +158,7 @@ fn a_client_that_reads_slowly_is_not_cut_off() {
         put.ok().filter(|answer| answer.status == 204)
     });
     let mut slow = gateway.client();
-    send(&mut slow, "GET /v1/kv/large HTTP/1.1\r\nhost: x\r\n\r\n");
+    send(&mut slow, "GET /v1/kv/large HTTP/1.1\r\nhost: localhost\r\n\r\n");
     // Long enough that the answer fills every buffer on the way, and the time for heads has run out several times.
     wait::pause(Duration::from_millis(3500));
     let answer = slow.receive().unwrap();
@@ -253,7 +253,7 @@ fn a_client_that_stops_reading_holds_up_nobody_for_long() {
     // More than the buffers of both sockets take.
     put("large", &"x".repeat(32 << 20));
     let mut stuck = TcpStream::connect(gateway.address()).unwrap();
-    stuck.write_all(b"GET /v1/kv/large HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    stuck.write_all(b"GET /v1/kv/large HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut beginning = [0; 12];
     stuck.read_exact(&mut beginning).unwrap();
     assert_eq!(&beginning, b"HTTP/1.1 200");

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn post(path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
-    format!("POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 fn waiting(client: &mut Client, name: &str) -> u64 {
@@ -41,7 +41,7 @@ fn a_release_whose_client_left_still_wakes_the_next() {
         wait::until("the second to wait", PATIENCE, || (waiting(&mut client, &name) == 1).then_some(()));
         let mut leaving = gateway.client();
         let path = format!("/v1/locks/{name}?lease={lease}");
-        leaving.send(format!("DELETE {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes()).unwrap();
+        leaving.send(format!("DELETE {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).unwrap();
         drop(leaving);
         // It may have left before the gateway heard it; then this one releases.
         let again = client.request("DELETE", &path, &[], b"").status;
@@ -62,8 +62,8 @@ fn a_waiter_that_leaves_at_its_grant_does_not_keep_the_lock() {
         let lease = lease["lease"].as_str().unwrap().to_owned();
         let leaving = waiter(&gateway, &name, "leaving#1");
         wait::until("it to wait", PATIENCE, || (waiting(&mut client, &name) == 1).then_some(()));
-        let released =
-            client.send(format!("DELETE /v1/locks/{name}?lease={lease} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes());
+        let released = client
+            .send(format!("DELETE /v1/locks/{name}?lease={lease} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());
         drop(leaving);
         released.unwrap();
         assert_eq!(client.receive().unwrap().status, 204);

@@ -27,7 +27,7 @@ fn acquire_all(mut client: Client, first: usize) {
             .iter()
             .map(|name| {
                 let length = body.len();
-                format!("POST /v1/locks/{name} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}")
+                format!("POST /v1/locks/{name} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}")
             })
             .collect();
         client.send(requests.as_bytes()).unwrap();

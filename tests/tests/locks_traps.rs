@@ -123,7 +123,8 @@ fn t24_a_gateway_that_was_stopped_beyond_the_ttl_still_renews_what_nobody_took()
     gateway.signal(Signal::STOP);
     let body = json!({"lease": id, "ttl_ms": LONG}).to_string();
     let length = body.len();
-    let renewal = format!("POST /v1/locks/k/renew HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}");
+    let renewal =
+        format!("POST /v1/locks/k/renew HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
     client.send(renewal.as_bytes()).unwrap();
     wait::pause(Duration::from_millis(900));
     gateway.signal(Signal::CONT);
@@ -142,7 +143,7 @@ fn t24_after_a_stop_the_holder_or_the_waiter_has_the_lock_never_both() {
         let (id, token) = (lease(&first), first.json()["token"].clone());
         let send = |client: &mut Client, path: &str, body: serde_json::Value| {
             let (body, length) = (body.to_string(), body.to_string().len());
-            let request = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}");
+            let request = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
             client.send(request.as_bytes()).unwrap();
         };
         send(&mut waiter, "/v1/locks/k", json!({"holder": "b#2", "ttl_ms": LONG, "wait_ms": 1_000}));

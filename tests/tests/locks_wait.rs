@@ -25,7 +25,8 @@ fn ask(gateway: &GatewayProcess, holder: &str, ttl_ms: u64, wait_ms: u64, header
     let mut client = gateway.client();
     let body = json!({"holder": holder, "ttl_ms": ttl_ms, "wait_ms": wait_ms}).to_string();
     let length = body.len();
-    let request = format!("POST /v1/locks/k HTTP/1.1\r\nhost: x\r\n{headers}content-length: {length}\r\n\r\n{body}");
+    let request =
+        format!("POST /v1/locks/k HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}");
     client.send(request.as_bytes()).unwrap();
     client
 }
@@ -178,7 +179,8 @@ fn clients_that_go_away_at_the_worst_moment_do_not_keep_the_lock_beyond_a_ttl() 
         wait_for_waiting(&mut client, 1);
         let mut next = ask(&gateway, "c#3", LONG, LONG, "");
         wait_for_waiting(&mut client, 2);
-        let releasing = client.send(format!("DELETE /v1/locks/k?lease={held} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes());
+        let releasing =
+            client.send(format!("DELETE /v1/locks/k?lease={held} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());
         drop(leaving);
         releasing.unwrap();
         assert_eq!(client.receive_after("DELETE").unwrap().status, 204, "round {round}");

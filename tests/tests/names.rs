@@ -9,7 +9,7 @@ use fencepost_conformance::harness::http::{Answer, Client};
 fn put(client: &mut Client, path: &[u8]) -> std::io::Result<Answer> {
     let mut request = b"PUT /v1/kv/".to_vec();
     request.extend_from_slice(path);
-    request.extend_from_slice(b" HTTP/1.1\r\nhost: x\r\nfencing-token: 1\r\ncontent-length: 1\r\n\r\nv");
+    request.extend_from_slice(b" HTTP/1.1\r\nhost: localhost\r\nfencing-token: 1\r\ncontent-length: 1\r\n\r\nv");
     client.send(&request)?;
     client.receive()
 }

@@ -62,7 +62,7 @@ fn t04_an_applied_write_whose_answer_was_lost_is_never_reported_as_fenced() {
     let gateway = Fresh::rocksdb(&[]);
     let mut lost = gateway.client();
     lost.send(
-        b"PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 33\r\nidempotency-key: w-1\r\ncontent-length: 4\r\n\r\npaid",
+        b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 33\r\nidempotency-key: w-1\r\ncontent-length: 4\r\n\r\npaid",
     )
     .unwrap();
     let mut client = gateway.client();

@@ -9,10 +9,11 @@ use fencepost_conformance::harness::http::{Answer, Client};
 use fencepost_conformance::harness::wait;
 
 /// A write that must never happen.
-const SMUGGLED: &str = "PUT /v1/kv/smuggled HTTP/1.1\r\nhost: x\r\nfencing-token: 99\r\ncontent-length: 1\r\n\r\nx";
+const SMUGGLED: &str =
+    "PUT /v1/kv/smuggled HTTP/1.1\r\nhost: localhost\r\nfencing-token: 99\r\ncontent-length: 1\r\n\r\nx";
 
 /// A last request, whose answer says that everything before it was read as its sender meant it.
-const LAST: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+const LAST: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
 /// How a connection went.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ fn talk(gateway: &Fresh, bytes: &[u8]) -> Talk {
 fn g2_a_body_held_while_a_newer_token_commits_is_refused() {
     let gateway = Fresh::rocksdb(&[]);
     let mut slow = gateway.client();
-    slow.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 33\r\ncontent-length: 4\r\n\r\nla").unwrap();
+    slow.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 33\r\ncontent-length: 4\r\n\r\nla").unwrap();
     let mut quick = gateway.client();
     assert_eq!(quick.put("k", "34", "new").status, 204);
     slow.send(b"te").unwrap();
@@ -59,7 +60,7 @@ fn g2_a_body_held_while_a_newer_token_commits_is_refused() {
     assert_eq!((late.status, late.problem().as_str()), (409, "stale"), "the commit is the moment that counts");
     assert_eq!(quick.get("k").text(), "new");
     // The same for a delete that is claimed over, with its body in chunks.
-    slow.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n")
+    slow.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n")
         .unwrap();
     assert_eq!(quick.claim("k", "35").status, 200);
     slow.send(b"0\r\n\r\n").unwrap();
@@ -71,7 +72,7 @@ fn g2_a_body_held_while_a_newer_token_commits_is_refused() {
 fn a_half_sent_body_neither_blocks_others_nor_raises_the_fence() {
     let gateway = Fresh::memory(&[]);
     let mut slow = gateway.client();
-    slow.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 99\r\ncontent-length: 4\r\n\r\nla").unwrap();
+    slow.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 99\r\ncontent-length: 4\r\n\r\nla").unwrap();
     let mut quick = gateway.client();
     assert_eq!(quick.put("k", "1", "v").status, 204, "99 has not shown itself yet");
     slow.send(b"st").unwrap();
@@ -87,7 +88,7 @@ fn a_body_cut_off_writes_nothing() {
         ["content-length: 4\r\n\r\nab", "transfer-encoding: chunked\r\n\r\n2\r\nab\r\n", "content-length: 4\r\n\r\n"]
     {
         let mut client = gateway.client();
-        let head = "PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\n";
+        let head = "PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\n";
         client.send(format!("{head}{framing}").as_bytes()).unwrap();
         client.finish_sending();
         let answers = client.receive_all();
@@ -106,7 +107,7 @@ fn both_lengths_smuggle_nothing_and_end_the_connection() {
     let length = format!("content-length: {}\r\n", body.len());
     let chunked = "transfer-encoding: chunked\r\n".to_owned();
     for (name, framing) in [("length first", length.clone() + &chunked), ("chunked first", chunked + &length)] {
-        let head = "PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 1\r\n";
+        let head = "PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 1\r\n";
         let talk = talk(&gateway, format!("{head}{framing}\r\n{body}").as_bytes());
         assert_eq!((talk.answers.len(), talk.went_on), (1, false), "{name}: {talk:?}");
         assert_eq!(gateway.client().get("smuggled").status, 404, "{name}");
@@ -137,7 +138,7 @@ fn framing_that_two_servers_could_read_differently_is_refused() {
         ("chunk longer than its size", "transfer-encoding: chunked\r\n\r\n1\r\nxyz\r\n0\r\n\r\n"),
         ("chunk without an end", "transfer-encoding: chunked\r\n\r\n1\r\nx0\r\n\r\n"),
     ] {
-        let request = format!("PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\n{framing}{SMUGGLED}");
+        let request = format!("PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\n{framing}{SMUGGLED}");
         let talk = talk(&gateway, request.as_bytes());
         assert!(talk.ended_with(400), "{name}: {talk:?}");
         let mut client = gateway.client();
@@ -149,8 +150,7 @@ fn framing_that_two_servers_could_read_differently_is_refused() {
 #[test]
 fn equal_lengths_twice_are_one_length() {
     let gateway = Fresh::memory(&[]);
-    let request =
-        "PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx";
+    let request = "PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx";
     let talk = talk(&gateway, request.as_bytes());
     assert!(talk.statuses() == [204] && talk.went_on || talk.ended_with(400), "{talk:?}");
 }
@@ -158,14 +158,14 @@ fn equal_lengths_twice_are_one_length() {
 #[test]
 fn lines_that_end_in_a_bare_lf_smuggle_nothing() {
     let gateway = Fresh::memory(&[]);
-    let bare = "PUT /v1/kv/k HTTP/1.1\nhost: x\nfencing-token: 34\ncontent-length: 1\n\nx";
+    let bare = "PUT /v1/kv/k HTTP/1.1\nhost: localhost\nfencing-token: 34\ncontent-length: 1\n\nx";
     let bare = talk(&gateway, bare.as_bytes());
     assert!(bare.statuses() == [204] && bare.went_on || bare.ended_with(400), "{bare:?}");
     // A bare LF ends a line or is refused; it is never part of a value.
-    let hidden = "GET /v1/kv/k HTTP/1.1\r\nhost: x\r\nx: a\nfencing-token: 1\r\n\r\n";
+    let hidden = "GET /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nx: a\nfencing-token: 1\r\n\r\n";
     let hidden = talk(&gateway, hidden.as_bytes());
     assert!(matches!(hidden.statuses()[..], [409 | 400]), "{hidden:?}");
-    let folded = "PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 3\r\n 4\r\ncontent-length: 1\r\n\r\nx";
+    let folded = "PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 3\r\n 4\r\ncontent-length: 1\r\n\r\nx";
     let folded = talk(&gateway, folded.as_bytes());
     assert!(folded.ended_with(400), "a token must not be unfolded to 34, nor cut to 3: {folded:?}");
 }
@@ -202,7 +202,8 @@ fn labels_that_cannot_be_read_are_refused() {
     let long = "x".repeat(257);
     for name in ["fencing-holder", "fencing-issuer"] {
         for value in [&b""[..], long.as_bytes(), b"a\xffb", b"a\tb"] {
-            let mut request = format!("PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 1\r\n{name}: ").into_bytes();
+            let mut request =
+                format!("PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 1\r\n{name}: ").into_bytes();
             request.extend_from_slice(value);
             request.extend_from_slice(b"\r\ncontent-length: 1\r\n\r\nx");
             let talk = talk(&gateway, &request);
@@ -222,9 +223,11 @@ fn pipelined_requests_are_answered_in_order() {
     let gateway = Fresh::memory(&[]);
     let put = |token: &str, body: &str| {
         let length = body.len();
-        format!("PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: {token}\r\ncontent-length: {length}\r\n\r\n{body}")
+        format!(
+            "PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: {token}\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
     };
-    let get = "GET /v1/kv/k HTTP/1.1\r\nhost: x\r\n\r\n";
+    let get = "GET /v1/kv/k HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let all = [put("34", "a"), get.to_owned(), put("33", "b"), put("35", "c"), get.to_owned()].concat();
     let talk = talk(&gateway, all.as_bytes());
     assert_eq!((talk.statuses(), talk.went_on), (vec![204, 200, 409, 204, 200], true));
@@ -251,8 +254,9 @@ fn an_unread_body_is_never_taken_for_the_next_request() {
     let gateway = Fresh::memory(&[]);
     for path in ["GET /v1/kv/k", "DELETE /v1/kv/k", "PATCH /v1/kv/k", "PUT /nowhere", "GET /healthz"] {
         let length = SMUGGLED.len();
-        let request =
-            format!("{path} HTTP/1.1\r\nhost: x\r\nfencing-token: 1\r\ncontent-length: {length}\r\n\r\n{SMUGGLED}");
+        let request = format!(
+            "{path} HTTP/1.1\r\nhost: localhost\r\nfencing-token: 1\r\ncontent-length: {length}\r\n\r\n{SMUGGLED}"
+        );
         let talk = talk(&gateway, request.as_bytes());
         assert!(matches!(talk.statuses()[..], [400..500]), "{path}: {talk:?}");
         assert_eq!(gateway.client().get("smuggled").status, 404, "{path}");
@@ -269,7 +273,7 @@ fn http_1_0_is_answered_and_closed() {
     let chunked = "PUT /v1/kv/k HTTP/1.0\r\nfencing-token: 35\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
     assert!(talk(&gateway, chunked.as_bytes()).ended_with(400), "HTTP/1.0 has no chunks");
     assert_eq!(gateway.client().fence("k").as_deref(), Some("34"));
-    let unknown = talk(&gateway, b"GET /v1/kv/k HTTP/3.7\r\nhost: x\r\n\r\n");
+    let unknown = talk(&gateway, b"GET /v1/kv/k HTTP/3.7\r\nhost: localhost\r\n\r\n");
     assert!(unknown.ended_with(400), "{unknown:?}");
 }
 
@@ -277,7 +281,7 @@ fn http_1_0_is_answered_and_closed() {
 fn expect_100_continue_is_honoured_before_the_body() {
     let gateway = Fresh::memory(&["--max-body", "1KiB"]);
     let mut client = gateway.client();
-    let head = "PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\nexpect: 100-continue\r\n";
+    let head = "PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\nexpect: 100-continue\r\n";
     client.send(format!("{head}content-length: 1\r\n\r\n").as_bytes()).unwrap();
     assert_eq!(client.receive().unwrap().status, 100);
     client.send(b"v").unwrap();
@@ -290,13 +294,18 @@ fn expect_100_continue_is_honoured_before_the_body() {
 #[test]
 fn absolute_form_and_asterisk() {
     let gateway = Fresh::memory(&[]);
-    let put = "PUT http://example.org/v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 34\r\ncontent-length: 1\r\n\r\nv";
-    assert_eq!(talk(&gateway, put.as_bytes()).statuses(), [204]);
+    let put = |target: &str, host: &str| {
+        let rest = "fencing-token: 34\r\ncontent-length: 1\r\n\r\nv";
+        talk(&gateway, format!("PUT http://{target}/v1/kv/k HTTP/1.1\r\nhost: {host}\r\n{rest}").as_bytes()).statuses()
+    };
+    assert_eq!(put("localhost", "example.org"), [400], "two hosts");
+    assert_eq!(put("example.org", "example.org"), [421]);
+    assert_eq!(put("localhost:1", "localhost:1"), [204]);
     assert_eq!(gateway.client().get("k").text(), "v");
-    let options = talk(&gateway, b"OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n");
+    let options = talk(&gateway, b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\n\r\n");
     assert!(matches!(options.statuses()[..], [200 | 204 | 400 | 404 | 405]), "{options:?}");
     let connect = talk(&gateway, b"CONNECT example.org:80 HTTP/1.1\r\nhost: example.org\r\n\r\n");
-    assert!(matches!(connect.statuses()[..], [400 | 404 | 405]), "no tunnel: {connect:?}");
+    assert!(matches!(connect.statuses()[..], [400 | 404 | 405 | 421]), "no tunnel: {connect:?}");
 }
 
 #[test]
@@ -327,7 +336,7 @@ fn a_slow_reader_does_not_stop_others() {
     assert_eq!(client.put("large", "1", &"x".repeat(4 << 20)).status, 204);
     let mut slow = gateway.client();
     for _ in 0..8 {
-        slow.send(b"GET /v1/kv/large HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        slow.send(b"GET /v1/kv/large HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     }
     wait::until("a write while somebody does not read", Duration::from_secs(10), || {
         (client.put("k", "1", "v").status == 204).then_some(())

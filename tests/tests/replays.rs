@@ -124,7 +124,7 @@ fn duplicates_sent_ahead_on_one_connection_are_one_request() {
     let mut client = gateway.client();
     let body = r#"{"tokens": {"n": "1"}, "then": [{"add": "n", "by": 1}]}"#;
     let request = format!(
-        "POST /v1/txn HTTP/1.1\r\nhost: x\r\nidempotency-key: 7\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/txn HTTP/1.1\r\nhost: localhost\r\nidempotency-key: 7\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     client.send(request.repeat(10).as_bytes()).unwrap();

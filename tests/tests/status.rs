@@ -34,6 +34,10 @@ fn evidence(kind: ProblemKind) -> Evidence {
         ProblemKind::MalformedBody => Here(|| plain(|client| client.request("POST", "/v1/claim/k", &[TOKEN], b"{"))),
         ProblemKind::NotAResource => Here(|| guarded("", |client| client.claim("r/1", "1"))),
         ProblemKind::AdminOnly => Here(|| plain(|client| client.post("/v1/admin/reload", &json!({})))),
+        ProblemKind::CrossOrigin => {
+            Here(|| plain(|client| client.request("GET", "/v1/kv/k", &[("origin", "http://evil.example")], b"")))
+        }
+        ProblemKind::WrongHost => Here(wrong_host),
         ProblemKind::NoSuchRoute => Here(|| plain(|client| client.request("GET", "/v2/kv/k", &[], b""))),
         ProblemKind::Absent => Here(|| plain(|client| client.get("k"))),
         ProblemKind::NotHeld => Here(|| plain(|client| client.request("GET", "/v1/locks/k", &[], b""))),
@@ -150,8 +154,16 @@ fn after_34(client: &mut Client, token: &str) -> Answer {
 
 fn slow_body() -> Answer {
     with(&["--body-timeout", "200ms"], |client| {
-        let head = b"PUT /v1/kv/k HTTP/1.1\r\nhost: x\r\nfencing-token: 1\r\ncontent-length: 5\r\n\r\nab";
+        let head = b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 1\r\ncontent-length: 5\r\n\r\nab";
         client.send(head).unwrap_or_else(|error| panic!("{error}"));
+        client.receive().unwrap_or_else(|error| panic!("{error}"))
+    })
+}
+
+fn wrong_host() -> Answer {
+    plain(|client| {
+        let request = b"GET /v1/kv/k HTTP/1.1\r\nhost: evil.example\r\n\r\n";
+        client.send(request).unwrap_or_else(|error| panic!("{error}"));
         client.receive().unwrap_or_else(|error| panic!("{error}"))
     })
 }
@@ -172,7 +184,7 @@ fn full_queue() -> Answer {
         let mut clients: Vec<_> = (0..32).map(|_| gateway.client()).collect();
         for (at, client) in clients.iter_mut().enumerate() {
             let request = format!(
-                "PUT /v1/kv/{round}/{at} HTTP/1.1\r\nhost: x\r\nfencing-token: 1\r\ncontent-length: 1\r\n\r\nv"
+                "PUT /v1/kv/{round}/{at} HTTP/1.1\r\nhost: localhost\r\nfencing-token: 1\r\ncontent-length: 1\r\n\r\nv"
             );
             client.send(request.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
         }

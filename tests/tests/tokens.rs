@@ -7,7 +7,7 @@ use fencepost_conformance::harness::http::{Answer, Client};
 
 /// A request whose token is exactly these bytes.
 fn send(client: &mut Client, method: &str, path: &str, token: &[u8]) -> Answer {
-    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nfencing-token: ").into_bytes();
+    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nfencing-token: ").into_bytes();
     request.extend_from_slice(token);
     request.extend_from_slice(b"\r\ncontent-length: 0\r\n\r\n");
     client.send(&request).unwrap();

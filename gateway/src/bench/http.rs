@@ -138,7 +138,7 @@ impl Protocol for Http {
 
 fn request(out: &mut Vec<u8>, method: &str, path: &str, token: Option<u64>, body: &str) {
     // Writing to a Vec cannot fail.
-    let _ = write!(out, "{method} {path} HTTP/1.1\r\nhost: bench\r\n");
+    let _ = write!(out, "{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
     if let Some(token) = token {
         let _ = write!(out, "fencing-token: {token}\r\n");
     }

@@ -113,6 +113,7 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         }
     };
     drop(store);
+    let gateway = gateway.answering_for(&config.hosts, server.address().ip());
     let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
     let address = server.address();
     let welcome = welcome(&format!("http://{address}"), kind.name, &place, &s3_welcome);

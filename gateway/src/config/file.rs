@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::s3::FileS3;
+use crate::http::Host;
 use crate::quantity::{Size, Span};
 
 /// The file. Every key is optional; an unknown one is an error.
@@ -22,6 +23,7 @@ pub(super) struct File {
     pub(super) outcome_retention: Option<Span>,
     pub(super) lock_delay: Option<Span>,
     pub(super) insecure_no_auth: Option<bool>,
+    pub(super) hosts: Option<Vec<Host>>,
     pub(super) free_space_floor: Option<Size>,
     pub(super) cache: Option<Size>,
     pub(super) write_buffer: Option<Size>,

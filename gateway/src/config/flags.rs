@@ -6,6 +6,7 @@ use clap::Args;
 use fencepost_store::engines::ENGINES;
 
 use super::s3::S3Flags;
+use crate::http::Host;
 use crate::quantity::{Size, Span};
 
 /// Settings of the gateway as flags and environment variables.
@@ -46,6 +47,9 @@ pub struct Flags {
         value_parser = clap::builder::BoolishValueParser::new()
     )]
     pub insecure_no_auth: Option<bool>,
+    /// Names by which clients reach the gateway, beside localhost and its addresses; another `Host` is answered 421
+    #[arg(long, value_name = "HOST,…", env = "FENCEPOST_HOSTS", value_delimiter = ',')]
+    pub hosts: Option<Vec<Host>>,
     /// Largest body of a request, answered 413 above [default: 4MiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODY")]
     pub max_body: Option<Size>,

@@ -58,6 +58,20 @@ fn unknown_keys_and_bad_values_are_errors() {
 }
 
 #[test]
+fn hosts_are_names_or_addresses_without_ports() {
+    assert!(parse("").unwrap().hosts.is_empty());
+    let config = parse("hosts = ['Files.example', '10.0.0.7']").unwrap();
+    assert!(config.to_string().contains("hosts            files.example, 10.0.0.7\n"), "{config}");
+    let flags = Flags { hosts: Some(vec!["other".parse().unwrap()]), ..Flags::default() };
+    let merged = Config::merge(&flags, toml::from_str("hosts = ['files.example']").unwrap()).unwrap();
+    assert_eq!(merged.hosts, ["other".parse().unwrap()]);
+    for bad in ["files.example:3362", "*.example", ""] {
+        let error = parse(&format!("hosts = ['{bad}']")).expect_err(bad);
+        assert!(error.contains("without a port"), "{error}");
+    }
+}
+
+#[test]
 fn flags_win_over_the_file() {
     let file = toml::from_str("listen = '127.0.0.1:1'\nqueue = 7\n[limits]\nmax_body = '1KiB'").unwrap();
     let flags = Flags { listen: Some("127.0.0.1:2".into()), ..Flags::default() };

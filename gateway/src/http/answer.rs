@@ -6,7 +6,9 @@ use fencepost_core::{Reason, Token};
 use fencepost_store::engine::Version;
 use http_body_util::Full;
 use hyper::body::Body as _;
-use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -35,7 +37,9 @@ impl Answer {
     pub(super) fn new(status: u16) -> Answer {
         let mut response = Response::new(Full::default());
         // Enough for every answer, so that it does not grow step by step.
-        response.headers_mut().reserve(8);
+        response.headers_mut().reserve(10);
+        // No browser may take an answer for anything but what it says it is.
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         // Statuses come from constants; an impossible one would be a server error.
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Answer(response)

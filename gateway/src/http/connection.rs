@@ -138,7 +138,7 @@ pub(super) fn say(stream: &TcpStream, problem: &ProblemDocument) {
     let id = problem.request_id.as_deref().unwrap_or_default();
     let answer = format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {length}\r\n\
-         request-id: {id}\r\n{retry}connection: close\r\n\r\n{body}"
+         request-id: {id}\r\nx-content-type-options: nosniff\r\n{retry}connection: close\r\n\r\n{body}"
     );
     // A few hundred bytes into an empty buffer; if even that fails, the client is gone.
     let _ = stream.try_write(answer.as_bytes());

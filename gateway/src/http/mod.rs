@@ -15,6 +15,7 @@ mod headers;
 mod metrics;
 mod objects_admin;
 mod openapi;
+mod origin;
 mod permit;
 mod problem;
 mod query;
@@ -25,6 +26,7 @@ mod store_problem;
 mod txn;
 
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -41,13 +43,15 @@ use crate::objects::Objects;
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
 use body::ByteBudget;
-use caller::Caller;
+use caller::{Caller, PeerAddress};
+use origin::Hosts;
 use permit::permit;
 use problem::Problem;
 
 pub use admin_door::{AdminDoor, AdminDoorError};
 pub use audit::AuditLog;
 pub use metrics::Metrics;
+pub use origin::{Host, NotAHost};
 pub use routes::{Door, Endpoint, ROUTES, Route};
 pub(crate) use server::sole_owner;
 pub use server::{ServeError, Server, Stopped};
@@ -62,6 +66,7 @@ const MAX_MAKERS: usize = 1024;
 pub struct Gateway {
     store: Arc<Store>,
     limits: Limits,
+    hosts: Hosts,
     metrics: Arc<Metrics>,
     reload: Reload,
     audit: AuditLog,
@@ -91,6 +96,7 @@ impl Gateway {
             answers: ByteBudget::new(limits.bodies),
             makers: Semaphore::new((limits.bodies / limits.body.max(1)).clamp(1, MAX_MAKERS)),
             limits,
+            hosts: Hosts::new(&[], Ipv4Addr::LOCALHOST.into()),
             metrics,
             reload,
             audit,
@@ -105,6 +111,11 @@ impl Gateway {
     /// The same, issuing credentials for an S3 face on these objects.
     pub fn with_s3(self, credentials: Arc<S3Credentials>, objects: Arc<Objects>) -> Gateway {
         Gateway { s3: Some(credentials), objects: Some(objects), ..self }
+    }
+
+    /// The same, for a listener at this address that is also known by these hosts.
+    pub fn answering_for(self, hosts: &[Host], listens_on: IpAddr) -> Gateway {
+        Gateway { hosts: Hosts::new(hosts, listens_on), ..self }
     }
 
     /// The life of a request.
@@ -125,11 +136,16 @@ impl Gateway {
         Ok(answer.with_request_id(&id).into_response())
     }
 
-    /// accept → **limits → identity → decode → permit → store → reply**
+    /// accept → **origin → limits → identity → decode → permit → store → reply**
     async fn pipeline(&self, request: Request<Incoming>, caller: &Caller, id: &str) -> Result<answer::Answer, Problem> {
         let (head, body) = request.into_parts();
-        headers::within(&head.headers, self.limits.headers)?;
         headers::one_host(&head)?;
+        match caller.peer {
+            PeerAddress::Ip(_) => self.hosts.check(&head)?,
+            // No web page reaches a Unix socket.
+            PeerAddress::Unix => {}
+        }
+        headers::within(&head.headers, self.limits.headers)?;
         let (route, name) = routes::find(&head.method, head.uri.path())?;
         let body = body::receive(body, &head.headers, route, &self.limits, &self.bodies).await?;
         let (limits, identity) = (&self.limits, &caller.identity);

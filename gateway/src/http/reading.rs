@@ -8,7 +8,7 @@ use fencepost_core::wire::{
 };
 use fencepost_core::{IdempotencyKey, ProblemKind, Resource, Timestamp};
 use fencepost_store::{Grant, Health, LockInfo, Outcome};
-use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
 
 use super::Gateway;
 use super::answer::{Answer, etag, json};
@@ -19,6 +19,7 @@ use super::query::ListQuery;
 use super::txn;
 
 const FENCING_TOKEN: HeaderName = HeaderName::from_static(header::FENCING_TOKEN);
+const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const FENCING_UNCLAIMED: HeaderName = HeaderName::from_static(header::FENCING_UNCLAIMED);
 
 impl Gateway {
@@ -43,7 +44,6 @@ impl Gateway {
         } else {
             Answer::new(200)
                 .header(CONTENT_TYPE, value.content_type.as_deref().unwrap_or("application/octet-stream"))
-                .header_static(X_CONTENT_TYPE_OPTIONS, "nosniff")
                 .header(CONTENT_LENGTH, itoa::Buffer::new().format(value.body.len()))
                 .body(hold(value.body, &self.answers)?)
         };
@@ -53,7 +53,11 @@ impl Gateway {
         if read.unclaimed {
             answer = answer.header_static(FENCING_UNCLAIMED, "true");
         }
+        // Whoever wrote the value chose its type. As a page it must not act with the gateway's origin, nor be part of
+        // another site's page.
         Ok(answer
+            .header_static(CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")
+            .header_static(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin")
             .etag(version)
             .header_static(CACHE_CONTROL, "no-store")
             .fence(fence)

@@ -62,6 +62,8 @@ problems! {
     NotAResource "not-a-resource" 400 "The name is not a resource",
     /// The door is not for this caller.
     AdminOnly "admin-only" 403 "Only on the administrator's door",
+    /// A web page of another origin sent the request.
+    CrossOrigin "cross-origin" 403 "Web pages of other origins may not use the gateway",
     /// No such route.
     NoSuchRoute "no-such-route" 404 "There is nothing at this path",
     /// The key has no value.
@@ -96,6 +98,8 @@ problems! {
     ConditionFailed "condition-failed" 412 "A condition did not hold",
     /// The body is over the limit.
     TooLarge "too-large" 413 "The body is too large",
+    /// The gateway does not answer for this host.
+    WrongHost "wrong-host" 421 "The gateway does not answer for this host",
     /// The idempotency key belongs to another request.
     KeyReused "key-reused" 422 "The idempotency key was used for another request",
     /// The idempotency key was abandoned.

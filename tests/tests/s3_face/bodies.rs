@@ -16,7 +16,7 @@ fn a_form_is_refused_before_its_body() {
     let gateway = impatient();
     let mut client = Client::connect(&gateway.s3().to_string());
     client.set_timeout(PATIENCE);
-    let head = "POST /reports HTTP/1.1\r\nhost: test\r\ncontent-type: Multipart/Form-Data; boundary=b\r\ncontent-length: 60000\r\n\r\n--b";
+    let head = "POST /reports HTTP/1.1\r\nhost: localhost\r\ncontent-type: Multipart/Form-Data; boundary=b\r\ncontent-length: 60000\r\n\r\n--b";
     client.send(head.as_bytes()).unwrap();
     let answer = client.receive().unwrap();
     assert_eq!((answer.status, code(&answer).as_str()), (501, "NotImplemented"), "{}", answer.text());

@@ -45,7 +45,8 @@ fn t16_an_upload_over_a_pause_ends_as_the_fence_says() {
         until_some_is_staged(&world.objects());
         let mut claiming = Client::connect(running.address());
         running.signal(Signal::STOP);
-        let claim = "POST /v1/claim/reports HTTP/1.1\r\nhost: test\r\nfencing-token: 34\r\ncontent-length: 0\r\n\r\n";
+        let claim =
+            "POST /v1/claim/reports HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\ncontent-length: 0\r\n\r\n";
         claiming.send(claim.as_bytes()).unwrap();
         if claim_first {
             running.signal(Signal::CONT);

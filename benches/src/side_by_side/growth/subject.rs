@@ -110,7 +110,7 @@ fn answers(address: SocketAddr, request: &str, headers: &str, status: &str) -> b
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         let body = if headers.is_empty() { "" } else { "x" };
-        write!(stream, "{request} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n{headers}\r\n{body}")?;
+        write!(stream, "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{body}")?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         Ok(answer.starts_with(format!("HTTP/1.1 {status}").as_bytes()))

@@ -11,10 +11,12 @@ use super::details::{Details, details};
 use super::parts::{self, Headers};
 
 /// What can be wrong with any request.
-const ANYWHERE: [ProblemKind; 6] = [
+const ANYWHERE: [ProblemKind; 8] = [
     ProblemKind::MalformedHeader,
     ProblemKind::MalformedQuery,
     ProblemKind::MalformedBody,
+    ProblemKind::CrossOrigin,
+    ProblemKind::WrongHost,
     ProblemKind::Timeout,
     ProblemKind::HeadersTooLarge,
     ProblemKind::Overloaded,
