@@ -24,6 +24,7 @@ mod routes;
 mod server;
 mod store_problem;
 mod txn;
+mod wording;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
@@ -127,9 +128,10 @@ impl Gateway {
             Ok(answer) => answer,
             Err(problem) => {
                 let problem = if keyed { problem.of_a_keyed_request() } else { problem };
+                let problem = problem.bounded();
                 problem.log(&id);
                 self.metrics.problem(problem.kind());
-                problem.into_answer(&id)
+                problem.into_answer(&id, &self.answers)
             }
         };
         let answer = if head_only { answer.without_body() } else { answer };

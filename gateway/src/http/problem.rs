@@ -1,11 +1,16 @@
 //! What went wrong, for the caller and for the log. Becomes HTTP once, at the end.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use fencepost_core::wire::PROBLEM_JSON;
 use fencepost_core::{NameError, ProblemDocument, ProblemKind, Token, TokenError};
 use hyper::Method;
 use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
 
 use super::answer::Answer;
+use super::body::{ByteBudget, hold_anyway};
+use super::wording::{MAX_TEXT, shorten};
 
 /// A request that ends with an error answer.
 #[derive(Debug)]
@@ -18,6 +23,12 @@ pub(super) struct Problem {
     replayed: bool,
 }
 
+/// An error answer of up to this many bytes is not counted against the budget of answers.
+const SMALL: usize = 4 << 10;
+
+/// The same as [`MAX_TEXT`], for why a configuration cannot be used.
+const MAX_RELOAD_TEXT: usize = 2_000;
+
 /// Seconds after which a rejected request may be tried again.
 pub(super) const SOON: u32 = 1;
 /// The same, when somebody has to act first.
@@ -27,6 +38,20 @@ impl Problem {
     pub(super) fn new(kind: ProblemKind, detail: impl Into<String>) -> Problem {
         let document = Box::new(ProblemDocument::new(kind, detail));
         Problem { kind, document, retry_after: None, allow: None, close: false, replayed: false }
+    }
+
+    /// The same with texts of bounded length.
+    pub(super) fn bounded(mut self) -> Problem {
+        let limit = match self.kind {
+            // Only administrators get it, and it quotes their own file.
+            ProblemKind::ReloadRefused => MAX_RELOAD_TEXT,
+            _ => MAX_TEXT,
+        };
+        shorten(&mut self.document.detail, limit);
+        for refusal in &mut self.document.refusals {
+            shorten(&mut refusal.detail, limit);
+        }
+        self
     }
 
     pub(super) fn kind(&self) -> ProblemKind {
@@ -69,15 +94,14 @@ impl Problem {
     }
 
     pub(super) fn no_such_route(path: &str) -> Problem {
-        let short: String = path.chars().take(80).collect();
-        Problem::new(ProblemKind::NoSuchRoute, format!("there is nothing at {short}"))
+        Problem::new(ProblemKind::NoSuchRoute, format!("there is nothing at `{path}`"))
             .advice("Values live at /v1/kv/{key}, fences at /v1/fences/{resource}.")
     }
 
     pub(super) fn method_not_allowed(method: &Method, allowed: &[&str]) -> Problem {
         let allowed = allowed.join(", ");
         let mut problem =
-            Problem::new(ProblemKind::MethodNotAllowed, format!("{method} is not allowed here; use {allowed}"));
+            Problem::new(ProblemKind::MethodNotAllowed, format!("`{method}` is not allowed here; use {allowed}"));
         problem.allow = Some(allowed);
         problem
     }
@@ -151,9 +175,13 @@ impl Problem {
         }
     }
 
-    pub(super) fn into_answer(mut self, id: &str) -> Answer {
+    pub(super) fn into_answer(mut self, id: &str, budget: &Arc<ByteBudget>) -> Answer {
         self.document.request_id = Some(id.to_owned());
-        let body = self.document.to_json().into();
+        let mut body = Bytes::from(self.document.to_json());
+        // A transaction may be refused by many resources with long names.
+        if body.len() > SMALL {
+            body = hold_anyway(body, budget);
+        }
         let mut answer = Answer::new(self.kind.status()).header_static(CONTENT_TYPE, PROBLEM_JSON).body(body);
         if let Some(seconds) = self.retry_after {
             answer = answer.header(RETRY_AFTER, &seconds.to_string());
@@ -181,5 +209,37 @@ impl From<TokenError> for Problem {
 impl From<NameError> for Problem {
     fn from(error: NameError) -> Problem {
         Problem::new(ProblemKind::MalformedName, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_core::{Holder, Issuer, Key, Resource};
+    use hyper::body::Body as _;
+
+    #[test]
+    fn s05_no_problem_is_larger_than_its_facts_allow() {
+        let budget = ByteBudget::new(0);
+        let name = "n".repeat(1024);
+        for kind in ProblemKind::ALL.iter().copied() {
+            for text in ["x".repeat(5 << 20), "\u{1}\"é`".repeat(1 << 20), format!("`{name}` and `{name}`")] {
+                let mut problem =
+                    Problem::new(kind, text).advice("Try again later, or wait for it in turn: give wait_ms.");
+                problem.document.resource = Some(Resource::new(&name).unwrap());
+                problem.document.holder = Some(Holder::new(&"h".repeat(256)).unwrap());
+                problem.document.issuer = Some(Issuer::new(&"i".repeat(256)).unwrap());
+                problem.document.fence = Token::new(u32::MAX, u64::MAX);
+                problem.document.presented = Token::new(u32::MAX, u64::MAX);
+                let answer = problem.bounded().into_answer("0123abcd-18446744073709551615", &budget);
+                let bytes = answer.into_response().body().size_hint().exact().unwrap();
+                assert!(bytes <= 4 << 10, "{kind:?}: {bytes} bytes");
+            }
+        }
+        let mut key =
+            Problem::new(ProblemKind::ConditionFailed, format!("condition 7 of `if` does not hold: `{name}`"));
+        key.document.key = Some(Key::new(&name).unwrap());
+        let bytes = key.bounded().into_answer("0", &budget).into_response().body().size_hint().exact().unwrap();
+        assert!(bytes <= 4 << 10, "{bytes}");
     }
 }

@@ -217,3 +217,70 @@ fn s01_hosts_that_the_operator_names_are_answered() {
         assert_eq!(ask(&gateway, host), status, "{host}");
     }
 }
+
+#[test]
+fn s05_no_error_repeats_what_the_caller_sent_at_length() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    let long = "A".repeat(4 << 20);
+    let (half, token) = (&long[..1 << 20], [("fencing-token", "1")]);
+    let bodies = [
+        format!("{{\"{}\": 1}}", &long[..(4 << 20) - 8]),
+        format!("{{\"keys\": \"{half}\", \"ttl_ms\": \"{half}\"}}"),
+        format!("{{\"tokens\": {{\"{half}\": 1}}}}"),
+        format!("{{\"holder\": \"{half}\", \"ttl_ms\": 1000}}"),
+        format!("{{\"resource\": \"{half}\"}}"),
+        format!("{{\"if\": [{{\"key\": \"{half}\"}}]}}"),
+        format!("{{\"then\": [{{\"put\": \"k\", \"text\": \"v\", \"{half}\": 1}}]}}"),
+        half.to_owned(),
+    ];
+    for path in
+        ["/v1/txn", "/v1/claim/k", "/v1/locks/k", "/v1/locks/k/renew", "/v1/s3/credentials", "/v1/outcomes/k/abandon"]
+    {
+        for body in &bodies {
+            let answer = client.request("POST", path, &token, body.as_bytes());
+            assert!(matches!(answer.status, 400 | 404), "{path}: {}", answer.status);
+            assert!(answer.body.len() <= 4 << 10, "{path}: {} bytes", answer.body.len());
+            let beginning = &body[..30];
+            assert!(answer.json()["detail"].as_str().unwrap().len() <= 400, "{path} {beginning}: {}", answer.text());
+        }
+    }
+    let path = "a".repeat(15 << 10);
+    for (method, target) in [
+        ("GET", format!("/{path}")),
+        ("GET", format!("/v1/kv/{path}")),
+        ("GET", format!("/v1/kv?prefix=&{path}=1")),
+        ("GET", format!("/v1/kv?limit={path}")),
+        ("GET", format!("/v1/outcomes/{path}")),
+        (path.as_str(), "/v1/kv/k".to_owned()),
+    ] {
+        let answer = gateway.client().request(method, &target, &[], b"");
+        assert!(
+            answer.status >= 400 && answer.body.len() <= 4 << 10,
+            "{} with {} bytes",
+            answer.status,
+            answer.body.len()
+        );
+    }
+    for name in ["fencing-token", "fencing-holder", "if-match", "idempotency-key", "content-type", "content-range"] {
+        let headers = [("fencing-token", "1"), (name, &path[..15_000])];
+        let headers = if name == "fencing-token" { &headers[1..] } else { &headers[..] };
+        let answer = client.request("PUT", "/v1/kv/k", headers, b"v");
+        assert!(
+            answer.status >= 400 && answer.body.len() <= 4 << 10,
+            "{name}: {} with {} bytes",
+            answer.status,
+            answer.body.len()
+        );
+    }
+    // The facts of a refusal are whole; what is said of them is short.
+    let name = "n".repeat(1024);
+    assert_eq!(client.put(&name, "34", "v").status, 204);
+    let stale = client.put(&name, "33", "v").json();
+    assert_eq!((stale["resource"].as_str(), stale["fence"].as_str()), (Some(name.as_str()), Some("34")));
+    let detail = stale["detail"].as_str().unwrap();
+    assert!(
+        detail.len() <= 400 && detail.contains("token 33 is stale") && detail.contains("the fence is 34"),
+        "{detail}"
+    );
+}
