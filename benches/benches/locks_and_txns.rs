@@ -9,7 +9,7 @@ use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fencepost_core::{Guards, Holder, Key, Presented, Resource, Token};
 use fencepost_store::engines::{ENGINES, EngineOptions};
-use fencepost_store::{AcquireLock, NoObserver, Operation, Outcome, Store, StoreOptions, Transaction};
+use fencepost_store::{AcquireLock, CallerId, NoObserver, Operation, Outcome, Store, StoreOptions, Transaction};
 use tokio::runtime::{Builder, Runtime};
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -37,7 +37,8 @@ fn lock(number: usize) -> Resource {
 
 async fn acquire(store: &Store, number: usize) -> fencepost_store::Grant {
     let holder = Holder::new("bench#1").unwrap();
-    let wanted = AcquireLock { resource: lock(number), holder, ttl: TTL, wait: Duration::ZERO, once: None };
+    let (wait, caller) = (Duration::ZERO, CallerId::default());
+    let wanted = AcquireLock { resource: lock(number), holder, ttl: TTL, wait, once: None, caller };
     match store.acquire(wanted).await.unwrap().unwrap() {
         Outcome::Granted(grant) => *grant,
         other => panic!("{other:?}"),

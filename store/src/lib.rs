@@ -26,12 +26,13 @@ mod store;
 
 pub use admin::{PrefixRotated, RotatePrefix};
 pub use command::{Condition, ObjectCondition, Once, Operation};
-pub use lock_queue::MAX_WAITERS;
+pub use lock_queue::{CallerId, MAX_WAITERS, MAX_WAITERS_PER_CALLER, MAX_WAITERS_PER_LOCK};
 pub use locks::AcquireLock;
 pub use objects::{Complete, DeleteObjects, Listed, ObjectOutcome, PutObject, Upload};
 pub use opening::OpenError;
 pub use outcome::{
     Applied, Changed, Claimed, Done, Failure, Grant, Held, Holding, Impossible, Outcome, Rejected, Transacted,
+    WaiterBound,
 };
 pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};
 pub use remap::{RemapError, Remapped, remap};

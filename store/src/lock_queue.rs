@@ -3,7 +3,8 @@
 //! One queue per lock, first come, first served. What happens to leases is noted by the sequencer, in the order of its
 //! commits, whoever asked for it and whether or not they still listen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,16 +14,33 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::engine::Version;
-use crate::outcome::{Held, Outcome, Rejected};
+use crate::outcome::{Held, Outcome, Rejected, WaiterBound};
 
 /// How many may wait for locks at once, over all locks.
 pub const MAX_WAITERS: usize = 16_384;
+
+/// How many may wait for one lock at once.
+pub const MAX_WAITERS_PER_LOCK: usize = 1_024;
+
+/// How many of one caller may wait at once: a quarter of all.
+pub const MAX_WAITERS_PER_CALLER: usize = MAX_WAITERS / 4;
 
 /// Leases that are watched at once. One that is forgotten is watched anew, from its next sight.
 const MAX_WATCHED: usize = 65_536;
 
 /// A year, for what no clock can hold.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+
+/// Who waits, as far as shares of places are concerned. Its text is up to the front end: an address, or an identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CallerId(Arc<str>);
+
+impl CallerId {
+    /// The caller that is written so.
+    pub fn new(caller: impl fmt::Display) -> CallerId {
+        CallerId(caller.to_string().into())
+    }
+}
 
 /// Queues and watched leases.
 pub(crate) struct Locks {
@@ -36,11 +54,26 @@ pub(crate) struct Locks {
 struct Table {
     locks: IndexMap<Resource, Lock>,
     waiters: usize,
+    /// How many wait of each caller that waits.
+    callers: HashMap<CallerId, usize>,
     next_ticket: u64,
     evictions: u64,
 }
 
 impl Table {
+    /// Which bound leaves no place for one more waiter, if one does.
+    fn full(&self, resource: &Resource, caller: &CallerId) -> Option<Rejected> {
+        let queued = self.locks.get(resource).map_or(0, |lock| lock.queue.len());
+        let own = self.callers.get(caller).copied().unwrap_or(0);
+        let bounds = [
+            (queued, MAX_WAITERS_PER_LOCK, WaiterBound::Lock),
+            (own, MAX_WAITERS_PER_CALLER, WaiterBound::Caller),
+            (self.waiters, MAX_WAITERS, WaiterBound::All),
+        ];
+        let reached = bounds.into_iter().find(|(count, limit, _)| count >= limit);
+        reached.map(|(_, limit, bound)| Rejected::TooManyWaiters { bound, limit })
+    }
+
     /// Makes room for one more lock, by chance and never at the cost of one that somebody waits for: any other order
     /// could forget the same leases for ever.
     fn make_room(&mut self) {
@@ -163,16 +196,17 @@ impl Locks {
     }
 
     /// Takes the last place in the queue.
-    pub(crate) fn enter(&self, resource: &Resource) -> Result<Place<'_>, Rejected> {
+    pub(crate) fn enter(&self, resource: &Resource, caller: &CallerId) -> Result<Place<'_>, Rejected> {
         let mut table = self.table();
-        if table.waiters >= MAX_WAITERS {
-            return Err(Rejected::TooManyWaiters { limit: MAX_WAITERS });
+        if let Some(full) = table.full(resource, caller) {
+            return Err(full);
         }
         let (ticket, turn) = (table.next_ticket, Arc::new(Notify::new()));
         table.next_ticket += 1;
         table.waiters += 1;
+        *table.callers.entry(caller.clone()).or_default() += 1;
         table.locks.entry(resource.clone()).or_default().queue.insert(ticket, turn.clone());
-        Ok(Place { locks: self, resource: resource.clone(), ticket, turn })
+        Ok(Place { locks: self, resource: resource.clone(), caller: caller.clone(), ticket, turn })
     }
 }
 
@@ -180,6 +214,7 @@ impl Locks {
 pub(crate) struct Place<'l> {
     locks: &'l Locks,
     resource: Resource,
+    caller: CallerId,
     ticket: u64,
     turn: Arc<Notify>,
 }
@@ -201,6 +236,12 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut table = self.locks.table();
         table.waiters -= 1;
+        if let Some(count) = table.callers.get_mut(&self.caller) {
+            *count -= 1;
+            if *count == 0 {
+                table.callers.remove(&self.caller);
+            }
+        }
         let Some(lock) = table.locks.get_mut(&self.resource) else { return };
         let was_head = lock.queue.first_key_value().is_some_and(|(head, _)| *head == self.ticket);
         lock.queue.remove(&self.ticket);
@@ -213,116 +254,5 @@ impl Drop for Place<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::outcome::{Grant, Holding};
-    use crate::record::LeaseId;
-    use fencepost_core::{Holder, Issuer, Token};
-
-    const TTL_MS: u64 = 20;
-
-    fn lock() -> Resource {
-        Resource::new("lock").unwrap()
-    }
-
-    fn holder() -> Holder {
-        Holder::new("a#1").unwrap()
-    }
-
-    fn held(version: u64) -> Held {
-        Held { holder: holder(), token: Token::new(0, 1).unwrap(), ttl_ms: TTL_MS, version: Version(version) }
-    }
-
-    fn granted(version: u64) -> Outcome {
-        let Held { holder, token, ttl_ms, version } = held(version);
-        let issuer = Issuer::new("fencepost:1").unwrap();
-        let lease = LeaseId([0; 16]);
-        Outcome::Granted(Box::new(Grant { lease, token, holder, issuer, ttl_ms, observed: None, version }))
-    }
-
-    fn in_the_way(version: u64) -> Outcome {
-        Outcome::Held(Box::new(Holding { by: Some(held(version)), remaining_ms: 0, waiting: 0 }))
-    }
-
-    #[tokio::test]
-    async fn a_lease_runs_out_when_one_version_was_seen_for_its_ttl() {
-        let locks = Locks::new(Duration::from_millis(5));
-        let before = Instant::now();
-        locks.note(&lock(), &granted(1));
-        let runs_out = locks.runs_out(&lock(), &held(1));
-        assert!(runs_out >= before + Duration::from_millis(TTL_MS + 5), "ttl and delay");
-        locks.note(&lock(), &in_the_way(1));
-        assert_eq!(locks.runs_out(&lock(), &held(1)), runs_out, "counted from the first sight");
-        tokio::time::sleep_until(runs_out).await;
-        assert_eq!(locks.run_out(&lock()), Some(Version(1)));
-        let renewed = Instant::now();
-        locks.note(&lock(), &granted(2));
-        assert!(locks.runs_out(&lock(), &held(2)) > renewed, "a renewal starts anew");
-    }
-
-    #[tokio::test]
-    async fn a_look_at_an_older_record_does_not_lengthen_a_lease() {
-        let locks = Locks::new(Duration::ZERO);
-        locks.note(&lock(), &granted(2));
-        let runs_out = locks.runs_out(&lock(), &held(2));
-        let _ = locks.runs_out(&lock(), &held(1));
-        assert_eq!(locks.runs_out(&lock(), &held(2)), runs_out);
-    }
-
-    #[tokio::test]
-    async fn whoever_leaves_lets_the_next_one_try_and_leaves_nothing_behind() {
-        let locks = Locks::new(Duration::ZERO);
-        let (first, second) = (locks.enter(&lock()).unwrap(), locks.enter(&lock()).unwrap());
-        assert!(first.is_head() && !second.is_head());
-        assert_eq!((locks.waiting(&lock()), locks.waiters()), (2, 2));
-        drop(first);
-        assert!(second.is_head());
-        second.turn().await;
-        locks.note(&lock(), &Outcome::Released);
-        second.turn().await;
-        drop(second);
-        assert_eq!(locks.waiters(), 0);
-        assert!(locks.table().locks.is_empty(), "a lock that nobody holds or wants takes no memory");
-    }
-
-    #[tokio::test]
-    async fn only_so_many_leases_are_watched_and_those_with_waiters_stay() {
-        let locks = Locks::new(Duration::ZERO);
-        let name = |number: usize| Resource::new(&format!("lock/{number}")).unwrap();
-        let place = locks.enter(&name(0)).unwrap();
-        for number in 0..=MAX_WATCHED {
-            locks.note(&name(number), &granted(1));
-        }
-        assert_eq!(locks.table().locks.len(), MAX_WATCHED);
-        assert!(place.is_head());
-    }
-
-    #[tokio::test]
-    async fn a_lease_that_is_renewed_for_less_time_wakes_whoever_waits_for_it() {
-        let locks = Locks::new(Duration::ZERO);
-        let place = locks.enter(&lock()).unwrap();
-        let with_ttl = |version, ttl_ms| match granted(version) {
-            Outcome::Granted(grant) => Outcome::Granted(Box::new(Grant { ttl_ms, ..*grant })),
-            other => other,
-        };
-        locks.note(&lock(), &with_ttl(1, 3_600_000));
-        locks.note(&lock(), &with_ttl(2, 1_000));
-        place.turn().await;
-    }
-
-    #[tokio::test]
-    async fn no_time_is_too_long() {
-        let locks = Locks::new(Duration::MAX);
-        locks.note(&lock(), &granted(1));
-        assert!(locks.run_out(&lock()).is_none());
-    }
-
-    #[tokio::test]
-    async fn there_are_only_so_many_places() {
-        let locks = Locks::new(Duration::ZERO);
-        let places: Vec<_> = (0..MAX_WAITERS).map(|_| locks.enter(&lock()).unwrap()).collect();
-        assert!(matches!(locks.enter(&lock()), Err(Rejected::TooManyWaiters { limit: MAX_WAITERS })));
-        drop(places);
-        assert!(locks.enter(&lock()).is_ok());
-    }
-}
+#[path = "lock_queue_tests.rs"]
+mod tests;

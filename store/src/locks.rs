@@ -12,9 +12,13 @@ use tokio::time::Instant;
 
 use crate::command::{Acquire, Action, Command, Judged, Once, Take};
 use crate::door::Door;
+use crate::lock_queue::{CallerId, Place};
 use crate::outcome::{Failure, Held, Holding, Outcome, Rejected};
 use crate::record::LeaseId;
 use crate::store::{Store, WrongResource};
+
+/// How long a waiter leaves a store alone whose queue of commands is full.
+const BUSY: Duration = Duration::from_millis(20);
 
 /// A lock that somebody wants.
 #[derive(Clone, Debug)]
@@ -29,39 +33,68 @@ pub struct AcquireLock {
     pub wait: Duration,
     /// Makes a retry safe.
     pub once: Option<Once>,
+    /// Whose share of the places it waits in.
+    pub caller: CallerId,
 }
 
 impl Store {
     /// Acquires a lock, and waits for it if that is asked for. Dropping the future leaves the queue.
     pub async fn acquire(&self, wanted: AcquireLock) -> Result<Result<Outcome, WrongResource>, Failure> {
-        let AcquireLock { resource, wait, once, .. } = &wanted;
-        if let Err(wrong) = self.resource(resource) {
+        if let Err(wrong) = self.resource(&wanted.resource) {
             return Ok(Err(wrong));
         }
-        let deadline = Instant::now() + *wait;
-        let place = self.locks.enter(resource)?;
-        let mut closing = self.locks.closing();
-        // A retry finds its grant, however many are before it. Who does not wait hears at once what is in the way.
-        if !place.is_head() && (wait.is_zero() || once.is_some()) {
-            match self.attempt(&wanted, Take::Never).await? {
-                Outcome::Held(_) if !wait.is_zero() => {}
-                outcome => return Ok(Ok(self.with_times(resource, outcome))),
-            }
+        if wanted.wait.is_zero() {
+            return self.take_now(&wanted).await.map(Ok);
         }
+        match self.locks.enter(&wanted.resource, &wanted.caller) {
+            Ok(place) => self.take_in_turn(&wanted, &place).await.map(Ok),
+            // Only waiting needs a place; a free lock does not.
+            Err(full) => match self.take_now(&wanted).await? {
+                Outcome::Held(_) => Err(full.into()),
+                outcome => Ok(Ok(outcome)),
+            },
+        }
+    }
+
+    /// Takes a lock that is free and that no others wait for, or reports what is in the way.
+    async fn take_now(&self, wanted: &AcquireLock) -> Result<Outcome, Failure> {
+        let resource = &wanted.resource;
+        let take = if self.locks.waiting(resource) > 0 { Take::Never } else { self.what_may_be_taken(resource) };
+        let outcome = self.attempt(wanted, take).await?;
+        Ok(self.with_times(resource, outcome, self.locks.waiting(resource)))
+    }
+
+    /// Waits for a lock in the queue.
+    async fn take_in_turn(&self, wanted: &AcquireLock, place: &Place<'_>) -> Result<Outcome, Failure> {
+        let AcquireLock { resource, wait, once, .. } = wanted;
+        let deadline = Instant::now() + *wait;
+        let mut closing = self.locks.closing();
+        // A retry finds its grant, however many are before it.
+        let mut look = once.is_some();
         loop {
+            let head = place.is_head();
+            let take = match (head, look || Instant::now() >= deadline) {
+                (true, _) => Some(self.what_may_be_taken(resource)),
+                (false, true) => Some(Take::Never),
+                (false, false) => None,
+            };
             let mut wake_at = deadline;
-            if place.is_head() {
-                let take = self.locks.run_out(resource).map_or(Take::Free, Take::Expired);
-                match self.attempt(&wanted, take).await? {
-                    Outcome::Held(holding) if Instant::now() < deadline => {
-                        let runs_out = holding.by.as_ref().map(|held| self.locks.runs_out(resource, held));
+            if let Some(take) = take {
+                match self.attempt(wanted, take).await {
+                    Ok(Outcome::Held(holding)) if Instant::now() < deadline => {
+                        look = false;
+                        let runs_out = holding.by.as_ref().filter(|_| head).map(|by| self.locks.runs_out(resource, by));
                         wake_at = deadline.min(runs_out.unwrap_or(deadline));
                     }
-                    outcome => return Ok(Ok(self.with_times(resource, outcome))),
+                    // A busy store says nothing about the lock, and its waiters keep their places.
+                    Err(Failure::Rejected(Rejected::Overloaded { .. })) if Instant::now() < deadline => {
+                        wake_at = deadline.min(Instant::now() + BUSY);
+                    }
+                    ended => {
+                        let others = self.locks.waiting(resource).saturating_sub(1);
+                        return ended.map(|outcome| self.with_times(resource, outcome, others));
+                    }
                 }
-            } else if Instant::now() >= deadline {
-                let held = self.attempt(&wanted, Take::Never).await?;
-                return Ok(Ok(self.with_times(resource, held)));
             }
             if *closing.borrow() {
                 return Err(Rejected::Closing.into());
@@ -72,6 +105,11 @@ impl Store {
                 _ = closing.changed() => {}
             }
         }
+    }
+
+    /// A free lock, or one whose lease was seen to run out.
+    fn what_may_be_taken(&self, resource: &Resource) -> Take {
+        self.locks.run_out(resource).map_or(Take::Free, Take::Expired)
     }
 
     /// Asks the sequencer once.
@@ -143,12 +181,10 @@ impl Store {
     }
 
     /// Adds what only the watching side knows.
-    fn with_times(&self, resource: &Resource, outcome: Outcome) -> Outcome {
+    fn with_times(&self, resource: &Resource, outcome: Outcome, waiting: usize) -> Outcome {
         match outcome {
             Outcome::Held(held) => {
                 let remaining_ms = held.by.as_ref().map_or(0, |by| self.remaining_ms(resource, by));
-                // Whoever asks has a place too.
-                let waiting = self.locks.waiting(resource).saturating_sub(1);
                 Outcome::Held(Box::new(Holding { remaining_ms, waiting, ..*held }))
             }
             other => other,

@@ -1,5 +1,7 @@
 //! How a command can end.
 
+use std::fmt;
+
 use fencepost_core::{FenceState, Holder, Issuer, Key, Reason, Refusal, Resource, Token};
 
 use crate::engine::Version;
@@ -325,6 +327,27 @@ pub enum Failure {
     Unknown(String),
 }
 
+/// What bounds how many may wait for locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaiterBound {
+    /// Over all locks and callers.
+    All,
+    /// For one lock.
+    Lock,
+    /// Of one caller.
+    Caller,
+}
+
+impl fmt::Display for WaiterBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WaiterBound::All => "the limit over all locks is",
+            WaiterBound::Lock => "the limit for this lock is",
+            WaiterBound::Caller => "the limit for your address is",
+        })
+    }
+}
+
 /// Why a command was surely not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
@@ -335,8 +358,10 @@ pub enum Rejected {
         limit: usize,
     },
     /// Too many wait for locks.
-    #[error("all {limit} places of those who wait for locks are taken")]
+    #[error("too many wait for locks: {bound} {limit}")]
     TooManyWaiters {
+        /// Which bound is reached.
+        bound: WaiterBound,
         /// How many may wait.
         limit: usize,
     },

@@ -7,13 +7,13 @@ mod testbed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_core::Guards;
+use fencepost_core::{Guards, Issuer, Reason};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::{AcquireLock, Failure, Grant, Outcome, Rejected, Store, StoreOptions};
 use testbed::requests::{
     Reports, acquire, awaited, force_release, granted, in_the_way, once, release, replayed, reported, wanted,
 };
-use testbed::{Ended, memory_store, queue, resource, within};
+use testbed::{Ended, applied, ended, memory_store, put, queue, reason, resource, token, within};
 use tokio::task::JoinHandle;
 
 const LONG: u64 = 600_000;
@@ -301,4 +301,83 @@ async fn a_failed_commit_is_told_and_the_queue_goes_on() {
     let ended = within(acquire(&store, awaited("a", "A#1", LONG))).await;
     assert!(matches!(ended, Err(Failure::Rejected(Rejected::NoSpace { .. }))), "{ended:?}");
     granted(within(acquire(&store, awaited("a", "B#1", LONG))).await);
+}
+
+/// The head of the queue tries when the lease has run out, and finds no room for another command: it tries again.
+#[tokio::test]
+async fn c12_a_waiter_that_meets_a_full_queue_of_commands_keeps_its_place() {
+    let (store, memory, _) = reported(Guards::default(), StoreOptions { queue: 1, ..StoreOptions::default() }).await;
+    let store = Arc::new(store);
+    granted(acquire(&store, wanted("a", "A#1", 300)).await);
+    let mut head = waiter(&store, awaited("a", "B#1", LONG), 0).await;
+    memory.inject(Fault::Hold);
+    let committing = queue(put(&store, "x", token("1"), "v")).await;
+    within(memory.wait_held()).await;
+    let queued = queue(put(&store, "y", token("1"), "v")).await;
+    within(async {
+        while store.lock(&resource("a")).await.unwrap().unwrap().is_some_and(|lock| lock.remaining_ms > 0) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let gave_up = tokio::time::timeout(Duration::from_millis(300), &mut head).await;
+    assert!(gave_up.is_err(), "{gave_up:?}");
+    memory.release();
+    assert_eq!(granted(answered(head).await).holder.as_str(), "B#1");
+    applied(committing.answer().await);
+    applied(queued.answer().await);
+}
+
+/// Nobody waits and the lock is free: of those who ask at once one gets it, and the others learn who that is.
+#[tokio::test]
+async fn p02_who_does_not_wait_is_not_counted() {
+    let (store, memory, _) = watched().await;
+    memory.inject(Fault::Hold);
+    let blocked = queue(put(&store, "x", token("1"), "v")).await;
+    within(memory.wait_held()).await;
+    let ask = |n: usize| {
+        let store = store.clone();
+        tokio::spawn(async move { acquire(&store, wanted("a", &format!("w#{n}"), LONG)).await })
+    };
+    let tasks: Vec<_> = (0..8).map(ask).collect();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        assert_eq!(store.waiters(), 0);
+    }
+    memory.release();
+    applied(blocked.answer().await);
+    let mut holders = Vec::new();
+    for task in tasks {
+        match answered(task).await {
+            Ok(Outcome::Granted(grant)) => holders.insert(0, grant.holder),
+            Ok(Outcome::Held(holding)) => {
+                assert_eq!(holding.waiting, 0);
+                holders.push(holding.by.expect("it is held").holder);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(holders.iter().all(|holder| *holder == holders[0]), "{holders:?}");
+}
+
+/// A promise does not hide that the fence would refuse the grant.
+#[tokio::test]
+async fn p02_a_refusal_by_the_fence_is_not_hidden_behind_a_promise() {
+    let (store, memory, _) = watched().await;
+    let holder = granted(acquire(&store, wanted("a", "A#1", LONG)).await);
+    let next = waiter(&store, awaited("a", "B#1", LONG), 0).await;
+    memory.inject(Fault::Hold);
+    let releasing = queue(release(&store, "a", &holder)).await;
+    within(memory.wait_held()).await;
+    // All in the batch after the release: the resource is given to another lock service, then asked for.
+    let rotate = async { ended(store.rotate(&resource("a"), 0, Some(Issuer::new("etcd:1").unwrap())).await) };
+    let rotated = queue(rotate).await;
+    let hurried = queue(acquire(&store, wanted("a", "C#1", LONG))).await;
+    // An attempt is submitted by a task of its own.
+    tokio::task::yield_now().await;
+    memory.release();
+    releasing.answer().await.unwrap();
+    rotated.answer().await.unwrap();
+    assert_eq!(reason(hurried.answer().await), Reason::ForeignIssuer);
+    assert_eq!(reason(answered(next).await), Reason::ForeignIssuer);
 }

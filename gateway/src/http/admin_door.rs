@@ -97,7 +97,8 @@ impl AdminDoor {
                     continue;
                 }
             };
-            let (gateway, caller) = (gateway.clone(), Caller { identity, peer: PeerAddress::Unix });
+            let (gateway, caller) =
+                (gateway.clone(), Caller { identity, peer: PeerAddress::Unix, waits: Arc::default() });
             let service = service_fn(move |request| {
                 let (gateway, caller) = (gateway.clone(), caller.clone());
                 async move {

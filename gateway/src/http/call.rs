@@ -9,11 +9,12 @@ use fencepost_core::wire::{
 };
 use fencepost_core::{IdempotencyKey, Key, Presented, ProblemKind, Resource, is_hidden, percent_decode_name};
 use fencepost_store::record::LeaseId;
-use fencepost_store::{AcquireLock, ClaimKeys, Delete, Once, Put, Transaction};
+use fencepost_store::{AcquireLock, CallerId, ClaimKeys, Delete, Once, Put, Transaction};
 use hyper::HeaderMap;
 use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
 
+use super::caller::PeerAddress;
 use super::credentials::{self, AskedCredentials};
 use super::fingerprint::fingerprint;
 use super::headers::{self, Tags};
@@ -77,6 +78,7 @@ pub(super) struct Request<'r> {
     pub(super) head: &'r Parts,
     pub(super) body: &'r Bytes,
     pub(super) identity: &'r Identity,
+    pub(super) peer: PeerAddress,
     pub(super) limits: &'r Limits,
 }
 
@@ -236,7 +238,8 @@ fn acquire(request: &Request<'_>) -> Result<AcquireLock, Problem> {
     let once = once(request, || {
         fingerprint(&[b"ACQUIRE", resource.as_str().as_bytes(), holder.as_str().as_bytes(), &ttl_ms.to_le_bytes()])
     })?;
-    Ok(AcquireLock { resource, holder, ttl: ttl(ttl_ms)?, wait: Duration::from_millis(wait_ms), once })
+    let (wait, caller) = (Duration::from_millis(wait_ms), CallerId::new(request.peer));
+    Ok(AcquireLock { resource, holder, ttl: ttl(ttl_ms)?, wait, once, caller })
 }
 
 fn ttl(ttl_ms: u64) -> Result<Duration, Problem> {

@@ -4,14 +4,18 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use super::permit::Identity;
+use super::waiting::ConnectionWaits;
 
 /// Who makes a request. Every request of a connection has the same caller.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) identity: Identity,
     pub(super) peer: PeerAddress,
+    /// Its requests that wait for a lock.
+    pub(super) waits: Arc<ConnectionWaits>,
 }
 
 /// The other end of a connection, as far as limits per peer distinguish it.

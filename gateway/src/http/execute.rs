@@ -1,11 +1,13 @@
 //! Doing what was permitted, and putting the outcome into an answer.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use fencepost_core::wire::{ClaimAnswer, ClaimedValue, FenceAnswer, FenceView, TxnAnswer};
 use fencepost_core::{Key, ProblemKind, Resource};
 use fencepost_store::engine::Version;
 use fencepost_store::record::Value;
-use fencepost_store::{Claimed, Health, Operation, Outcome};
+use fencepost_store::{AcquireLock, Claimed, Health, Operation, Outcome};
 use hyper::header::CONTENT_TYPE;
 use tokio::sync::SemaphorePermit;
 
@@ -39,7 +41,7 @@ impl Gateway {
             Call::S3Credentials(asked) => self.s3_credentials(asked).await,
             Call::Acquire(wanted) => {
                 let resource = wanted.resource.clone();
-                self.leased(201, resource, self.store.acquire(wanted).await??)
+                self.leased(201, resource, self.acquire(wanted, caller).await?)
             }
             Call::Renew(resource, lease, ttl) => {
                 let outcome = self.store.renew(&resource, lease, ttl).await??;
@@ -80,6 +82,21 @@ impl Gateway {
                 Ok(Answer::new(200).header_static(CONTENT_TYPE, METRICS_CONTENT_TYPE).body(body.into()))
             }
             Call::OpenApi => Ok(Answer::json_bytes(openapi::document())),
+        }
+    }
+
+    /// Waits for a lock only while enough connections are left for those who hold one.
+    async fn acquire(&self, wanted: AcquireLock, caller: &Caller) -> Result<Outcome, Problem> {
+        if wanted.wait.is_zero() {
+            return Ok(self.store.acquire(wanted).await??);
+        }
+        match self.waiting.enter(&caller.waits) {
+            Ok(_waiting) => Ok(self.store.acquire(wanted).await??),
+            // A lock that is free can be had without waiting.
+            Err(full) => match self.store.acquire(AcquireLock { wait: Duration::ZERO, ..wanted }).await?? {
+                Outcome::Held(_) => Err(full.into()),
+                outcome => Ok(outcome),
+            },
         }
     }
 

@@ -24,6 +24,7 @@ mod routes;
 mod server;
 mod store_problem;
 mod txn;
+mod waiting;
 mod wording;
 
 use std::convert::Infallible;
@@ -48,6 +49,7 @@ use caller::{Caller, PeerAddress};
 use origin::Hosts;
 use permit::permit;
 use problem::Problem;
+use waiting::WaitingConnections;
 
 pub use admin_door::{AdminDoor, AdminDoorError};
 pub use audit::AuditLog;
@@ -80,6 +82,8 @@ pub struct Gateway {
     /// Requests whose answers hold values and are made in any case: as many as fit the budget if all are of the
     /// largest size.
     makers: Semaphore,
+    /// Connections with requests that wait for a lock.
+    waiting: WaitingConnections,
     draining: AtomicBool,
     requests: AtomicU64,
     run: String,
@@ -95,6 +99,7 @@ impl Gateway {
             store,
             bodies: ByteBudget::new(limits.bodies),
             answers: ByteBudget::new(limits.bodies),
+            waiting: WaitingConnections::of(limits.connections),
             makers: Semaphore::new((limits.bodies / limits.body.max(1)).clamp(1, MAX_MAKERS)),
             limits,
             hosts: Hosts::new(&[], Ipv4Addr::LOCALHOST.into()),
@@ -150,8 +155,9 @@ impl Gateway {
         headers::within(&head.headers, self.limits.headers)?;
         let (route, name) = routes::find(&head.method, head.uri.path())?;
         let body = body::receive(body, &head.headers, route, &self.limits, &self.bodies).await?;
-        let (limits, identity) = (&self.limits, &caller.identity);
-        let call = call::decode(&call::Request { route, name, head: &head, body: &body, identity, limits })?;
+        let Caller { identity, peer, .. } = caller;
+        let (limits, peer) = (&self.limits, *peer);
+        let call = call::decode(&call::Request { route, name, head: &head, body: &body, identity, peer, limits })?;
         // What the call needs of it, it has.
         drop(body);
         let permitted = permit(identity, call)?;

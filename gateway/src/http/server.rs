@@ -23,7 +23,7 @@ use crate::s3::door::S3Door;
 use fencepost_core::ProblemKind;
 
 /// Requests that one HTTP/2 connection may have under way.
-const MAX_STREAMS: u32 = 256;
+pub(super) const MAX_STREAMS: u32 = 256;
 
 /// Connections that may wait to be accepted; the system may allow fewer.
 const BACKLOG: u32 = 4096;
@@ -199,7 +199,7 @@ fn serve(
 ) -> impl Future<Output = ()> + Send + 'static {
     let (connection, shared) = Connection::new(stream, gateway.limits.header_timeout, gateway.limits.write_timeout);
     let (gateway, owner, of_service) = (gateway.clone(), gateway.clone(), shared.clone());
-    let caller = Caller { identity: Identity::Anonymous, peer };
+    let caller = Caller { identity: Identity::Anonymous, peer, waits: Arc::default() };
     let service = service_fn(move |request| {
         let (gateway, shared, caller) = (gateway.clone(), of_service.clone(), caller.clone());
         async move { shared.answering(gateway.handle(request, &caller)).await }

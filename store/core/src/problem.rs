@@ -108,8 +108,8 @@ problems! {
     AddImpossible "add-impossible" 422 "The addition is impossible",
     /// The configuration cannot be used; the old rules stay.
     ReloadRefused "reload-refused" 422 "The configuration cannot be used",
-    /// Somebody else holds the lock.
-    LockHeld "lock-held" 423 "The lock is held",
+    /// Another holder has the lock, or others wait for it.
+    LockHeld "lock-held" 423 "The lock is held, or promised to a waiter",
     /// No token was sent.
     MissingToken "missing-token" 428 "A fencing token is required",
     /// No issuer was sent.

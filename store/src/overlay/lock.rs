@@ -4,9 +4,9 @@
 
 use std::num::NonZeroU64;
 
-use fencepost_core::{Access, FenceState, Presented, Reason, Resource, Token};
+use fencepost_core::{Access, FenceState, Holder, Presented, Reason, Resource, Token};
 
-use super::{Draft, Overlay};
+use super::{Draft, Overlay, Passed};
 use crate::command::{Acquire, Command, Judged, Take};
 use crate::engine::Change;
 use crate::outcome::{Grant, Held, Holding, Outcome};
@@ -15,14 +15,19 @@ use crate::record::{Lease, LeaseId, LockRecord, Pending, RecordKey};
 impl Overlay {
     pub(super) fn acquire(&mut self, command: &Command, acquire: &Acquire) -> Draft {
         let resource = resource(command);
-        if let Some(held) = self.in_the_way(resource, acquire.take) {
-            return held;
+        if let Some(by) = self.in_the_way(command, acquire.take) {
+            return held(Some(by));
         }
         let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
-        let observed = match self.raise(command, token, Some(acquire)) {
-            Ok(observed) => observed,
+        let passed = match self.pass_own(command, token, Some(&acquire.holder)) {
+            Ok(passed) => passed,
             Err(refused) => return refused,
         };
+        // Judged all the same: a refusal by the fence would not go away by waiting.
+        if acquire.take == Take::Never {
+            return held(None);
+        }
+        let observed = self.admit_own(&passed);
         let lease = Lease { id: acquire.lease, holder: acquire.holder.clone(), token, ttl_ms: acquire.ttl_ms };
         let version = self.put_lock(resource, LockRecord { last: token, lease: Some(lease.clone()) });
         self.granted(lease, observed, version)
@@ -65,8 +70,11 @@ impl Overlay {
         let mut last = last;
         if !fenced {
             let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
-            if let Err(refused) = self.raise(command, token, None) {
-                return refused;
+            match self.pass_own(command, token, None) {
+                Ok(passed) => {
+                    self.admit_own(&passed);
+                }
+                Err(refused) => return refused,
             }
             last = token;
         }
@@ -75,18 +83,16 @@ impl Overlay {
         Draft::Pending(Outcome::ForceReleased { holder: held.holder, token: held.token, fence })
     }
 
-    /// Whoever has the lock, unless it may be taken.
-    fn in_the_way(&self, resource: &Resource, take: Take) -> Option<Draft> {
-        let held = self.lock(resource).and_then(|(version, lock)| Some((*version, lock.lease.as_ref()?)));
-        let by = match (held, take) {
-            (None, Take::Free | Take::Expired(_)) => return None,
-            (Some((Pending::Stored(version), _)), Take::Expired(watched)) if version == watched => return None,
-            (None, Take::Never) => None,
-            (Some((version, lease)), _) => {
-                Some(Held { holder: lease.holder.clone(), token: lease.token, ttl_ms: lease.ttl_ms, version })
-            }
-        };
-        Some(Draft::Pending(Outcome::Held(Box::new(Holding { by, remaining_ms: 0, waiting: 0 }))))
+    /// The lease in the way, unless the lock may be taken.
+    fn in_the_way(&self, command: &Command, take: Take) -> Option<Held<Pending>> {
+        let (version, lock) = self.lock(resource(command))?;
+        let lease = lock.lease.as_ref()?;
+        let ran_out =
+            matches!((version, take), (Pending::Stored(stored), Take::Expired(watched)) if *stored == watched);
+        if ran_out {
+            return None;
+        }
+        Some(Held { holder: lease.holder.clone(), token: lease.token, ttl_ms: lease.ttl_ms, version: *version })
     }
 
     /// One above whatever was given or seen in the resource's generation; `None` when there is nothing above.
@@ -98,12 +104,22 @@ impl Overlay {
         highest.checked_add(1).and_then(|number| Token::new(*generation, number))
     }
 
-    /// Raises the fence to a token of our own, through the judge like everything else.
-    fn raise(&mut self, command: &Command, token: Token, acquire: Option<&Acquire>) -> Result<Option<Reason>, Draft> {
-        let holder = acquire.map(|acquire| acquire.holder.clone());
-        let judged = [self.judged(command, Presented { token, holder, issuer: Some(self.issuer()) })];
+    /// Asks the judge about a token of our own, like about any other.
+    fn pass_own(
+        &self,
+        command: &Command,
+        token: Token,
+        holder: Option<&Holder>,
+    ) -> Result<([Judged; 1], Passed), Draft> {
+        let presented = Presented { token, holder: holder.cloned(), issuer: Some(self.issuer()) };
+        let judged = [self.judged(command, presented)];
         let passed = self.pass(&judged)?;
-        Ok(self.admit(&judged, &passed).into_iter().next().map(|(_, reason)| reason))
+        Ok((judged, passed))
+    }
+
+    /// Raises the fence to a token of our own that passed.
+    fn admit_own(&mut self, (judged, passed): &([Judged; 1], Passed)) -> Option<Reason> {
+        self.admit(judged, passed).into_iter().next().map(|(_, reason)| reason)
     }
 
     fn judged(&self, command: &Command, presented: Presented) -> Judged {
@@ -169,6 +185,11 @@ impl Overlay {
             self.put_lock(resource, LockRecord { last, lease: None });
         }
     }
+}
+
+/// Not to be had now; by nobody if it is promised to those who wait.
+fn held(by: Option<Held<Pending>>) -> Draft {
+    Draft::Pending(Outcome::Held(Box::new(Holding { by, remaining_ms: 0, waiting: 0 })))
 }
 
 fn resource(command: &Command) -> &Resource {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fencepost_core::{
     Claim, Equal, GuardSpec, Guards, Holder, IdempotencyKey, Issuer, Key, Mode, Policy, Presented, Resource,
 };
-use fencepost_store::{AcquireLock, ClaimKeys, Condition, Delete, Once, Operation, Put, Store, Transaction};
+use fencepost_store::{AcquireLock, CallerId, ClaimKeys, Condition, Delete, Once, Operation, Put, Store, Transaction};
 
 use super::known::Known;
 use crate::testbed::{Ended, ended};
@@ -236,7 +236,10 @@ impl LockVerb {
             LockVerb::Acquire { holder, retry, .. } => {
                 let once = retry.map(|retry| retry.once(LockVerb::KIND));
                 let (resource, holder) = (resource.clone(), Holder::new(holder).unwrap());
-                ended(store.acquire(AcquireLock { resource, holder, ttl: TTL, wait: Duration::ZERO, once }).await)
+                let caller = CallerId::default();
+                ended(
+                    store.acquire(AcquireLock { resource, holder, ttl: TTL, wait: Duration::ZERO, once, caller }).await,
+                )
             }
             LockVerb::Renew(id) => ended(store.renew(resource, known.lease(*id), TTL).await),
             LockVerb::Release(id) => ended(store.release(resource, known.lease(*id)).await),

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use fencepost_core::{Guards, Holder, IdempotencyKey, Presented};
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::{
-    AcquireLock, BatchReport, Condition, Done, Grant, Held, Impossible, Observer, Once, Operation, Outcome, Store,
-    StoreOptions, Transacted, Transaction,
+    AcquireLock, BatchReport, CallerId, Condition, Done, Grant, Held, Impossible, Observer, Once, Operation, Outcome,
+    Store, StoreOptions, Transacted, Transaction,
 };
 
 use super::{Ended, ended, key, resource};
@@ -141,6 +141,7 @@ pub(crate) fn wanted(name: &str, holder: &str, ttl_ms: u64) -> AcquireLock {
         ttl: Duration::from_millis(ttl_ms),
         wait: Duration::ZERO,
         once: None,
+        caller: CallerId::default(),
     }
 }
 

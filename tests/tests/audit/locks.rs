@@ -1,1 +1,170 @@
 //! The built-in locks: waiters never starve the holder or each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_conformance::harness::process::GatewayProcess;
+use fencepost_conformance::harness::wait::{self, PATIENCE};
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+
+const LONG: u64 = 600_000;
+
+fn lease(answer: &Answer) -> String {
+    assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
+    answer.json()["lease"].as_str().unwrap().to_owned()
+}
+
+/// Asks for the lock `k` on a connection of its own, and does not read the answer yet.
+fn ask(gateway: &GatewayProcess, holder: &str, wait_ms: u64) -> Client {
+    let mut client = gateway.client();
+    let body = json!({"holder": holder, "ttl_ms": LONG, "wait_ms": wait_ms}).to_string();
+    let head = format!("POST /v1/locks/k HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+    client.send((head + &body).as_bytes()).unwrap();
+    client
+}
+
+fn show(client: &mut Client) -> Value {
+    client.request("GET", "/v1/locks/k", &[], b"").json()
+}
+
+fn wait_for_waiting(client: &mut Client, count: u64) {
+    wait::until("the queue's length", PATIENCE, || (show(client)["waiting"] == count).then_some(()));
+}
+
+#[test]
+fn c05_waiters_leave_connections_for_the_holder() {
+    let gateway = Fresh::memory(&["--max-connections", "8"]);
+    let mut client = gateway.client();
+    let held = lease(&client.acquire("k", "holder#1", LONG));
+    let waiters: Vec<Client> = (0..4).map(|at| ask(&gateway, &format!("w#{at}"), LONG)).collect();
+    wait_for_waiting(&mut client, 4);
+    // The others are told at once, and may come back.
+    for at in 4..8 {
+        let refused = ask(&gateway, &format!("w#{at}"), LONG).receive().unwrap();
+        assert_eq!((refused.status, refused.problem().as_str()), (503, "overloaded"), "{}", refused.text());
+        let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains("too many wait for locks: 4 connections may"), "{detail}");
+        assert!(refused.header("retry-after").is_some() && refused.json()["outcome"] == "not-applied");
+    }
+    drop(client);
+    // The holder comes back on new connections, as curl and `fencepost lock` do.
+    assert_eq!(gateway.client().renew("k", &held, LONG).status, 200);
+    assert_eq!(gateway.client().put("k", "1", "v").status, 204);
+    let mut free = gateway.client().post("/v1/locks/other", &json!({"holder": "a#1", "ttl_ms": LONG, "wait_ms": LONG}));
+    assert_eq!(free.status, 201, "a free lock needs no wait: {}", free.text());
+    free = gateway.client().post("/v1/locks/other", &json!({"holder": "a#2", "ttl_ms": LONG}));
+    assert_eq!(free.status, 423, "nor does who does not wait");
+    assert_eq!(gateway.client().release("k", &held).status, 204);
+    drop(waiters);
+    let mut client = gateway.client();
+    wait::until("the places of those who left", PATIENCE, || {
+        (ask(&gateway, "late#1", 1).receive().unwrap().status != 503).then_some(())
+    });
+    assert_eq!(client.request("GET", "/readyz", &[], b"").status, 200);
+}
+
+type Stream = SendRequest<Full<Bytes>>;
+
+async fn http2(gateway: &GatewayProcess) -> Stream {
+    let stream = tokio::net::TcpStream::connect(gateway.address()).await.unwrap();
+    let (client, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn acquire(stream: &Stream, url: &str, lock: &str, wait_ms: u64) -> (u16, Value) {
+    let body = json!({"holder": "w#1", "ttl_ms": LONG, "wait_ms": wait_ms}).to_string();
+    let request = Request::post(format!("{url}/v1/locks/{lock}")).body(Full::from(body)).unwrap();
+    let answer = stream.clone().send_request(request).await.unwrap();
+    let status = answer.status().as_u16();
+    (status, serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap())
+}
+
+#[tokio::test]
+async fn s08_one_lock_or_connection_does_not_take_every_place() {
+    let gateway = Fresh::memory(&[]);
+    let url = gateway.url().to_owned();
+    let first = http2(&gateway).await;
+    assert_eq!(acquire(&first, &url, "k", 0).await.0, 201);
+    let refused = Arc::new(AtomicUsize::new(0));
+    let mut connections = Vec::new();
+    // Nine connections with 129 waiters each: one too many on each, and more than one lock takes.
+    for _ in 0..9 {
+        let stream = http2(&gateway).await;
+        for _ in 0..129 {
+            let (stream, url, refused) = (stream.clone(), url.clone(), refused.clone());
+            tokio::spawn(async move {
+                let (status, problem) = acquire(&stream, &url, "k", LONG).await;
+                assert_eq!(status, 503, "{problem}");
+                let detail = problem["detail"].as_str().unwrap();
+                assert!(
+                    detail.contains("limit for this lock is 1024") || detail.contains("128 requests of one"),
+                    "{detail}"
+                );
+                refused.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        connections.push(stream);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while refused.load(Ordering::Relaxed) < 9 * 129 - 1024 {
+        assert!(Instant::now() < deadline, "{} refused", refused.load(Ordering::Relaxed));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let stuck = tokio::task::spawn_blocking({
+        let address = gateway.address().to_owned();
+        move || show(&mut Client::connect(&address))["waiting"].clone()
+    });
+    assert_eq!(stuck.await.unwrap(), 1024);
+    // Free locks, and those who do not wait, need no place; nor does another lock's queue suffer.
+    for (lock, wait_ms, status) in [("free", 0, 201), ("also-free", LONG, 201), ("k", 0, 423), ("k", LONG, 503)] {
+        assert_eq!(acquire(&first, &url, lock, wait_ms).await.0, status, "{lock} {wait_ms}");
+    }
+    assert_eq!(acquire(&first, &url, "free", 50).await.0, 423, "it may wait there");
+}
+
+#[test]
+fn p02_who_does_not_wait_is_not_refused_in_favour_of_others_who_do_not() {
+    let gateway = Fresh::memory(&[]);
+    for round in 0..40 {
+        let lock = format!("r/{round}");
+        let all: Vec<_> = (0..8)
+            .map(|at| {
+                let (mut client, lock) = (gateway.client(), lock.clone());
+                std::thread::spawn(move || client.acquire(&lock, &format!("w#{at}"), LONG))
+            })
+            .collect();
+        let answers: Vec<Answer> = all.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let granted: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
+        assert_eq!(granted.len(), 1, "round {round}: {answers:?}");
+        let holder = granted[0].json()["holder"].clone();
+        for refused in answers.iter().filter(|answer| answer.status != 201) {
+            let json = refused.json();
+            assert_eq!((refused.status, &json["holder"], &json["waiting"]), (423, &holder, &0.into()), "{json}");
+            assert!(json["detail"].as_str().unwrap().contains("is held by"), "{json}");
+        }
+    }
+    // Another lock service's resource is refused as such, however many ask.
+    let headers = [("fencing-token", "7"), ("fencing-issuer", "etcd:1")];
+    assert_eq!(gateway.client().request("PUT", "/v1/kv/foreign", &headers, b"v").status, 204);
+    let all: Vec<_> = (0..32)
+        .map(|at| {
+            let mut client = gateway.client();
+            let body = json!({"holder": format!("w#{at}"), "ttl_ms": LONG, "wait_ms": at % 2 * LONG});
+            std::thread::spawn(move || client.post("/v1/locks/foreign", &body))
+        })
+        .collect();
+    for thread in all {
+        let answer = thread.join().unwrap();
+        assert_eq!((answer.status, answer.problem().as_str()), (409, "foreign-issuer"), "{}", answer.text());
+    }
+}
