@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fencepost_core::Resource;
+use fencepost_core::{FenceState, Resource, Token};
 use indexmap::IndexMap;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -98,6 +98,7 @@ struct Lock {
 #[derive(Clone, Copy)]
 struct Watched {
     version: Version,
+    token: Token,
     runs_out: Instant,
 }
 
@@ -124,9 +125,9 @@ impl Locks {
     /// sight never follows a newer one.
     pub(crate) fn note(&self, resource: &Resource, outcome: &Outcome) {
         match outcome {
-            Outcome::Granted(grant) => self.saw(resource, grant.version, grant.ttl_ms),
+            Outcome::Granted(grant) => self.saw(resource, grant.version, grant.token, grant.ttl_ms),
             Outcome::Held(holding) => match &holding.by {
-                Some(Held { version, ttl_ms, .. }) => self.saw(resource, *version, *ttl_ms),
+                Some(Held { version, token, ttl_ms, .. }) => self.saw(resource, *version, *token, *ttl_ms),
                 None => self.freed(resource),
             },
             Outcome::Released | Outcome::ForceReleased { .. } | Outcome::NotHeld => self.freed(resource),
@@ -135,7 +136,7 @@ impl Locks {
     }
 
     /// A lease's record was seen with this version; its time is counted from the first such sight.
-    fn saw(&self, resource: &Resource, version: Version, ttl_ms: u64) {
+    fn saw(&self, resource: &Resource, version: Version, token: Token, ttl_ms: u64) {
         let mut table = self.table();
         if table.locks.len() >= MAX_WATCHED && !table.locks.contains_key(resource) {
             table.make_room();
@@ -149,7 +150,33 @@ impl Locks {
             {
                 head.notify_one();
             }
-            *watched = Some(Watched { version, runs_out });
+            *watched = Some(Watched { version, token, runs_out });
+        }
+    }
+
+    /// Fences were raised or rotated. A lease that one of them refuses is over, so the first waiter may try.
+    pub(crate) fn fences_changed<'f>(&self, fences: impl Iterator<Item = (&'f Resource, &'f FenceState)>) {
+        let table = self.table();
+        if table.waiters == 0 {
+            return;
+        }
+        for (resource, state) in fences {
+            let Some(Lock { watched: Some(watched), queue }) = table.locks.get(resource) else { continue };
+            let overtaken = state.generation > watched.token.generation()
+                || state.token().is_some_and(|fence| fence > watched.token);
+            if let (true, Some((_, head))) = (overtaken, queue.first_key_value()) {
+                head.notify_one();
+            }
+        }
+    }
+
+    /// Every generation below this one has ended, and with it the leases in it.
+    pub(crate) fn base_changed(&self, base: u32) {
+        for lock in self.table().locks.values() {
+            let ended = lock.watched.is_some_and(|watched| watched.token.generation() < base);
+            if let (true, Some((_, head))) = (ended, lock.queue.first_key_value()) {
+                head.notify_one();
+            }
         }
     }
 

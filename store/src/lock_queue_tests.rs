@@ -139,3 +139,22 @@ async fn s08_neither_a_lock_nor_a_caller_takes_every_place() {
     assert_eq!(bound(0, 0), None);
     assert!(locks.table().callers.is_empty(), "a caller that does not wait takes no memory");
 }
+
+#[tokio::test]
+async fn p03_a_fence_above_the_lease_wakes_the_first_waiter_and_its_own_token_does_not() {
+    let locks = Locks::new(Duration::ZERO);
+    let place = locks.enter(&lock(), &caller()).unwrap();
+    locks.note(&lock(), &granted(1));
+    let state = |token: Token| FenceState { high: Some(token.number()), ..FenceState::unseen(token.generation()) };
+    let wakes = async |state: &FenceState| {
+        locks.fences_changed([(&lock(), state)].into_iter());
+        tokio::time::timeout(Duration::ZERO, place.turn()).await.is_ok()
+    };
+    assert!(!wakes(&state(Token::new(0, 1).unwrap())).await);
+    assert!(wakes(&state(Token::new(0, 2).unwrap())).await);
+    assert!(wakes(&FenceState::unseen(1)).await, "a rotation");
+    locks.base_changed(0);
+    assert!(tokio::time::timeout(Duration::ZERO, place.turn()).await.is_err());
+    locks.base_changed(1);
+    place.turn().await;
+}

@@ -172,7 +172,30 @@ impl Store {
         }
         let loaded = self.engine.load(&[RecordKey::lock(resource)]).await?;
         let record = loaded.records.first().and_then(Option::as_ref);
-        Ok(Ok(record.map(|record| self.lock_info(resource, record)).transpose()?.flatten()))
+        let lock = record.map(|record| self.lock_info(resource, record)).transpose()?.flatten();
+        Ok(Ok(self.unless_over(lock.into_iter().collect()).await?.pop()))
+    }
+
+    /// Locks with no time left for leases whose tokens the fence refuses: the next acquirer gets them.
+    async fn unless_over(&self, mut locks: Vec<LockInfo>) -> Result<Vec<LockInfo>, ReadError> {
+        if locks.is_empty() {
+            return Ok(locks);
+        }
+        let fences = locks.iter().map(|lock| RecordKey::fence(&lock.resource));
+        let keys: Vec<_> = [RecordKey::meta()].into_iter().chain(fences).collect();
+        let loaded = self.engine.load(&keys).await?;
+        let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
+        for (lock, fence) in locks.iter_mut().zip(loaded.records.iter().skip(1)) {
+            let presented =
+                Presented { token: lock.token, holder: Some(lock.holder.clone()), issuer: Some(self.issuer()) };
+            // A lock that is not a resource any more cannot be asked for.
+            let Ok(guarded) = self.resource(&lock.resource) else { continue };
+            let state = state_of(base, fence.as_ref())?;
+            if let Verdict::Refuse(_) = decide(&state, Some(&presented), Access::Claim, &guarded.policy) {
+                lock.remaining_ms = 0;
+            }
+        }
+        Ok(locks)
     }
 
     /// Locks that are held, in order of name.
@@ -182,7 +205,7 @@ impl Store {
             Ok(self.lock_info(&resource, record)?)
         });
         let Page { entries, next } = page.await?;
-        Ok(Page { entries: entries.into_iter().flatten().collect(), next })
+        Ok(Page { entries: self.unless_over(entries.into_iter().flatten().collect()).await?, next })
     }
 
     fn lock_info(&self, resource: &Resource, record: &Record) -> Result<Option<LockInfo>, Undecodable> {

@@ -166,6 +166,7 @@ impl Sequencer {
             match result {
                 Ok(Commit::Done { first }) => {
                     self.note(&overlay);
+                    self.wake_waiters(&overlay);
                     self.settle(waiting, pending, Some(first));
                 }
                 Ok(Commit::Conflict) => {
@@ -228,6 +229,14 @@ impl Sequencer {
                 }
                 waiting.answer(at, Ok(outcome));
             }
+        }
+    }
+
+    /// Lets those try who wait for a lock whose lease a fence has overtaken.
+    fn wake_waiters(&self, overlay: &Overlay) {
+        self.locks.fences_changed(overlay.changed_fences());
+        if let Some(base) = overlay.new_base() {
+            self.locks.base_changed(base);
         }
     }
 

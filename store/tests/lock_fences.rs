@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use fencepost_core::{Claim, Mode, Policy, Reason};
 use fencepost_store::engine::Ownership;
+use fencepost_store::engines::memory::Fault;
 use fencepost_store::record::{LeaseId, RecordKey};
-use fencepost_store::{Grant, Outcome, WrongResource};
+use fencepost_store::{AcquireLock, Grant, Outcome, WrongResource};
 use testbed::requests::{
-    LONG, SHORT, acquire, awaited, force_release, grant, granted, lost, number, release, renew, wanted,
+    LONG, SHORT, acquire, awaited, force_release, grant, granted, lost, number, once, release, renew, replayed, wanted,
 };
 use testbed::{
     applied, claim, claimed, everywhere, fence, fence_change, guard, held, issued, memory_store, memory_store_of, put,
-    reason, refused, resource, token, within,
+    queue, reason, refused, resource, token, within,
 };
 
 #[tokio::test]
@@ -155,10 +156,49 @@ async fn a_lease_whose_token_was_fenced_is_lost() {
     let first = grant(&store, "a", "A#1").await;
     claimed(claim(&store, "a", token("9")).await);
     let commits = memory.commits().len();
-    assert_eq!(lost(renew(&store, "a", &first, LONG).await).as_deref(), Some("A#1"));
+    assert_eq!(lost(renew(&store, "a", &first, LONG).await), None, "nobody has the lock");
     assert_eq!(memory.commits().len(), commits);
     assert_eq!(release(&store, "a", &first).await, Ok(Outcome::Released), "giving it back is still possible");
     assert_eq!(number(&grant(&store, "a", "B#1").await), 10);
+}
+
+/// Its holder can neither write nor renew, so nothing is protected by keeping others out for the rest of its ttl.
+#[tokio::test]
+async fn p03_a_lease_that_was_overtaken_is_over_for_the_next_acquirer() {
+    let (store, memory) = memory_store().await;
+    let first = grant(&store, "a", "A#1").await;
+    let asked = || AcquireLock { once: Some(once("k", 1)), ..wanted("b", "A#1", LONG) };
+    granted(acquire(&store, asked()).await);
+    applied(put(&store, "b", token("50"), "from elsewhere").await);
+    assert_eq!(lost(Ok(replayed(acquire(&store, asked()).await))), None, "a recorded grant is over as well");
+    assert_eq!(store.lock(&resource("b")).await.unwrap().unwrap().unwrap().remaining_ms, 0);
+    // Also if both are judged in one batch.
+    memory.inject(Fault::Hold);
+    let blocked = queue(put(&store, "x", token("1"), "v")).await;
+    within(memory.wait_held()).await;
+    let overtaking = queue(put(&store, "a", token("99"), "from elsewhere")).await;
+    let taking = queue(acquire(&store, wanted("a", "B#1", LONG))).await;
+    // An attempt is submitted by a task of its own.
+    tokio::task::yield_now().await;
+    let commits = memory.commits().len();
+    memory.release();
+    applied(blocked.answer().await);
+    applied(overtaking.answer().await);
+    let second = granted(taking.answer().await);
+    assert_eq!((second.token.to_string(), memory.commits().len() - commits), ("100".into(), 2));
+    assert_eq!(lost(renew(&store, "a", &first, LONG).await).as_deref(), Some("B#1"));
+    assert_eq!(reason(put(&store, "a", token("99"), "the one in between").await), Reason::Stale);
+}
+
+#[tokio::test]
+async fn p03_where_the_guard_observes_an_overtaken_lease_lasts() {
+    let observe = everywhere(Policy { mode: Mode::Observe, ..Policy::default() });
+    let (store, _) = memory_store_of(Ownership::Exclusive, observe).await;
+    let first = grant(&store, "a", "A#1").await;
+    applied(put(&store, "a", token("99"), "from elsewhere").await);
+    applied(put(&store, "a", held("1", "A#1"), "not refused").await);
+    assert!(matches!(acquire(&store, wanted("a", "B#1", LONG)).await, Ok(Outcome::Held(_))));
+    granted(renew(&store, "a", &first, LONG).await);
 }
 
 #[tokio::test]
@@ -166,16 +206,16 @@ async fn after_a_rotation_the_next_grant_is_in_the_new_generation() {
     let (store, _) = memory_store().await;
     let first = grant(&store, "a", "A#1").await;
     store.rotate(&resource("a"), 0, None).await.unwrap().unwrap();
-    assert_eq!(lost(renew(&store, "a", &first, LONG).await).as_deref(), Some("A#1"));
+    assert_eq!(lost(renew(&store, "a", &first, LONG).await), None);
     release(&store, "a", &first).await.unwrap();
     let second = grant(&store, "a", "B#1").await;
     assert_eq!(second.token.to_string(), "1:1");
     let other = grant(&store, "b", "A#1").await;
     store.rotate_all(0).await.unwrap();
-    assert_eq!(lost(renew(&store, "b", &other, LONG).await).as_deref(), Some("A#1"));
+    assert_eq!(lost(renew(&store, "b", &other, LONG).await), None);
     assert!(matches!(force_release(&store, "b").await, Ok(Outcome::ForceReleased { fence: None, .. })));
     assert_eq!(grant(&store, "b", "B#1").await.token.to_string(), "2:1");
-    assert_eq!(lost(renew(&store, "a", &second, LONG).await).as_deref(), Some("B#1"));
+    assert_eq!(lost(renew(&store, "a", &second, LONG).await), None);
 }
 
 #[tokio::test]

@@ -381,3 +381,29 @@ async fn p02_a_refusal_by_the_fence_is_not_hidden_behind_a_promise() {
     assert_eq!(reason(hurried.answer().await), Reason::ForeignIssuer);
     assert_eq!(reason(answered(next).await), Reason::ForeignIssuer);
 }
+
+#[tokio::test]
+async fn p03_a_waiter_gets_a_lock_whose_lease_was_overtaken() {
+    let (store, _, _) = watched().await;
+    for name in ["foreign", "rotated", "all"] {
+        let held = granted(acquire(&store, wanted(name, "A#1", LONG)).await);
+        let next = waiter(&store, awaited(name, "B#1", LONG), 0).await;
+        applied(put(&store, name, token(&held.token.to_string()), "its own write").await);
+        assert!(!next.is_finished());
+        match name {
+            "foreign" => {
+                applied(put(&store, name, token("99"), "from elsewhere").await);
+            }
+            "rotated" => {
+                store.rotate(&resource(name), 0, None).await.unwrap().unwrap();
+            }
+            _ => {
+                store.rotate_all(0).await.unwrap();
+            }
+        }
+        let granted = granted(answered(next).await);
+        assert_eq!(granted.holder.as_str(), "B#1");
+        assert!(granted.token > held.token);
+        assert!(matches!(release(&store, name, &held).await, Ok(Outcome::LeaseLost { .. })));
+    }
+}

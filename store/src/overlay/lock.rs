@@ -89,10 +89,17 @@ impl Overlay {
         let lease = lock.lease.as_ref()?;
         let ran_out =
             matches!((version, take), (Pending::Stored(stored), Take::Expired(watched)) if *stored == watched);
-        if ran_out {
+        if ran_out || self.is_over(command, lease) {
             return None;
         }
         Some(Held { holder: lease.holder.clone(), token: lease.token, ttl_ms: lease.ttl_ms, version: *version })
+    }
+
+    /// Does the fence refuse the lease's token? Then its holder can neither write nor renew, and the lease protects nothing.
+    fn is_over(&self, command: &Command, lease: &Lease) -> bool {
+        let presented =
+            Presented { token: lease.token, holder: Some(lease.holder.clone()), issuer: Some(self.issuer()) };
+        self.pass(&[self.judged(command, presented)]).is_err()
     }
 
     /// One above whatever was given or seen in the resource's generation; `None` when there is nothing above.
@@ -153,11 +160,12 @@ impl Overlay {
     pub(super) fn lost(&self, command: &Command) -> Outcome<Pending> {
         let resource = resource(command);
         let held = self.lock(resource).and_then(|(_, lock)| lock.lease.as_ref());
+        let held = held.filter(|lease| !self.is_over(command, lease));
         Outcome::LeaseLost { holder: held.map(|lease| lease.holder.clone()), fence: self.fence(resource).state.token() }
     }
 
     pub(super) fn is_current(&self, command: &Command, lease: LeaseId) -> bool {
-        self.current(resource(command), lease).is_some()
+        self.current(resource(command), lease).is_some_and(|(_, held)| !self.is_over(command, &held))
     }
 
     fn current(&self, resource: &Resource, lease: LeaseId) -> Option<(Token, Lease)> {

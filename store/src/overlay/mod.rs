@@ -251,6 +251,11 @@ impl Overlay {
         self.fences.iter().map(|(resource, slot)| (resource, &slot.state))
     }
 
+    /// Every fence that this batch changes, as it will be.
+    pub(crate) fn changed_fences(&self) -> impl Iterator<Item = (&Resource, &FenceState)> {
+        self.fences.iter().filter(|(_, slot)| slot.dirty).map(|(resource, slot)| (resource, &slot.state))
+    }
+
     /// The base generation, if it may have changed, so that fences known from before may be outdated.
     pub(crate) fn new_base(&self) -> Option<u32> {
         self.meta_changed.then_some(self.meta.base_generation)

@@ -53,11 +53,18 @@ impl Model {
     }
 
     pub(super) fn holds_lease(&self, resource: &Resource, id: GrantId) -> bool {
-        self.lease(resource).is_some_and(|lease| lease.id == id)
+        self.lease(resource).is_some_and(|lease| lease.id == id && !self.is_over(resource, lease))
+    }
+
+    /// A lease whose token the fence refuses is over.
+    fn is_over(&self, resource: &Resource, lease: &Lease) -> bool {
+        let presented = self.presented(lease.token, Some(lease.holder.clone()));
+        self.judge(&[(resource.clone(), Some(&presented), Access::Claim)]).is_err()
     }
 
     pub(super) fn lease_lost(&self, resource: &Resource) -> Expected {
-        let holder = self.lease(resource).map(|lease| lease.holder.clone());
+        let holder = self.lease(resource).filter(|lease| !self.is_over(resource, lease));
+        let holder = holder.map(|lease| lease.holder.clone());
         Expected::LeaseLost { holder, fence: self.fence(resource).token() }
     }
 
@@ -77,8 +84,8 @@ impl Model {
     }
 
     fn acquire(&mut self, resource: &Resource, id: GrantId, holder: Holder) -> Expected {
-        if let Some(Lease { holder, token, .. }) = self.lease(resource).cloned() {
-            return Expected::Held { holder, token };
+        if let Some(Lease { holder, token, .. }) = self.lease(resource).filter(|lease| !self.is_over(resource, lease)) {
+            return Expected::Held { holder: holder.clone(), token: *token };
         }
         let token = match self.next(resource) {
             Ok(token) => token,

@@ -168,3 +168,28 @@ fn p02_who_does_not_wait_is_not_refused_in_favour_of_others_who_do_not() {
         assert_eq!((answer.status, answer.problem().as_str()), (409, "foreign-issuer"), "{}", answer.text());
     }
 }
+
+#[test]
+fn p03_a_lease_that_a_foreign_token_overtook_is_over_at_once() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    let (old, second) = (lease(&client.acquire("k", "old#1", LONG)), lease(&client.acquire("other", "old#1", LONG)));
+    let mut waiter = ask(&gateway, "next#1", LONG);
+    wait_for_waiting(&mut client, 1);
+    assert_eq!(client.put("k", "1", "the holder's own write wakes no waiter").status, 204);
+    assert_eq!((&show(&mut client)["holder"], &show(&mut client)["waiting"]), (&"old#1".into(), &1.into()));
+    let started = Instant::now();
+    for key in ["k", "other"] {
+        assert_eq!(client.put(key, "99", "from another lock service").status, 204);
+    }
+    let granted = waiter.receive().unwrap();
+    assert_eq!((granted.status, &granted.json()["token"]), (201, &"100".into()), "{}", granted.text());
+    assert!(started.elapsed() < Duration::from_millis(LONG / 10), "{:?}", started.elapsed());
+    assert_eq!(client.renew("k", &old, LONG).problem(), "lease-lost");
+    // The same for one who comes later and does not wait.
+    let shown = client.request("GET", "/v1/locks/other", &[], b"").json();
+    assert_eq!((&shown["holder"], &shown["remaining_ms"]), (&"old#1".into(), &0.into()), "{shown}");
+    assert_eq!(client.acquire("other", "next#2", LONG).json()["token"], "100");
+    let lost = client.renew("other", &second, LONG);
+    assert_eq!((lost.problem().as_str(), &lost.json()["holder"]), ("lease-lost", &"next#2".into()));
+}
