@@ -97,8 +97,8 @@ pub enum Outcome<V = Version> {
         /// The current one.
         found: u32,
     },
-    /// The recorded outcome of an earlier request with the same key.
-    Replayed(Box<Outcome<V>>),
+    /// The recorded outcome of an earlier request with the same key, and the fences of its resources now.
+    Replayed(Box<Outcome<V>>, Vec<(Resource, Option<Token>)>),
     /// The idempotency key belongs to another request. Nothing changed.
     KeyReused,
     /// The idempotency key can never apply.
@@ -256,7 +256,7 @@ impl<V> Outcome<V> {
                 });
                 Outcome::Held(Box::new(Holding { by, remaining_ms, waiting }))
             }
-            Outcome::Replayed(outcome) => Outcome::Replayed(Box::new(outcome.map(version))),
+            Outcome::Replayed(outcome, fences) => Outcome::Replayed(Box::new(outcome.map(version)), fences),
             Outcome::Refused(refusals) => Outcome::Refused(refusals),
             Outcome::Impossible { at, key, why } => Outcome::Impossible { at, key, why },
             Outcome::TooLarge { bytes, limit } => Outcome::TooLarge { bytes, limit },
@@ -287,7 +287,7 @@ impl<V> Outcome<V> {
                 let observed = observed.into_iter().next().map(|(_, reason)| reason);
                 Outcome::Applied(Applied { version, fence, observed })
             }
-            Outcome::Replayed(outcome) => Outcome::Replayed(Box::new(outcome.of_one())),
+            Outcome::Replayed(outcome, fences) => Outcome::Replayed(Box::new(outcome.of_one()), fences),
             other => other,
         }
     }

@@ -281,7 +281,7 @@ async fn t04_an_unknown_outcome_is_learned_after_a_restart() {
         let store = testbed::open(Arc::new(memory.clone()), Guards::default()).await;
         assert_eq!(recorded(&store, "k").await.is_some(), happened);
         match count("k").send(&store).await {
-            Ok(Outcome::Replayed(_)) => assert!(happened),
+            Ok(Outcome::Replayed(..)) => assert!(happened),
             ended => assert!(!happened && transacted(ended).results.len() == 1),
         }
         assert_eq!(text(&store, "n").await.as_deref(), Some("1"), "applied exactly once either way");

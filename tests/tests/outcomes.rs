@@ -49,11 +49,12 @@ fn assert_replay(first: &Answer, second: &Answer) {
 
 /// What an answer says, without what belongs to the one exchange.
 fn facts(answer: &Answer) -> (u16, Vec<(String, String)>, Value) {
-    let own = |name: &str| matches!(name, "request-id" | "date" | "idempotent-replayed" | "content-length");
+    let own =
+        |name: &str| matches!(name, "request-id" | "date" | "idempotent-replayed" | "fence-now" | "content-length");
     let mut headers: Vec<_> = answer.headers.iter().filter(|(name, _)| !own(name)).cloned().collect();
     headers.sort();
     let mut body = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
-    body.as_object_mut().map(|members| members.remove("request_id"));
+    body.as_object_mut().map(|members| (members.remove("request_id"), members.remove("fences_now")));
     (answer.status, headers, body)
 }
 

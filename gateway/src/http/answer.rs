@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::Body;
 
 const FENCE: HeaderName = HeaderName::from_static(header::FENCE);
+const FENCE_NOW: HeaderName = HeaderName::from_static(header::FENCE_NOW);
 const FENCING_OBSERVED: HeaderName = HeaderName::from_static(header::FENCING_OBSERVED);
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static(header::IDEMPOTENT_REPLAYED);
 const REQUEST_ID: HeaderName = HeaderName::from_static(header::REQUEST_ID);
@@ -115,9 +116,13 @@ impl Answer {
         }
     }
 
-    /// This is what an earlier request with the same key was answered.
-    pub(super) fn replayed(self) -> Answer {
-        self.header_static(IDEMPOTENT_REPLAYED, "true")
+    /// This is what an earlier request with the same key was answered; the fence may have been raised since.
+    pub(super) fn replayed(self, fence_now: Option<Token>) -> Answer {
+        let answer = self.header_static(IDEMPOTENT_REPLAYED, "true");
+        match fence_now {
+            Some(fence) => answer.header(FENCE_NOW, &fence.text()),
+            None => answer,
+        }
     }
 
     pub(super) fn with_request_id(self, id: &str) -> Answer {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::wire::{ClaimAnswer, ClaimedValue, FenceAnswer, FenceView, TxnAnswer};
-use fencepost_core::{Key, ProblemKind, Resource};
+use fencepost_core::wire::{ClaimAnswer, ClaimedValue, FenceAnswer, FenceNow, FenceView, TxnAnswer};
+use fencepost_core::{Key, ProblemKind, Resource, Token};
 use fencepost_store::engine::Version;
 use fencepost_store::record::Value;
 use fencepost_store::{AcquireLock, Claimed, Health, Operation, Outcome};
@@ -143,10 +143,16 @@ impl Gateway {
 
     fn transacted(&self, outcome: Outcome) -> Result<Answer, Problem> {
         self.metrics.transaction(&outcome);
+        let fences_now = match &outcome {
+            // One fence goes into a header, and leaves the body as it was.
+            Outcome::Replayed(_, fences) if fences.len() > 1 => fences.iter().cloned().map(fence_now).collect(),
+            _ => Vec::new(),
+        };
         marked(outcome, |outcome| match outcome {
             Outcome::Transacted(transacted) => {
                 let observed: Vec<_> = transacted.observed.iter().map(|(_, reason)| *reason).collect();
-                let answer = TxnAnswer { results: transacted.results.into_iter().map(txn::result).collect() };
+                let results = transacted.results.into_iter().map(txn::result).collect();
+                let answer = TxnAnswer { results, fences_now };
                 Ok(Answer::json_bytes(hold_anyway(json(&answer), &self.answers)).observed(&observed))
             }
             Outcome::Refused(refusals) => Err(Problem::all_refused(&refusals)),
@@ -180,10 +186,20 @@ impl Gateway {
     }
 }
 
-/// Marks what was answered before.
+fn fence_now((resource, fence): (Resource, Option<Token>)) -> FenceNow {
+    FenceNow { resource, fence }
+}
+
+/// Marks what was answered before, with the fence now: what was recorded names that of its time.
 fn marked(outcome: Outcome, answer: impl FnOnce(Outcome) -> Result<Answer, Problem>) -> Result<Answer, Problem> {
     match outcome {
-        Outcome::Replayed(outcome) => answer(*outcome).map(Answer::replayed).map_err(Problem::replayed),
+        Outcome::Replayed(outcome, fences) => {
+            let fence = match fences.as_slice() {
+                [(_, fence)] => *fence,
+                _ => None,
+            };
+            answer(*outcome).map(|answer| answer.replayed(fence)).map_err(|problem| problem.replayed(fence))
+        }
         outcome => answer(outcome),
     }
 }
@@ -216,7 +232,7 @@ pub(super) fn unfulfilled(outcome: Outcome) -> Problem {
         | Outcome::ForceReleased { .. }
         | Outcome::NotHeld
         | Outcome::Rotated { .. }
-        | Outcome::Replayed(_)
+        | Outcome::Replayed(..)
         | Outcome::Changed(_)
         | Outcome::Unmet { .. }
         | Outcome::Forgotten => another_question(),

@@ -42,7 +42,7 @@ const LOCKS: &[&str] = &["granted", "replayed", "released", "held", "lost", "ref
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Applied(_) | Outcome::Transacted(_) | Outcome::Claimed(_) | Outcome::Changed(_) => "applied",
-        Outcome::Replayed(_) => "replayed",
+        Outcome::Replayed(..) => "replayed",
         Outcome::Refused(_) | Outcome::Exhausted { .. } => "refused",
         Outcome::ConditionFailed { .. } | Outcome::OtherGeneration { .. } | Outcome::Unmet { .. } => "condition-failed",
         Outcome::Impossible { .. } => "impossible",

@@ -20,7 +20,8 @@ pub(super) struct Problem {
     retry_after: Option<u32>,
     allow: Option<String>,
     close: bool,
-    replayed: bool,
+    /// It was answered before; with the fence now.
+    replayed: Option<Option<Token>>,
 }
 
 /// An error answer of up to this many bytes is not counted against the budget of answers.
@@ -37,7 +38,7 @@ pub(super) const LATER: u32 = 30;
 impl Problem {
     pub(super) fn new(kind: ProblemKind, detail: impl Into<String>) -> Problem {
         let document = Box::new(ProblemDocument::new(kind, detail));
-        Problem { kind, document, retry_after: None, allow: None, close: false, replayed: false }
+        Problem { kind, document, retry_after: None, allow: None, close: false, replayed: None }
     }
 
     /// The same with texts of bounded length.
@@ -144,9 +145,9 @@ impl Problem {
             .closing()
     }
 
-    /// What the recorded answer of an earlier request was.
-    pub(super) fn replayed(mut self) -> Problem {
-        self.replayed = true;
+    /// What the recorded answer of an earlier request was. The fence may have been raised since.
+    pub(super) fn replayed(mut self, fence_now: Option<Token>) -> Problem {
+        self.replayed = Some(fence_now);
         self
     }
 
@@ -189,8 +190,8 @@ impl Problem {
         if let Some(allow) = &self.allow {
             answer = answer.header(ALLOW, allow);
         }
-        if self.replayed {
-            answer = answer.replayed();
+        if let Some(fence_now) = self.replayed {
+            answer = answer.replayed(fence_now);
         }
         if self.close {
             answer = answer.header_static(CONNECTION, "close");

@@ -1,5 +1,7 @@
 //! Recorded outcomes: replayed, written with what they record, abandoned, forgotten (G7).
 
+use fencepost_core::{Resource, Token};
+
 use super::{Draft, Overlay};
 use crate::command::{Command, Once};
 use crate::engine::Change;
@@ -16,11 +18,17 @@ impl Overlay {
             _ if recorded.fingerprint != once.fingerprint => Outcome::KeyReused,
             // A lease that somebody else has by now would be worse than none.
             Outcome::Granted(grant) if !self.is_current(command, grant.lease) => {
-                Outcome::Replayed(Box::new(self.lost(command)))
+                Outcome::Replayed(Box::new(self.lost(command)), self.fences_now(command))
             }
-            outcome => Outcome::Replayed(Box::new(outcome.clone())),
+            outcome => Outcome::Replayed(Box::new(outcome.clone()), self.fences_now(command)),
         };
         Some(Draft::Pending(outcome))
+    }
+
+    /// What was recorded names fences of its time. A caller that was overtaken since should know.
+    fn fences_now(&self, command: &Command) -> Vec<(Resource, Option<Token>)> {
+        let now = |resource: &Resource| (resource.clone(), self.fence(resource).state.token());
+        command.judged.iter().map(|judged| now(&judged.guarded.resource)).collect()
     }
 
     /// Records an outcome that commits: what was applied, and what failed but raised a fence. Everything else is judged

@@ -185,7 +185,7 @@ fn what_is_judged_again_is_not_recorded() {
         Outcome::KeyReused,
         Outcome::TooLarge { bytes: 2, limit: 1 },
         Outcome::LeaseLost { holder: None, fence: None },
-        Outcome::Replayed(Box::new(Outcome::Abandoned)),
+        Outcome::Replayed(Box::new(Outcome::Abandoned), Vec::new()),
     ] {
         let recorded = Recorded { fingerprint: [0; 32], at: Timestamp(0), outcome };
         assert_eq!(recorded.encode(0), None, "{recorded:?}");

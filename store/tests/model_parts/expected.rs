@@ -266,7 +266,7 @@ impl Expected {
             | (Expected::OtherGeneration { found: generation }, Outcome::OtherGeneration { found }) => {
                 generation == found
             }
-            (Expected::Replayed(expected), Outcome::Replayed(found)) => expected.is(found, known),
+            (Expected::Replayed(expected), Outcome::Replayed(found, _)) => expected.is(found, known),
             (Expected::Released, Outcome::Released)
             | (Expected::NotHeld, Outcome::NotHeld)
             | (Expected::KeyReused, Outcome::KeyReused)

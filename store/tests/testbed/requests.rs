@@ -128,7 +128,7 @@ pub(crate) fn done(ended: Ended) -> Vec<Done> {
 #[track_caller]
 pub(crate) fn replayed(ended: Ended) -> Outcome {
     match ended {
-        Ok(Outcome::Replayed(outcome)) => *outcome,
+        Ok(Outcome::Replayed(outcome, _)) => *outcome,
         other => panic!("expected a replay: {other:?}"),
     }
 }

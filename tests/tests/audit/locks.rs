@@ -193,3 +193,38 @@ fn p03_a_lease_that_a_foreign_token_overtook_is_over_at_once() {
     let lost = client.renew("other", &second, LONG);
     assert_eq!((lost.problem().as_str(), &lost.json()["holder"]), ("lease-lost", &"next#2".into()));
 }
+
+#[test]
+fn p03_a_replayed_answer_also_names_the_fence_now() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    let put = |client: &mut Client| {
+        client.request("PUT", "/v1/kv/k", &[("fencing-token", "34"), ("idempotency-key", "put")], b"v")
+    };
+    let first = put(&mut client);
+    assert_eq!((first.status, first.header("fence"), first.header("fence-now")), (204, Some("34"), None));
+    let transact = |client: &mut Client| {
+        let body =
+            json!({"tokens": {"a": "1", "b": "1"}, "then": [{"put": "a", "text": "v"}, {"put": "b", "text": "v"}]});
+        client.request("POST", "/v1/txn", &[("idempotency-key", "txn")], body.to_string().as_bytes())
+    };
+    let transacted = transact(&mut client);
+    assert_eq!((transacted.status, transacted.json().get("fences_now")), (200, None));
+    let fails = |client: &mut Client| {
+        let headers = [("fencing-token", "5"), ("idempotency-key", "fails"), ("if-match", "*")];
+        client.request("PUT", "/v1/kv/absent", &headers, b"v")
+    };
+    assert_eq!((fails(&mut client).status, fails(&mut client).header("fence-now")), (412, Some("5")));
+    // A successor takes over; the retry is still answered as the first was, and learns of it.
+    for (resource, token) in [("k", "36"), ("b", "2"), ("absent", "6")] {
+        assert_eq!(client.claim(resource, token).status, 200);
+    }
+    let again = put(&mut client);
+    assert_eq!((again.status, again.header("idempotent-replayed")), (204, Some("true")));
+    assert_eq!((again.header("fence"), again.header("fence-now")), (Some("34"), Some("36")));
+    let again = transact(&mut client);
+    let now = json!([{"resource": "a", "fence": "1"}, {"resource": "b", "fence": "2"}]);
+    assert_eq!((&again.json()["fences_now"], &again.json()["results"]), (&now, &transacted.json()["results"]));
+    let again = fails(&mut client);
+    assert_eq!((again.status, again.header("fence"), again.header("fence-now")), (412, Some("5"), Some("6")));
+}

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use fencepost_core::wire::{
-    AcquireRequest, ClaimAnswer, ClaimRequest, ClaimedValue, ConditionSpec, FenceAnswer, FencePage, FenceView,
-    ForceReleasedAnswer, Integer, KeyEntry, KeyPage, LeaseAnswer, LockPage, LockView, ObjectDifference,
+    AcquireRequest, ClaimAnswer, ClaimRequest, ClaimedValue, ConditionSpec, FenceAnswer, FenceNow, FencePage,
+    FenceView, ForceReleasedAnswer, Integer, KeyEntry, KeyPage, LeaseAnswer, LockPage, LockView, ObjectDifference,
     ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectAnswer, ObjectsCollectRequest, OperationSpec, OutcomeAnswer,
     OutcomeState, ReloadAnswer, RenewRequest, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest,
     RotatedAnswer, S3CredentialsAnswer, S3CredentialsRequest, TextOrBase64, TokenSpec, TxnAnswer, TxnRequest,
@@ -96,6 +96,7 @@ fn schemas() -> Components {
         ClaimedValue,
         ConditionSpec,
         FenceAnswer,
+        FenceNow,
         FencePage,
         FenceView,
         ForceReleasedAnswer,

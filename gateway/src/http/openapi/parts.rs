@@ -48,7 +48,12 @@ impl Headers {
 
     pub(super) fn optional_replayed(self) -> Headers {
         let description = "This is the recorded answer of an earlier request with the same key.";
-        self.optional(header::IDEMPOTENT_REPLAYED, description, json!({"type": "string", "enum": ["true"]}))
+        let now = "Of a replayed answer about one resource: its fence now. `Fence` is that of the first answer.";
+        self.optional(header::IDEMPOTENT_REPLAYED, description, json!({"type": "string", "enum": ["true"]})).optional(
+            header::FENCE_NOW,
+            now,
+            schema::<Token>(),
+        )
     }
 }
 

@@ -26,8 +26,8 @@ pub use objects::{
 pub use outcome::{OutcomeAnswer, OutcomeState};
 pub use s3::{S3CredentialsAnswer, S3CredentialsRequest};
 pub use txn::{
-    ConditionSpec, Expected, MAX_TXN_PARTS, OperationSpec, TokenSpec, TxnAnswer, TxnRequest, TxnResult, TxnValue,
-    ValueSpec,
+    ConditionSpec, Expected, FenceNow, MAX_TXN_PARTS, OperationSpec, TokenSpec, TxnAnswer, TxnRequest, TxnResult,
+    TxnValue, ValueSpec,
 };
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,8 @@ pub mod header {
     pub const FENCING_LEASE: &str = "fencing-lease";
     /// Answer: the resource's fence now.
     pub const FENCE: &str = "fence";
+    /// Replayed answer: the resource's fence now. `fence` is that of the first answer.
+    pub const FENCE_NOW: &str = "fence-now";
     /// Answer to a checked read: the token is above the fence, so nothing protects what was read.
     pub const FENCING_UNCLAIMED: &str = "fencing-unclaimed";
     /// Answer in observe mode: the reason for which this would have been refused.

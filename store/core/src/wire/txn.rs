@@ -331,6 +331,20 @@ impl From<OperationSpec> for OperationForm {
 pub struct TxnAnswer {
     /// One entry per operation, in their order.
     pub results: Vec<TxnResult>,
+    /// In a replayed answer about several resources: their fences now. What else it says is as of its time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fences_now: Vec<FenceNow>,
+}
+
+/// A resource's fence at the time of a replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FenceNow {
+    /// The resource.
+    pub resource: Resource,
+    /// Its fence, if it has one.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
+    pub fence: Option<Token>,
 }
 
 /// What an operation left behind, or found.
