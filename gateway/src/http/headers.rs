@@ -140,12 +140,17 @@ pub(super) fn none_unsupported(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The type of a value, if the request says one.
 pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     match single(headers, &CONTENT_TYPE)? {
         Some(value) if value.len() > MAX_CONTENT_TYPE_BYTES => {
             Err(Problem::header("content-type", &format!("it is longer than {MAX_CONTENT_TYPE_BYTES} bytes")))
         }
         Some("") | None => Ok(None),
+        // What curl sends with `-d` unless told otherwise. It says nothing about the value.
+        Some(value) if value.eq_ignore_ascii_case(FORM) => Ok(None),
         Some(value) => Ok(Some(value.to_owned())),
     }
 }

@@ -1,5 +1,6 @@
 //! The built-in locks: waiters never starve the holder or each other.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -227,4 +228,29 @@ fn p03_a_replayed_answer_also_names_the_fence_now() {
     assert_eq!((&again.json()["fences_now"], &again.json()["results"]), (&now, &transacted.json()["results"]));
     let again = fails(&mut client);
     assert_eq!((again.status, again.header("fence"), again.header("fence-now")), (412, Some("5"), Some("6")));
+}
+
+#[test]
+fn p03_a_failed_condition_that_raised_nothing_leaves_its_key_usable() {
+    let gateway = Fresh::memory(&[]);
+    let mut client = gateway.client();
+    assert_eq!(client.claim("k", "34").status, 200);
+    let headers = [("fencing-token", "34"), ("idempotency-key", "7"), ("if-match", "*")];
+    assert_eq!(client.request("PUT", "/v1/kv/k", &headers, b"v").status, 412);
+    assert_eq!(client.request("GET", "/v1/outcomes/7", &[], b"").json()["outcome"], "not-recorded");
+    assert_eq!(client.put("k", "34", "now it exists").status, 204);
+    assert_eq!(client.request("PUT", "/v1/kv/k", &headers, b"v").status, 204, "as docs/outcomes.md says");
+}
+
+#[test]
+fn p03_the_type_that_curl_makes_up_is_no_type() {
+    let gateway = Fresh::memory(&[]);
+    let put = |more: &[&str]| {
+        let url = format!("{}/v1/kv/orders/123", gateway.url());
+        let curl = ["-sS", "-f", "-X", "PUT", "-H", "Fencing-Token: 34", "-d", "paid", &url];
+        assert!(Command::new("curl").args(curl).args(more).status().unwrap().success());
+        gateway.client().get("orders/123").header("content-type").unwrap().to_owned()
+    };
+    assert_eq!(put(&[]), "application/octet-stream");
+    assert_eq!(put(&["-H", "Content-Type: text/plain"]), "text/plain");
 }

@@ -84,7 +84,7 @@ pub(super) fn empty_body() -> Value {
 pub(super) fn value_body() -> Value {
     let bytes = json!({"type": "string", "format": "binary"});
     json!({
-        "description": "The value. Any `Content-Type` is kept and given back; one value is at most `--max-body` bytes.",
+        "description": "The value. Any `Content-Type` is kept and given back, except `application/x-www-form-urlencoded` (curl's own choice for `-d`), which counts as none; one value is at most `--max-body` bytes.",
         "required": true,
         "content": {"application/octet-stream": {"schema": bytes, "example": "paid"}},
     })
