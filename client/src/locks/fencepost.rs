@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fencepost_core::IdempotencyKey;
-use fencepost_core::wire::{AcquireRequest, MIN_TTL_MS};
+use fencepost_core::wire::{AcquireRequest, MAX_WAIT_MS, MIN_TTL_MS};
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
@@ -97,8 +97,8 @@ impl LockBackend for Fencepost {
         let mut attempt = 1;
         loop {
             // Only what is left: whoever waited already does not wait again.
-            let (holder, ttl_ms) = (wanted.holder.clone(), millis(wanted.ttl));
-            let asked = AcquireRequest { holder, ttl_ms, wait_ms: millis(left()) };
+            let (holder, ttl_ms, wait_ms) = (wanted.holder.clone(), millis(wanted.ttl), millis(left()));
+            let asked = AcquireRequest { holder, ttl_ms, wait_ms: wait_ms.min(MAX_WAIT_MS) };
             let error = match self.gateway.acquire(wanted.name, &asked, Some(&key)).await {
                 Ok(granted) => {
                     return Ok(Acquired::Held(Lease {
@@ -113,7 +113,7 @@ impl LockBackend for Fencepost {
                         session: None,
                     }));
                 }
-                Err(CallError::Held(_)) => return Ok(Acquired::Busy),
+                Err(CallError::Held(_)) if wait_ms <= MAX_WAIT_MS || left().is_zero() => return Ok(Acquired::Busy),
                 Err(error) => error,
             };
             let again = match &error {
@@ -122,6 +122,8 @@ impl LockBackend for Fencepost {
                 // A gateway that restarts is waited for as long as for the lock. One that was never there is an error.
                 CallError::Unreachable { .. } => attempt > 1 && left() > OUTAGE,
                 CallError::NotApplied(_) => left() > OUTAGE,
+                // One call waits no longer than the gateway allows; the next one takes a new place in the queue.
+                CallError::Held(_) => true,
                 _ => false,
             };
             if !again {

@@ -1,15 +1,19 @@
 //! The built-in locks: waiters never starve the holder or each other.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fencepost_client::locks::{Acquired, Wanted};
 use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::GatewayProcess;
+use fencepost_conformance::harness::process::{GatewayProcess, run};
 use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_core::{Holder, Resource};
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::client::conn::http2::SendRequest;
@@ -253,4 +257,69 @@ fn p03_the_type_that_curl_makes_up_is_no_type() {
     };
     assert_eq!(put(&[]), "application/octet-stream");
     assert_eq!(put(&["-H", "Content-Type: text/plain"]), "text/plain");
+}
+
+#[test]
+fn c08_a_wait_above_ten_minutes_is_made_of_several() {
+    let gateway = Fresh::memory(&[]);
+    let lock = format!("fencepost://{}", gateway.address());
+    let url = gateway.url().to_owned();
+    let job = ["run", "--url", &url, "--lock", &lock, "--resource", "jobs/nightly", "--wait", "11min", "--", "true"];
+    let output = run(&job);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A gateway that lets nobody have the lock in the first ten minutes: it says so at once, and writes down what it was asked.
+#[tokio::test]
+async fn c08_the_next_call_asks_for_the_time_that_is_left() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            loop {
+                let (mut length, mut line) = (0, String::new());
+                while reader.read_line(&mut line).unwrap_or(0) > 2 {
+                    if let Some(bytes) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                        length = bytes.trim().parse().unwrap();
+                    }
+                    line.clear();
+                }
+                if length == 0 {
+                    break;
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                asked.push(serde_json::from_slice::<Value>(&body).unwrap());
+                let (status, kind, answer) = match asked.len() {
+                    1 | 2 => {
+                        let problem = json!({"type": "urn:fencepost:problem:lock-held", "title": "", "status": 423, "detail": ""});
+                        ("423 Locked", "application/problem+json", problem)
+                    }
+                    _ => {
+                        let lease = json!({"name": "k", "lease": "0".repeat(32), "token": "7", "holder": "a#1",
+                            "issuer": "fencepost:1", "ttl_ms": 30_000});
+                        ("201 Created", "application/json", lease)
+                    }
+                };
+                let answer = answer.to_string();
+                let head =
+                    format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", answer.len());
+                (&stream).write_all((head + &answer).as_bytes()).unwrap();
+                if asked.len() == 3 {
+                    return asked;
+                }
+            }
+        }
+        asked
+    });
+    let backend = fencepost_client::locks::connect(&format!("fencepost://{address}")).await.unwrap();
+    let (name, holder) = (Resource::new("k").unwrap(), Holder::new("a#1").unwrap());
+    let (ttl, wait) = (Duration::from_secs(30), Duration::from_secs(25 * 60));
+    let acquired = backend.acquire(&Wanted { name: &name, holder: &holder, ttl, wait, floor: 0 }).await.unwrap();
+    assert!(matches!(acquired, Acquired::Held(_)), "{acquired:?}");
+    let asked = served.join().unwrap();
+    assert!(asked.iter().all(|asked| asked["wait_ms"] == 600_000), "{asked:?}");
 }
