@@ -13,6 +13,7 @@ use fencepost_store::StoreOptions;
 use fencepost_store::engines::{self, ENGINES, EngineKind, EngineOptions};
 
 use crate::http::Host;
+use crate::listener::Bounds;
 use crate::quantity::{Size, Span};
 use file::File;
 
@@ -66,14 +67,19 @@ pub struct Limits {
     pub headers: usize,
     /// Bytes of all bodies in memory at once.
     pub bodies: usize,
-    /// Open connections.
+    /// Open connections of each listener.
     pub connections: usize,
+    /// Open connections of one peer address. `None`: a quarter of all, and no limit for callers on this machine, who
+    /// share one address.
+    pub connections_per_peer: Option<usize>,
     /// Time for a request's headers to arrive.
     pub header_timeout: Duration,
     /// Time for a request's body to arrive.
     pub body_timeout: Duration,
     /// Time for a client to take any of what is sent to it.
     pub write_timeout: Duration,
+    /// Time that an HTTP/2 connection may be without a request.
+    pub idle_timeout: Duration,
     /// Time for requests under way to end after SIGTERM.
     pub drain_timeout: Duration,
 }
@@ -85,11 +91,50 @@ impl Default for Limits {
             headers: 16 << 10,
             bodies: 256 << 20,
             connections: 4096,
+            connections_per_peer: None,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
         }
+    }
+}
+
+impl Limits {
+    /// Connections of administrators.
+    pub const ADMIN_CONNECTIONS: usize = 16;
+
+    /// Requests of S3 clients under way, each with files that may be open.
+    pub fn s3_requests(&self) -> usize {
+        self.connections.saturating_mul(2).min(1024)
+    }
+
+    /// The bounds of a listener with so many connections, under the limit per peer.
+    pub(crate) fn bounds(&self, connections: usize, requests: usize) -> Bounds {
+        Bounds {
+            connections,
+            per_peer: self.connections_per_peer.unwrap_or_else(|| (connections / 4).max(1)).min(connections),
+            binds_local: self.connections_per_peer.is_some(),
+            requests,
+        }
+    }
+
+    /// Of the public listener. An HTTP/2 connection may have many requests under way, all of them together four per
+    /// connection.
+    pub(crate) fn public_bounds(&self) -> Bounds {
+        self.bounds(self.connections, self.connections.saturating_mul(4))
+    }
+
+    /// Of the S3 listener.
+    pub(crate) fn s3_bounds(&self) -> Bounds {
+        self.bounds(self.connections, self.s3_requests())
+    }
+
+    /// Of the administrators' listener.
+    pub(crate) fn admin_bounds(&self) -> Bounds {
+        let connections = Limits::ADMIN_CONNECTIONS;
+        Bounds { connections, per_peer: connections, binds_local: false, requests: connections * 4 }
     }
 }
 
@@ -163,9 +208,11 @@ impl Config {
                 headers: bytes(flags.max_headers, file.limits.max_headers, limits.headers),
                 bodies: bytes(flags.max_bodies, file.limits.max_bodies, limits.bodies),
                 connections: flags.max_connections.or(file.limits.max_connections).unwrap_or(limits.connections),
+                connections_per_peer: flags.max_connections_per_peer.or(file.limits.max_connections_per_peer),
                 header_timeout: time(flags.header_timeout, file.limits.header_timeout, limits.header_timeout),
                 body_timeout: time(flags.body_timeout, file.limits.body_timeout, limits.body_timeout),
                 write_timeout: time(flags.write_timeout, file.limits.write_timeout, limits.write_timeout),
+                idle_timeout: time(flags.idle_timeout, file.limits.idle_timeout, limits.idle_timeout),
                 drain_timeout: time(flags.drain_timeout, file.limits.drain_timeout, limits.drain_timeout),
             },
             store: StoreOptions {
@@ -197,10 +244,13 @@ impl Config {
                 return Err(ConfigError::TooLarge(name, MAX_COUNT as u64));
             }
         }
-        let Limits { header_timeout, body_timeout, write_timeout, .. } = &self.limits;
-        for (name, time) in
-            [("header_timeout", header_timeout), ("body_timeout", body_timeout), ("write_timeout", write_timeout)]
-        {
+        let Limits { header_timeout, body_timeout, write_timeout, idle_timeout, .. } = &self.limits;
+        for (name, time) in [
+            ("header_timeout", header_timeout),
+            ("body_timeout", body_timeout),
+            ("write_timeout", write_timeout),
+            ("idle_timeout", idle_timeout),
+        ] {
             if time.is_zero() {
                 return Err(ConfigError::NoTime(name));
             }
@@ -214,6 +264,7 @@ impl Config {
         at_least("max_headers", self.limits.headers, 1024)?;
         at_least("max_body", self.limits.body, 1)?;
         at_least("max_connections", self.limits.connections, 1)?;
+        at_least("max_connections_per_peer", self.limits.connections_per_peer.unwrap_or(1), 1)?;
         at_least("max_bodies", self.limits.bodies, self.limits.body as u64)?;
         at_least("queue", self.store.queue, 1)?;
         at_least("write_buffer", self.engine_options.write_buffer_bytes, 1 << 20)?;
@@ -231,8 +282,8 @@ impl Config {
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limits { body, headers, bodies, connections, header_timeout, body_timeout, write_timeout, drain_timeout } =
-            &self.limits;
+        let Limits { body, headers, bodies, connections, connections_per_peer, .. } = &self.limits;
+        let Limits { header_timeout, body_timeout, write_timeout, idle_timeout, drain_timeout, .. } = &self.limits;
         let size = |bytes: usize| Size(bytes as u64);
         writeln!(f, "listen           {}", self.listen)?;
         writeln!(f, "data             {}", self.data.display())?;
@@ -252,9 +303,16 @@ impl fmt::Display for Config {
         writeln!(f, "max_headers      {}", size(*headers))?;
         writeln!(f, "max_bodies       {}", size(*bodies))?;
         writeln!(f, "max_connections  {connections}")?;
+        match connections_per_peer {
+            Some(count) => writeln!(f, "max_connections_per_peer {count}")?,
+            None => {
+                writeln!(f, "max_connections_per_peer {}, loopback excepted", self.limits.public_bounds().per_peer)?
+            }
+        }
         writeln!(f, "header_timeout   {}", Span(*header_timeout))?;
         writeln!(f, "body_timeout     {}", Span(*body_timeout))?;
         writeln!(f, "write_timeout    {}", Span(*write_timeout))?;
+        writeln!(f, "idle_timeout     {}", Span(*idle_timeout))?;
         writeln!(f, "drain_timeout    {}", Span(*drain_timeout))?;
         write!(f, "{}", self.s3)?;
         for (at, guard) in self.guards.list().iter().enumerate() {

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod http;
+mod listener;
 pub mod objects;
 mod quantity;
 pub mod reload;

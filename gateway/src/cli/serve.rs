@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fencepost_store::Store;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use super::exit::{self, Failed};
 use crate::config::{Config, Face, Flags, Objects as Place, S3Settings};
 use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped, sole_owner};
+use crate::listener::files;
 use crate::objects::Objects;
 use crate::objects::directory::Directory;
 use crate::reload::Reload;
@@ -42,11 +42,13 @@ enum LogFormat {
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failed> {
-        let config = Config::load(&self.flags).map_err(Failed::usage)?;
+        let mut config = Config::load(&self.flags).map_err(Failed::usage)?;
         self.start_log()?;
-        raise_the_limit_of_open_files();
+        let asked = config.clone();
+        // Before anything is opened.
+        files::fit(&mut config.limits, config.s3.face.is_some()).map_err(Failed::other)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
-        let reload = Reload::new(*self.flags, config.clone());
+        let reload = Reload::new(*self.flags, asked);
         let result = runtime.block_on(serve(config, reload));
         // Not waiting for a disk that hangs.
         runtime.shutdown_background();
@@ -68,14 +70,6 @@ impl Serve {
             LogFormat::Json => log.json().try_init(),
         }
         .map_err(Failed::other)
-    }
-}
-
-/// Connections, tables of the engine and files of objects share one limit, and the usual soft one is 1,024.
-fn raise_the_limit_of_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::debug!(%error, "the limit of open files stays as it is");
     }
 }
 

@@ -43,9 +43,11 @@ pub(super) struct FileLimits {
     pub(super) max_headers: Option<Size>,
     pub(super) max_bodies: Option<Size>,
     pub(super) max_connections: Option<usize>,
+    pub(super) max_connections_per_peer: Option<usize>,
     pub(super) header_timeout: Option<Span>,
     pub(super) body_timeout: Option<Span>,
     pub(super) write_timeout: Option<Span>,
+    pub(super) idle_timeout: Option<Span>,
     pub(super) drain_timeout: Option<Span>,
 }
 

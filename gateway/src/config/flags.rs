@@ -59,9 +59,12 @@ pub struct Flags {
     /// Bytes of all bodies and values in memory at once, answered 503 above [default: 256MiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODIES")]
     pub max_bodies: Option<Size>,
-    /// Open connections, answered 503 above [default: 4096]
+    /// Open connections of each listener, answered 503 above [default: 4096]
     #[arg(long, value_name = "COUNT", env = "FENCEPOST_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
+    /// Open connections of one address, answered 503 above [default: a quarter of all; loopback only if set]
+    #[arg(long, value_name = "COUNT", env = "FENCEPOST_MAX_CONNECTIONS_PER_PEER")]
+    pub max_connections_per_peer: Option<usize>,
     /// Writes that may wait for a commit, answered 503 above [default: 4096]
     #[arg(long, value_name = "COUNT", env = "FENCEPOST_QUEUE")]
     pub queue: Option<usize>,
@@ -71,9 +74,12 @@ pub struct Flags {
     /// Time for the body of a request to arrive, answered 408 after [default: 30s]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_BODY_TIMEOUT")]
     pub body_timeout: Option<Span>,
-    /// Time for a client to take any of what is sent to it; then its connection is closed [default: 30s]
+    /// Time for a client to take 64 KiB of an answer, or all of it; then the answer is cut off [default: 30s]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_WRITE_TIMEOUT")]
     pub write_timeout: Option<Span>,
+    /// Time that an HTTP/2 connection may be without a request; then it is closed [default: 60s]
+    #[arg(long, value_name = "TIME", env = "FENCEPOST_IDLE_TIMEOUT")]
+    pub idle_timeout: Option<Span>,
     /// Time for requests under way to end after SIGTERM [default: 30s]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_DRAIN_TIMEOUT")]
     pub drain_timeout: Option<Span>,

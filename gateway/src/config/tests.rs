@@ -49,6 +49,8 @@ fn unknown_keys_and_bad_values_are_errors() {
         ("[limits]\nmax_connections = 9999999999999", "max_connections must be at most"),
         ("queue = 9999999999999", "queue must be at most"),
         ("[limits]\nheader_timeout = '0s'", "header_timeout"),
+        ("[limits]\nidle_timeout = '0s'", "idle_timeout"),
+        ("[limits]\nmax_connections_per_peer = 0", "max_connections_per_peer"),
         ("[limits]\nmax_body = 0", "max_body"),
         ("[[guard]]\nkeys = 'a/**/b'\nresource = 'a'", "guard 1"),
     ] {
@@ -69,6 +71,17 @@ fn hosts_are_names_or_addresses_without_ports() {
         let error = parse(&format!("hosts = ['{bad}']")).expect_err(bad);
         assert!(error.contains("without a port"), "{error}");
     }
+}
+
+#[test]
+fn s12_a_peer_has_a_quarter_of_the_connections_unless_set() {
+    let of = |text: &str| parse(text).unwrap().limits.public_bounds();
+    assert_eq!((of("").per_peer, of("").binds_local), (1024, false));
+    let set = of("[limits]\nmax_connections = 10\nmax_connections_per_peer = 3");
+    assert_eq!((set.connections, set.per_peer, set.binds_local), (10, 3, true));
+    assert_eq!(of("[limits]\nmax_connections = 2").per_peer, 1);
+    let shown = parse("[limits]\nmax_connections_per_peer = 3\nidle_timeout = '5s'").unwrap().to_string();
+    assert!(shown.contains("max_connections_per_peer 3\n") && shown.contains("idle_timeout     5s\n"), "{shown}");
 }
 
 #[test]

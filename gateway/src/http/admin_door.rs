@@ -1,25 +1,14 @@
 //! The administrator's door: a Unix socket that only its owner can open.
 
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use rustix::fs::Mode;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, Semaphore};
-use tokio::task::JoinSet;
 
-use super::Gateway;
-use super::caller::{Caller, PeerAddress};
-use super::permit::{Identity, Peer};
-
-/// Connections of administrators at once; more wait until one ends.
-const MAX_CONNECTIONS: usize = 16;
+use super::caller::PeerAddress;
+use crate::listener::Acceptor;
 
 /// Why there is no door.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +33,8 @@ fn hint(path: &Path) -> &'static str {
 pub struct AdminDoor {
     listener: UnixListener,
     path: PathBuf,
+    /// Device and inode of the socket's file.
+    file: (u64, u64),
 }
 
 impl AdminDoor {
@@ -65,68 +56,49 @@ impl AdminDoor {
         let bound = UnixListener::bind(path);
         rustix::process::umask(before);
         let listener = bound.map_err(|error| AdminDoorError::Bind(path.to_owned(), error))?;
-        Ok(AdminDoor { listener, path: path.to_owned() })
+        let file = file_id(path).map_err(|error| AdminDoorError::Bind(path.to_owned(), error))?;
+        Ok(AdminDoor { listener, path: path.to_owned(), file })
     }
+}
 
-    /// Serves administrators until told to stop; then those who are in finish.
-    pub(super) async fn run(self, http: Builder<TokioExecutor>, gateway: Arc<Gateway>, stop: Arc<Notify>) {
-        let graceful = GracefulShutdown::new();
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let mut connections = JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            let accepted = async {
-                let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
-                self.listener.accept().await.map(|(stream, _)| (stream, place))
-            };
-            let (stream, place) = tokio::select! {
-                accepted = accepted => match accepted {
-                    Ok(accepted) => accepted,
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept an administrator's connection");
-                        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                        continue;
-                    }
-                },
-                () = stop.notified() => break,
-            };
-            let identity = match stream.peer_cred() {
-                Ok(peer) => Identity::Administrator(Peer { uid: peer.uid(), pid: peer.pid() }),
-                Err(error) => {
-                    tracing::warn!(%error, "an administrator's connection does not say whose it is");
-                    continue;
-                }
-            };
-            let (gateway, caller) =
-                (gateway.clone(), Caller { identity, peer: PeerAddress::Unix, waits: Arc::default() });
-            let service = service_fn(move |request| {
-                let (gateway, caller) = (gateway.clone(), caller.clone());
-                async move {
-                    if !request.uri().path().starts_with("/v1/admin/") {
-                        return gateway.handle(request, &caller).await;
-                    }
-                    // An act goes on to its end, and to its line in the audit log, also if nobody waits for it any more.
-                    match tokio::spawn(async move { gateway.handle(request, &caller).await }).await {
-                        Ok(answered) => answered,
-                        Err(ended) => std::panic::resume_unwind(ended.into_panic()),
-                    }
-                }
-            });
-            let serving = graceful.watch(http.serve_connection(TokioIo::new(stream), service).into_owned());
-            connections.spawn(async move {
-                // A broken connection is its own client's business.
-                let _ = serving.await;
-                drop(place);
-            });
-        }
-        drop(self);
-        graceful.shutdown().await;
+impl Acceptor for AdminDoor {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<(UnixStream, PeerAddress)> {
+        let (stream, _) = self.listener.accept().await?;
+        Ok((stream, PeerAddress::Unix))
     }
 }
 
 impl Drop for AdminDoor {
     fn drop(&mut self) {
-        // It may be gone already.
-        let _ = std::fs::remove_file(&self.path);
+        // Another gateway may have bound the path since; its socket is not ours to remove.
+        if file_id(&self.path).is_ok_and(|found| found == self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and inode of the file at a path.
+fn file_id(path: &Path) -> io::Result<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn s24_a_socket_of_another_gateway_is_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("admin.sock");
+        let first = AdminDoor::bind(&path).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = AdminDoor::bind(&path).await.unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
     }
 }

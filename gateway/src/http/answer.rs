@@ -1,5 +1,8 @@
 //! An answer on its way out.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
 use bytes::Bytes;
 use fencepost_core::wire::header;
 use fencepost_core::{Reason, Token};
@@ -13,6 +16,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::Body;
+use super::problem::Problem;
 
 const FENCE: HeaderName = HeaderName::from_static(header::FENCE);
 const FENCE_NOW: HeaderName = HeaderName::from_static(header::FENCE_NOW);
@@ -78,6 +82,23 @@ impl Answer {
             }
             _ => self,
         }
+    }
+
+    /// Bytes of the body.
+    pub(super) fn length(&self) -> u64 {
+        self.0.body().size_hint().lower()
+    }
+
+    /// Puts other bytes in the place of the body, which is complete.
+    pub(super) fn map_body(self, map: impl FnOnce(Bytes) -> Result<Bytes, Problem>) -> Result<Answer, Problem> {
+        let (head, mut body) = self.0.into_parts();
+        let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        let bytes = match frame {
+            Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+            Poll::Ready(Some(Err(never))) => match never {},
+            Poll::Ready(None) | Poll::Pending => Bytes::new(),
+        };
+        Ok(Answer(Response::from_parts(head, Full::new(map(bytes)?))))
     }
 
     pub(super) fn header_static(mut self, name: HeaderName, value: &'static str) -> Answer {

@@ -9,12 +9,13 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use hyper::header::CONTENT_LENGTH;
 
 use super::problem::Problem;
 use super::routes::{Route, Takes};
 use crate::config::Limits;
+use crate::listener::Arriving;
 use fencepost_core::ProblemKind;
 
 /// How many bytes of bodies are in memory, over all requests.
@@ -88,7 +89,7 @@ impl AsRef<[u8]> for Held {
 
 /// Receives a body whole, or says which limit it broke. A body that was announced too large is not read at all.
 pub(super) async fn receive(
-    body: Incoming,
+    body: Arriving,
     headers: &HeaderMap,
     route: &Route,
     limits: &Limits,
@@ -120,7 +121,7 @@ pub(super) async fn receive(
 }
 
 async fn collect(
-    mut body: Incoming,
+    mut body: Arriving,
     route: &Route,
     limit: usize,
     reserved: &mut Reservation,

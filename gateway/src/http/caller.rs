@@ -1,21 +1,29 @@
 //! Who makes a request, and from which address: what limits per caller are counted by.
 
-#![allow(dead_code, reason = "limits per caller come next")]
-
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use bytes::Bytes;
+use hyper::Method;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::answer::Answer;
+use super::body::{ByteBudget, hold, hold_anyway};
 use super::permit::Identity;
+use super::problem::Problem;
 use super::waiting::ConnectionWaits;
+use crate::config::Limits;
 
 /// Who makes a request. Every request of a connection has the same caller.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Caller {
     pub(super) identity: Identity,
     pub(super) peer: PeerAddress,
     /// Its requests that wait for a lock.
     pub(super) waits: Arc<ConnectionWaits>,
+    /// Of the memory for answers.
+    pub(super) share: Arc<AnswerShare>,
 }
 
 /// The other end of a connection, as far as limits per peer distinguish it.
@@ -55,6 +63,43 @@ impl fmt::Display for PeerAddress {
     }
 }
 
+/// What a caller may have of the memory for answers: a quarter, until it has taken what it was sent. Callers on this
+/// machine have it per connection, others per address.
+pub(super) struct AnswerShare {
+    answers: Arc<ByteBudget>,
+    /// Requests at once whose answers hold values and are sent in any case.
+    makers: Semaphore,
+}
+
+/// Smaller answers are not counted; there is one for each request at the most.
+const SMALL: u64 = 4 << 10;
+
+impl AnswerShare {
+    pub(super) fn new(limits: &Limits) -> Arc<AnswerShare> {
+        let share = (limits.bodies / 4).max(limits.body);
+        let makers = Semaphore::new((share / limits.body.max(1)).clamp(1, super::MAX_MAKERS));
+        Arc::new(AnswerShare { answers: ByteBudget::new(share), makers })
+    }
+
+    /// Waits for the caller's turn to make an answer that must be sent, if it has taken its earlier ones.
+    pub(super) async fn turn(&self) -> Result<Option<SemaphorePermit<'_>>, Problem> {
+        // The semaphore is never closed.
+        let turn = self.makers.acquire().await.ok();
+        hold(Bytes::from_static(b"{}"), &self.answers).map(|_| turn)
+    }
+
+    /// Counts an answer until the caller has taken it. A read may be refused for it; anything else was done already.
+    pub(super) fn hold(&self, method: &Method, answer: Answer) -> Result<Answer, Problem> {
+        if answer.length() <= SMALL {
+            return Ok(answer);
+        }
+        answer.map_body(|bytes| match *method {
+            Method::GET => hold(bytes, &self.answers),
+            _ => Ok(hold_anyway(bytes, &self.answers)),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +113,25 @@ mod tests {
         assert_ne!(peer("192.0.2.1:1"), peer("192.0.2.2:1"));
         assert!(peer("[::1]:1").is_local() && peer("[::ffff:127.0.0.1]:1").is_local() && PeerAddress::Unix.is_local());
         assert!(!peer("[2001:db8::1]:1").is_local());
+    }
+
+    #[tokio::test]
+    async fn s04_a_caller_that_takes_no_answers_uses_up_its_own_share() {
+        let limits = Limits { body: 8 << 10, bodies: 64 << 10, ..Limits::default() };
+        let share = AnswerShare::new(&limits);
+        let read = |share: &AnswerShare| {
+            share
+                .hold(&Method::GET, Answer::new(200).body(Bytes::from(vec![0; 8 << 10])))
+                .map_err(|problem| problem.kind())
+        };
+        let held = [read(&share), read(&share)];
+        assert!(held.iter().all(Result::is_ok));
+        assert_eq!(read(&share).err(), Some(fencepost_core::ProblemKind::Overloaded));
+        assert!(share.turn().await.is_err(), "nor is anything begun whose answer must be sent");
+        let sent = share.hold(&Method::POST, Answer::new(200).body(Bytes::from(vec![0; 8 << 10])));
+        assert!(sent.is_ok(), "what was done is answered");
+        assert!(read(&AnswerShare::new(&limits)).is_ok(), "others have their own share");
+        drop((held, sent));
+        assert!(read(&share).is_ok() && share.turn().await.is_ok());
     }
 }

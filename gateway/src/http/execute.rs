@@ -29,13 +29,13 @@ impl Gateway {
             Call::Put(put) => self.written(self.store.put(put).await??),
             Call::Delete(delete) => self.written(self.store.delete(delete).await??),
             Call::Claim(claim) => {
-                let _turn = self.room_for_an_answer().await?;
+                let _turn = self.room_for_an_answer(caller).await?;
                 let resource = claim.resource.clone();
                 self.claimed(resource, self.store.claim(claim).await??)
             }
             Call::Transact(transaction) => {
                 let reads = transaction.operations.iter().any(|(_, operation)| *operation == Operation::Get);
-                let _turn = if reads { Some(self.room_for_an_answer().await?) } else { None };
+                let _turn = if reads { Some(self.room_for_an_answer(caller).await?) } else { None };
                 self.transacted(self.store.transact(*transaction).await??)
             }
             Call::S3Credentials(asked) => self.s3_credentials(asked).await,
@@ -51,9 +51,9 @@ impl Gateway {
                 let outcome = self.store.release(&resource, lease).await??;
                 self.released(resource, outcome)
             }
-            Call::Abandon(caller, key) => {
-                let _turn = self.room_for_an_answer().await?;
-                let outcome = self.store.abandon(caller, &key).await?;
+            Call::Abandon(scope, key) => {
+                let _turn = self.room_for_an_answer(caller).await?;
+                let outcome = self.store.abandon(scope, &key).await?;
                 Ok(Answer::json_bytes(hold_anyway(json(&outcome_answer(key, outcome, None)), &self.answers)))
             }
             Call::Admin(call) => self.administer(call, &caller.identity, id).await,
@@ -70,7 +70,7 @@ impl Gateway {
             Call::ListFences(query) => self.list_fences(&query).await,
             Call::Lock(resource) => self.lock(resource).await,
             Call::ListLocks(query) => self.list_locks(&query).await,
-            Call::Outcome(caller, key) => self.outcome(caller, key).await,
+            Call::Outcome(scope, key) => self.outcome(scope, key).await,
             Call::Healthz => Ok(match self.store.health() {
                 Health::Ready => Answer::text(200, "ok\n"),
                 Health::Poisoned(reason) => Answer::text(200, &format!("alive, but writes have stopped: {reason}\n")),
@@ -102,10 +102,11 @@ impl Gateway {
 
     /// An answer that is sent in any case needs room before it is made. Only so many are made at once, so that they
     /// cannot all find the same room.
-    async fn room_for_an_answer(&self) -> Result<Option<SemaphorePermit<'_>>, Problem> {
+    async fn room_for_an_answer<'r>(&'r self, caller: &'r Caller) -> Result<[Option<SemaphorePermit<'r>>; 2], Problem> {
+        let of_caller = caller.share.turn().await?;
         // The semaphore is never closed.
         let turn = self.makers.acquire().await.ok();
-        hold(Bytes::from_static(b"{}"), &self.answers).map(|_| turn)
+        hold(Bytes::from_static(b"{}"), &self.answers).map(|_| [of_caller, turn])
     }
 
     /// Writes and deletes: 204 with the new version and the fence, or the refusal.

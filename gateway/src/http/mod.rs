@@ -7,10 +7,10 @@ mod audit;
 mod body;
 mod call;
 mod caller;
-mod connection;
 mod credentials;
 mod execute;
 mod fingerprint;
+mod front_end;
 mod headers;
 mod metrics;
 mod objects_admin;
@@ -33,19 +33,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use fencepost_core::{ProblemDocument, ProblemKind};
 use fencepost_store::Store;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 use tokio::sync::Semaphore;
 
 use crate::config::Limits;
+use crate::listener::Arriving;
 use crate::objects::Objects;
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
 use body::ByteBudget;
-use caller::{Caller, PeerAddress};
+use caller::Caller;
 use origin::Hosts;
 use permit::permit;
 use problem::Problem;
@@ -53,6 +52,7 @@ use waiting::WaitingConnections;
 
 pub use admin_door::{AdminDoor, AdminDoorError};
 pub use audit::AuditLog;
+pub(crate) use caller::PeerAddress;
 pub use metrics::Metrics;
 pub use origin::{Host, NotAHost};
 pub use routes::{Door, Endpoint, ROUTES, Route};
@@ -125,11 +125,12 @@ impl Gateway {
     }
 
     /// The life of a request.
-    async fn handle(&self, request: Request<Incoming>, caller: &Caller) -> Result<Response<Body>, Infallible> {
+    async fn handle(&self, request: Request<Arriving>, caller: &Caller) -> Result<Response<Body>, Infallible> {
         let id = self.next_id();
-        let head_only = request.method() == Method::HEAD;
+        let method = request.method().clone();
         let keyed = headers::has_idempotency_key(request.headers());
-        let answer = match self.pipeline(request, caller, &id).await {
+        let answer = self.pipeline(request, caller, &id).await;
+        let answer = match answer.and_then(|answer| caller.share.hold(&method, answer)) {
             Ok(answer) => answer,
             Err(problem) => {
                 let problem = if keyed { problem.of_a_keyed_request() } else { problem };
@@ -139,12 +140,12 @@ impl Gateway {
                 problem.into_answer(&id, &self.answers)
             }
         };
-        let answer = if head_only { answer.without_body() } else { answer };
+        let answer = if method == Method::HEAD { answer.without_body() } else { answer };
         Ok(answer.with_request_id(&id).into_response())
     }
 
     /// accept → **origin → limits → identity → decode → permit → store → reply**
-    async fn pipeline(&self, request: Request<Incoming>, caller: &Caller, id: &str) -> Result<answer::Answer, Problem> {
+    async fn pipeline(&self, request: Request<Arriving>, caller: &Caller, id: &str) -> Result<answer::Answer, Problem> {
         let (head, body) = request.into_parts();
         headers::one_host(&head)?;
         match caller.peer {
@@ -166,14 +167,6 @@ impl Gateway {
 
     fn next_id(&self) -> String {
         [&self.run, "-", itoa::Buffer::new().format(self.requests.fetch_add(1, Ordering::Relaxed))].concat()
-    }
-
-    /// A problem of a connection that has no request to answer.
-    fn problem_of_connection(&self, kind: ProblemKind, detail: &str) -> ProblemDocument {
-        self.metrics.problem(kind);
-        // The request was not read: it may be a retry with an idempotency key.
-        let outcome = Some("not-applied-by-this-request".into());
-        ProblemDocument { request_id: Some(self.next_id()), outcome, ..ProblemDocument::new(kind, detail) }
     }
 
     /// From now on the gateway says that it is not ready, and nobody waits for locks.

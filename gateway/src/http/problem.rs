@@ -127,6 +127,7 @@ impl Problem {
         .closing()
     }
 
+    /// Of all callers, or of this one.
     pub(super) fn answers_full(limit: usize) -> Problem {
         let detail = format!("answers that clients have not taken yet have reached the limit of {limit} bytes");
         Problem::new(ProblemKind::Overloaded, detail).advice("Try again shortly.").not_applied(SOON)

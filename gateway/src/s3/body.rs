@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderMap;
 use s3s::TrailingHeaders;
 use s3s::dto::StreamingBlob;
@@ -16,6 +16,7 @@ use s3s::{S3Request, S3Result, s3_error};
 use tokio::time::Sleep;
 
 use super::chunks::{self, Chunks};
+use crate::listener::Arriving;
 use crate::objects::{Algorithm, Measure, ObjectError, Promised};
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -83,7 +84,7 @@ pub(super) fn bytes(body: Option<StreamingBlob>) -> impl Stream<Item = Result<By
 /// A body that must keep coming: silence for too long is an error, whatever is done with it. Large chunks in it come as
 /// small ones.
 pub(super) struct Coming {
-    body: Incoming,
+    body: Arriving,
     patience: Duration,
     silence: Option<Pin<Box<Sleep>>>,
     chunks: Option<Chunks>,
@@ -95,7 +96,7 @@ pub(super) struct Coming {
 pub(super) struct Measuring(Arc<Mutex<Measure>>);
 
 impl Coming {
-    pub(super) fn new(headers: &HeaderMap, body: Incoming, patience: Duration) -> Coming {
+    pub(super) fn new(headers: &HeaderMap, body: Arriving, patience: Duration) -> Coming {
         let chunks = chunks::are_used(headers).then(Chunks::default);
         Coming { body, patience, silence: None, chunks, measuring: None }
     }

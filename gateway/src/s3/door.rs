@@ -1,22 +1,15 @@
 //! The S3 face's own port.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{Body, S3Error, s3_error};
+use s3s::{Body, S3Error, S3ErrorCode, s3_error};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::sync::{Semaphore, watch};
 
 use super::body::Coming;
 use super::caller::{Permit, Secrets};
@@ -24,7 +17,8 @@ use super::credentials::S3Credentials;
 use super::face::Face;
 use super::words;
 use crate::config::Limits;
-use crate::http::Metrics;
+use crate::http::{Metrics, PeerAddress};
+use crate::listener::{self, Arriving, FrontEnd, Full, Goodbye, Settings};
 use crate::objects::Objects;
 
 /// Bodies that are taken whole: lists of parts and of keys. 10,000 parts with a checksum each are below it.
@@ -42,9 +36,13 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 /// A bound port, and what answers on it.
 pub struct S3Door {
     listener: TcpListener,
+    front_end: S3FrontEnd,
+}
+
+struct S3FrontEnd {
     service: S3Service,
     limits: Limits,
-    requests: Arc<AtomicU64>,
+    requests: AtomicU64,
 }
 
 impl S3Door {
@@ -72,94 +70,87 @@ impl S3Door {
         config.form_max_field_size = 16 << 10;
         config.form_max_parts = 64;
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        S3Door { listener, service: builder.build(), limits, requests: Arc::default() }
+        S3Door { listener, front_end: S3FrontEnd { service: builder.build(), limits, requests: AtomicU64::new(0) } }
     }
 
     /// Serves until told to stop; then those who are in finish.
-    pub(crate) async fn run(self, stop: Arc<Notify>) {
-        let mut http = Builder::new(TokioExecutor::new());
-        http.http1().timer(TokioTimer::new()).header_read_timeout(self.limits.header_timeout);
-        http.http1().max_buf_size(self.limits.headers + (64 << 10));
-        http.http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(MAX_STREAMS)
-            .max_header_list_size(u32::try_from(self.limits.headers + (16 << 10)).unwrap_or(u32::MAX))
-            .keep_alive_interval(Duration::from_secs(20));
-        let graceful = GracefulShutdown::new();
-        let places = Arc::new(Semaphore::new(self.limits.connections));
-        let mut connections = JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            let accepted = async {
-                let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
-                self.listener.accept().await.map(|(stream, _)| (stream, place))
-            };
-            let (stream, place) = tokio::select! {
-                accepted = accepted => match accepted {
-                    Ok(accepted) => accepted,
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection for S3");
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                        continue;
-                    }
-                },
-                () = stop.notified() => break,
-            };
-            connections.spawn(self.serve(&http, &graceful, stream, place));
-        }
-        drop(self.listener);
-        graceful.shutdown().await;
+    pub(crate) async fn run(self, stop: watch::Receiver<bool>) {
+        let S3Door { listener, front_end } = self;
+        let limits = front_end.limits.clone();
+        let settings = Settings { bounds: limits.s3_bounds(), limits, max_streams: MAX_STREAMS };
+        listener::run(listener, Arc::new(front_end), settings, stop).await;
+    }
+}
+
+impl FrontEnd<TcpStream> for S3FrontEnd {
+    type Caller = PeerAddress;
+    type Share = ();
+    type Body = Body;
+    type Error = s3s::HttpError;
+
+    fn share(&self) {}
+
+    fn caller(&self, _: &TcpStream, peer: PeerAddress, (): ()) -> Option<PeerAddress> {
+        Some(peer)
     }
 
-    fn serve(
+    async fn answer(
         &self,
-        http: &Builder<TokioExecutor>,
-        graceful: &GracefulShutdown,
-        stream: TcpStream,
-        place: OwnedSemaphorePermit,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        let _ = stream.set_nodelay(true);
-        // A client that takes nothing of what is sent to it is given up by the system.
-        let patience = u32::try_from(self.limits.write_timeout.as_millis()).unwrap_or(u32::MAX);
-        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, patience);
-        let (service, requests) = (self.service.clone(), self.requests.clone());
-        let patience = self.limits.body_timeout;
-        let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            let id = requests.fetch_add(1, Ordering::Relaxed);
-            let service = service.clone();
-            let is_head = request.method() == hyper::Method::HEAD;
-            async move {
-                let mut answer = match is_a_form(&request) {
-                    // The S3 library would take it in before it asks who sends it.
-                    true => refused(s3_error!(NotImplemented, "Uploads by HTML forms are not offered."))?,
-                    false => {
-                        let (mut head, body) = request.into_parts();
-                        let mut coming = Coming::new(&head.headers, body, patience);
-                        if is_a_list(&head)
-                            && let Some(measuring) = coming.measured(&head.headers)
-                        {
-                            head.extensions.insert(measuring);
-                        }
-                        let request = hyper::Request::from_parts(head, Body::http_body_unsync(coming));
-                        service.call(request).await?
-                    }
-                };
-                // The S3 library says so of answers with a body only.
-                if is_head && answer.status() == StatusCode::OK && answer.headers().contains_key(CONTENT_RANGE) {
-                    *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
+        request: hyper::Request<Arriving>,
+        _: &PeerAddress,
+    ) -> Result<s3s::HttpResponse, s3s::HttpError> {
+        let (service, patience) = (self.service.clone(), self.limits.body_timeout);
+        let id = self.requests.fetch_add(1, Ordering::Relaxed);
+        let is_head = request.method() == hyper::Method::HEAD;
+        let mut answer = match is_a_form(&request) {
+            // The S3 library would take it in before it asks who sends it.
+            true => refused(s3_error!(NotImplemented, "Uploads by HTML forms are not offered."))?,
+            false => {
+                let (mut head, body) = request.into_parts();
+                let mut coming = Coming::new(&head.headers, body, patience);
+                if is_a_list(&head)
+                    && let Some(measuring) = coming.measured(&head.headers)
+                {
+                    head.extensions.insert(measuring);
                 }
-                if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
-                    answer.headers_mut().insert(REQUEST_ID, id);
-                }
-                Ok::<_, s3s::HttpError>(words::explained(answer).await)
+                let request = hyper::Request::from_parts(head, Body::http_body_unsync(coming));
+                service.call(request).await?
             }
-        });
-        let serving = graceful.watch(http.serve_connection(TokioIo::new(stream), service).into_owned());
-        async move {
-            // A broken connection is its own client's business.
-            let _ = serving.await;
-            drop(place);
+        };
+        // The S3 library says so of answers with a body only.
+        if is_head && answer.status() == StatusCode::OK && answer.headers().contains_key(CONTENT_RANGE) {
+            *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
+        if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
+            answer.headers_mut().insert(REQUEST_ID, id);
+        }
+        Ok(words::explained(answer).await)
+    }
+
+    fn reject(&self, full: Full) -> s3s::HttpResponse {
+        let error = S3Error::with_message(S3ErrorCode::SlowDown, format!("{full}. Try again shortly."));
+        refused(error).unwrap_or_else(|_| {
+            let mut answer = s3s::HttpResponse::new(Body::empty());
+            *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            answer
+        })
+    }
+
+    fn goodbye(&self, why: Goodbye) -> String {
+        let (status, code, message) = match why {
+            Goodbye::Full(full) => ("503 Slow Down", "SlowDown", format!("{full}. Try again shortly.")),
+            Goodbye::HeadTimeout => {
+                ("400 Bad Request", "RequestTimeout", "The headers did not arrive in time.".to_owned())
+            }
+        };
+        let body = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+        );
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/xml\r\ncontent-length: {length}\r\n\
+             connection: close\r\n\r\n{body}"
+        )
     }
 }
 

@@ -83,7 +83,8 @@ impl Bucketed {
         Bucketed::filled_with(fill, &[])
     }
 
-    fn filled_with(fill: impl FnOnce(&Path), more: &[&str]) -> Bucketed {
+    /// The same, with more arguments.
+    pub fn filled_with(fill: impl FnOnce(&Path), more: &[&str]) -> Bucketed {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let objects = dir.path().join("objects");
         for bucket in BUCKETS {

@@ -1,0 +1,194 @@
+//! One connection's bytes, with deadlines for the head of a request and for a client that stops reading.
+//!
+//! The deadline for heads is kept here and not by hyper, which would set a timer for every request, and none before it
+//! has seen whether a connection speaks HTTP/1 or HTTP/2. Here one timer per connection expires once per deadline, and
+//! looks whether the client is late.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::activity::Activity;
+
+/// What an HTTP/2 connection begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What a client must take within `write_timeout`, if there is so much.
+const LEAST_TAKEN: usize = 64 << 10;
+
+/// A stream whose client must keep to deadlines.
+pub(super) struct Connection<S> {
+    /// `None` only while it is dropped.
+    stream: Option<S>,
+    left: Left<S>,
+    activity: Arc<Activity>,
+    head_timeout: Duration,
+    /// Since when the next head is waited for, unless a request is being answered.
+    since: Instant,
+    /// Expires when a head may be late. `None` once it is HTTP/2, whose idle time is limited by `Activity::idle`.
+    head_timer: Option<Pin<Box<Sleep>>>,
+    /// How many bytes the client has sent of an HTTP/2 preface; `None` once it has sent anything else.
+    preface: Option<usize>,
+    write_timeout: Duration,
+    /// Runs while the client does not take what is sent.
+    stalled: Option<Pin<Box<Sleep>>>,
+    /// Bytes taken since `stalled` began.
+    taken: usize,
+}
+
+/// The stream, once hyper has let go of it.
+pub(super) struct Left<S>(Arc<Mutex<Option<S>>>);
+
+impl<S> Left<S> {
+    pub(super) fn take(&self) -> Option<S> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<S> Connection<S> {
+    pub(super) fn new(
+        stream: S,
+        activity: Arc<Activity>,
+        head_timeout: Duration,
+        write_timeout: Duration,
+    ) -> (Connection<S>, Left<S>) {
+        let left = Arc::new(Mutex::new(None));
+        let connection = Connection {
+            stream: Some(stream),
+            left: Left(left.clone()),
+            activity,
+            head_timeout,
+            since: Instant::now(),
+            head_timer: Some(Box::pin(tokio::time::sleep(head_timeout))),
+            preface: Some(0),
+            write_timeout,
+            stalled: None,
+            taken: 0,
+        };
+        (connection, Left(left))
+    }
+
+    /// Ready when the client has had its time for the next head.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(timer) = &mut self.head_timer else { return Poll::Pending };
+        while timer.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            let waiting = !self.activity.is_busy() && self.stalled.is_none();
+            let since = if waiting { self.since } else { now };
+            if now.duration_since(since) >= self.head_timeout {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(since + self.head_timeout);
+        }
+        Poll::Pending
+    }
+
+    /// Looks whether this is HTTP/2.
+    fn look_for_preface(&mut self, bytes: &[u8]) {
+        let Some(seen) = self.preface else { return };
+        let rest = &PREFACE[seen..];
+        let here = bytes.len().min(rest.len());
+        self.preface = (bytes[..here] == rest[..here]).then_some(seen + here);
+        if self.preface == Some(PREFACE.len()) {
+            self.preface = None;
+            self.head_timer = None;
+            self.activity.speaks_http2();
+        }
+    }
+}
+
+impl<S: Unpin> Connection<S> {
+    fn stream(&mut self) -> Pin<&mut S> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream),
+            None => unreachable!("taken only when it is dropped"),
+        }
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        *self.left.0.lock().unwrap_or_else(PoisonError::into_inner) = self.stream.take();
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match self.stream().poll_read(cx, buffer) {
+            Poll::Ready(read) => read?,
+            Poll::Pending => {
+                ready!(self.poll_late(cx));
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        let bytes = &buffer.filled()[before..];
+        self.activity.received(bytes.len());
+        self.look_for_preface(bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Connection<S> {
+    fn poll_write_with(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.activity.sending();
+        match write(self.stream(), cx) {
+            Poll::Ready(result) => {
+                self.taken += *result.as_ref().unwrap_or(&0);
+                // A byte now and then does not extend the time.
+                if self.taken >= LEAST_TAKEN {
+                    self.stalled = None;
+                }
+                self.since = Instant::now();
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                if self.stalled.is_none() {
+                    self.taken = 0;
+                }
+                let timeout = self.write_timeout;
+                let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+                ready!(stalled.as_mut().poll(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, |stream, cx| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, |stream, cx| stream.poll_write_vectored(cx, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// hyper asks for this when it has written everything.
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stalled = None;
+        self.activity.sent();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_shutdown(cx)
+    }
+}

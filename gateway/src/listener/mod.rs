@@ -1,0 +1,322 @@
+//! The one accept loop, for every listener: public, administrators' and S3. Each connection has the same deadlines, for
+//! heads, for answers and while it is idle, the same limits per peer, and the same end.
+
+mod activity;
+mod arriving;
+mod closing;
+mod connection;
+pub(crate) mod files;
+mod places;
+mod taking;
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, Version};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::config::Limits;
+use crate::http::PeerAddress;
+use activity::Activity;
+use arriving::Framing;
+use closing::{linger, turn_away};
+use connection::Connection;
+use files::Spare;
+use places::{Place, Places};
+use taking::{Answer, Streams, Taking};
+
+pub(crate) use arriving::Arriving;
+pub(crate) use places::{Bounds, Full};
+
+/// Connections that may be told at once that there is no place for them; more are just closed.
+const MAX_GOODBYES: usize = 64;
+
+/// How long an idle connection may take to end when its place is needed.
+const DISMISSAL: Duration = Duration::from_millis(100);
+
+/// The same when it was idle for too long: time for GOAWAY to reach the client.
+const IDLE_END: Duration = Duration::from_secs(1);
+
+/// How long clients may take to read last answers after the gateway was told to stop.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Bytes that HTTP/2 takes before they are read, per connection, and as many per stream.
+const WINDOW: u32 = 256 << 10;
+
+/// Bytes of an answer that wait in HTTP/2 for the socket, per stream.
+const SEND_BUFFER: usize = 64 << 10;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where connections come from.
+pub(crate) trait Acceptor: Send + 'static {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static;
+
+    /// Waits for the next one.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, PeerAddress)>> + Send;
+}
+
+impl Acceptor for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, PeerAddress)> {
+        let (stream, address) = TcpListener::accept(self).await?;
+        // Answers are written whole; waiting to fill a packet only delays them.
+        let _ = stream.set_nodelay(true);
+        Ok((stream, PeerAddress::of(address)))
+    }
+}
+
+/// Why a connection is closed with an answer that no request gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goodbye {
+    /// There is no place for it.
+    Full(Full),
+    /// The head of a request did not arrive in time.
+    HeadTimeout,
+}
+
+/// What answers the requests of a listener.
+pub(crate) trait FrontEnd<S>: Send + Sync + 'static {
+    /// Who makes the requests of a connection.
+    type Caller: Send + Sync + 'static;
+    /// What all connections of a peer share.
+    type Share: Clone + Send + Sync + 'static;
+    /// The body of an answer.
+    type Body: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static;
+    /// Why there is no answer.
+    type Error: Into<BoxError> + Send;
+
+    /// For a new peer.
+    fn share(&self) -> Self::Share;
+
+    /// For a new connection. `None`: it is not served.
+    fn caller(&self, stream: &S, peer: PeerAddress, share: Self::Share) -> Option<Self::Caller>;
+
+    /// Answers a request.
+    fn answer(
+        &self,
+        request: Request<Arriving>,
+        caller: &Self::Caller,
+    ) -> impl Future<Output = Result<Response<Self::Body>, Self::Error>> + Send;
+
+    /// Answers a request for which there is no place.
+    fn reject(&self, full: Full) -> Response<Self::Body>;
+
+    /// An answer in HTTP/1.1, headers and all, for a connection that ends.
+    fn goodbye(&self, why: Goodbye) -> String;
+}
+
+/// Deadlines and limits of a listener.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) limits: Limits,
+    pub(crate) bounds: Bounds,
+    /// Requests that one HTTP/2 connection may have under way.
+    pub(crate) max_streams: u32,
+}
+
+/// Accepts connections and serves them until told to stop; then those that are served finish.
+pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
+    listener: A,
+    front_end: Arc<F>,
+    settings: Settings,
+    mut stop: watch::Receiver<bool>,
+) {
+    let places = Places::new(settings.bounds.clone());
+    let goodbyes = Arc::new(Semaphore::new(MAX_GOODBYES));
+    let mut spare = Spare::new();
+    let mut connections = JoinSet::new();
+    let goodbye = |stream, full| {
+        if let Ok(turn) = goodbyes.clone().try_acquire_owned() {
+            turn_away(stream, front_end.goodbye(Goodbye::Full(full)), turn);
+        }
+    };
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(&mut stop) => break,
+        };
+        while connections.try_join_next().is_some() {}
+        spare.refill();
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                if let Some((stream, _)) = spare.lend(|| listener.accept()).await {
+                    goodbye(stream, Full::Descriptors);
+                }
+                // Accepting again at once would only spin.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let activity = Activity::new();
+        match places.take(peer, &activity, || front_end.share()) {
+            Err(full) => goodbye(stream, full),
+            Ok(place) => {
+                let Some(caller) = front_end.caller(&stream, peer, place.peer.share.clone()) else { continue };
+                let served = Served { front_end: front_end.clone(), caller, place, activity };
+                connections.spawn(served.run(stream, settings.clone(), stop.clone()));
+            }
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// A connection that is served.
+struct Served<S, F: FrontEnd<S>> {
+    front_end: Arc<F>,
+    caller: F::Caller,
+    place: Place<F::Share>,
+    activity: Arc<Activity>,
+}
+
+/// How a connection ended.
+enum Ended {
+    /// By itself, or by an error.
+    Done(Result<(), BoxError>),
+    /// It was idle, and asked to end.
+    Dismissed,
+}
+
+impl<S, F> Served<S, F>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
+    F: FrontEnd<S>,
+{
+    async fn run(self, stream: S, settings: Settings, mut stop: watch::Receiver<bool>) {
+        let limits = &settings.limits;
+        let activity = self.activity.clone();
+        let (connection, left) = Connection::new(stream, activity.clone(), limits.header_timeout, limits.write_timeout);
+        let streams = Streams::new(limits.write_timeout);
+        let http = http(&settings, streams.clone());
+        let served = Arc::new(self);
+        let of_service = served.clone();
+        let service = service_fn(move |request| of_service.answer(request, &streams));
+        let ended = {
+            let mut serving = pin!(http.serve_connection(TokioIo::new(connection), service));
+            tokio::select! {
+                done = serving.as_mut() => Ended::Done(done),
+                () = stopped(&mut stop) => {
+                    let was_busy = activity.is_busy();
+                    serving.as_mut().graceful_shutdown();
+                    let done = serving.await;
+                    if was_busy { Ended::Done(done) } else { Ended::Dismissed }
+                }
+                leaving = leaving(&activity, limits.idle_timeout) => {
+                    serving.as_mut().graceful_shutdown();
+                    while tokio::time::timeout(leaving, serving.as_mut()).await.is_err() && activity.is_busy() {}
+                    Ended::Dismissed
+                }
+            }
+        };
+        let (Ended::Done(done), Some(stream)) = (ended, left.take()) else { return };
+        let goodbye = match done {
+            Err(error) if timed_out(error.as_ref()) => {
+                if !activity.is_waited_for() || activity.is_http2() {
+                    return;
+                }
+                Some(served.front_end.goodbye(Goodbye::HeadTimeout))
+            }
+            _ if activity.may_be_sending() => None,
+            _ => return,
+        };
+        activity.lingers();
+        tokio::select! {
+            () = linger(stream, goodbye, limits.body_timeout) => {}
+            () = activity.dismissed() => {}
+            () = async {
+                stopped(&mut stop).await;
+                tokio::time::sleep(LAST_WORDS).await;
+            } => {}
+        }
+    }
+
+    /// Answers one request.
+    fn answer(
+        self: &Arc<Self>,
+        request: Request<hyper::body::Incoming>,
+        streams: &Streams,
+    ) -> impl Future<Output = Result<Response<Answer<F::Body>>, F::Error>> + Send + use<S, F> {
+        let (served, in_use) = (self.clone(), self.activity.begin());
+        let taking = (request.version() == Version::HTTP_2).then(|| {
+            let taking = Arc::<Taking>::default();
+            streams.next_is(taking.clone());
+            taking
+        });
+        let framing = Framing::of(request.version(), request.headers());
+        let (head, body) = request.into_parts();
+        let (body, arrival) = Arriving::new(body);
+        async move {
+            let (slot, mut answer) = match served.place.request() {
+                Ok(slot) => {
+                    let request = Request::from_parts(head, body);
+                    (Some(slot), served.front_end.answer(request, &served.caller).await?)
+                }
+                Err(full) => (None, served.front_end.reject(full)),
+            };
+            if framing.closes(arrival.as_deref()) {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(answer.map(|body| Answer::new(body, taking, (in_use, slot))))
+        }
+    }
+}
+
+/// Ready when the gateway was told to stop.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error: the server is gone, which is the same.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Ready when a connection should end for others or was idle for too long, with the time that it has for that.
+async fn leaving(activity: &Activity, idle_timeout: Duration) -> Duration {
+    tokio::select! {
+        () = activity.dismissed() => DISMISSAL,
+        () = activity.idle(idle_timeout) => IDLE_END,
+    }
+}
+
+/// How HTTP is spoken.
+fn http(settings: &Settings, streams: Streams) -> Builder<Streams> {
+    let headers = settings.limits.headers;
+    let mut http = Builder::new(streams);
+    // `Connection` sees to it that heads arrive in time.
+    http.http1().header_read_timeout(None).max_buf_size(headers + (64 << 10));
+    http.http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_concurrent_streams(settings.max_streams)
+        .max_header_list_size(u32::try_from(headers + (16 << 10)).unwrap_or(u32::MAX))
+        .keep_alive_interval(Duration::from_secs(20));
+    http
+}
+
+/// Did a deadline end the connection?
+fn timed_out(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
+            || error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}

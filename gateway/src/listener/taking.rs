@@ -1,0 +1,274 @@
+//! A deadline for each answer, not only for its socket.
+//!
+//! An HTTP/2 client that closes the window of a stream leaves the socket free, and hyper waits for the window without a
+//! limit. So a stream's body is given out in parts, each part says when it has been written, and the task of a stream
+//! whose oldest part waits for longer than `write_timeout` is dropped, which resets the stream. The end of a body is
+//! announced only after its last part was written: until then hyper keeps the task.
+//!
+//! Over HTTP/1 the socket's own deadline is enough, and bodies pass through unchanged.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures_util::task::AtomicWaker;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::rt::Executor;
+use tokio::time::{Instant, Sleep};
+
+use super::activity::InUse;
+use super::places::Slot;
+
+/// The largest part that is given to HTTP/2 at a time: what a client must take within `write_timeout`.
+const PART: usize = 64 << 10;
+
+/// How far an HTTP/2 client has taken an answer.
+#[derive(Default)]
+pub(super) struct Taking {
+    waiting: Mutex<Waiting>,
+    taken: AtomicWaker,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Waiting {
+    parts: usize,
+    /// When the oldest of them became the oldest.
+    since: Option<Instant>,
+}
+
+impl Taking {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give(self: &Arc<Self>, bytes: Bytes) -> Part {
+        let mut waiting = self.waiting();
+        waiting.parts += 1;
+        waiting.since.get_or_insert_with(Instant::now);
+        drop(waiting);
+        Part { bytes, taking: Some(self.clone()) }
+    }
+
+    fn take(&self) {
+        let mut waiting = self.waiting();
+        waiting.parts -= 1;
+        waiting.since = (waiting.parts > 0).then(Instant::now);
+        drop(waiting);
+        self.taken.wake();
+    }
+
+    /// Ready when everything that was given out is written.
+    fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.taken.register(cx.waker());
+        if self.waiting().parts == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// Some bytes of an answer; dropped when they are written.
+pub(super) struct Part {
+    bytes: Bytes,
+    taking: Option<Arc<Taking>>,
+}
+
+impl Buf for Part {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.bytes.advance(bytes);
+    }
+
+    fn copy_to_bytes(&mut self, length: usize) -> Bytes {
+        self.bytes.copy_to_bytes(length)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(taking) = &self.taking {
+            taking.take();
+        }
+    }
+}
+
+/// The body of an answer, with what its request holds until the answer is out.
+pub(super) struct Answer<B> {
+    body: B,
+    /// Of an HTTP/2 stream.
+    taking: Option<Arc<Taking>>,
+    /// What is left of the frame that is given out in parts.
+    rest: Bytes,
+    begun: bool,
+    _request: (InUse, Option<Slot>),
+}
+
+impl<B> Answer<B> {
+    pub(super) fn new(body: B, taking: Option<Arc<Taking>>, request: (InUse, Option<Slot>)) -> Answer<B> {
+        Answer { body, taking, rest: Bytes::new(), begun: false, _request: request }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
+    type Data = Part;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Part>, B::Error>>> {
+        let this = self.get_mut();
+        let Some(taking) = &this.taking else {
+            let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+            return Poll::Ready(
+                frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| Part { bytes, taking: None }))),
+            );
+        };
+        this.begun = true;
+        while this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                None => {
+                    ready!(taking.poll_taken(cx));
+                    return Poll::Ready(None);
+                }
+                Some(frame) => match frame?.into_data() {
+                    Ok(bytes) => this.rest = bytes,
+                    Err(trailers) => {
+                        return Poll::Ready(Some(Ok(trailers.map_data(|bytes| Part { bytes, taking: None }))));
+                    }
+                },
+            }
+        }
+        let part = this.rest.split_to(this.rest.len().min(PART));
+        Poll::Ready(Some(Ok(Frame::data(taking.give(part)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self.taking {
+            None => self.body.is_end_stream(),
+            Some(_) => !self.begun && self.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Runs the streams of one HTTP/2 connection, each until it is done or its client has stopped taking its answer.
+#[derive(Clone)]
+pub(super) struct Streams {
+    write_timeout: Duration,
+    /// Of the request that was handed over last: hyper runs a stream right after its service was called.
+    next: Arc<Mutex<Option<Arc<Taking>>>>,
+}
+
+impl Streams {
+    pub(super) fn new(write_timeout: Duration) -> Streams {
+        Streams { write_timeout, next: Arc::default() }
+    }
+
+    /// The next stream is this one.
+    pub(super) fn next_is(&self, taking: Arc<Taking>) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(taking);
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        match self.next.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(taking) => {
+                let (stream, limit) = (Box::pin(stream), self.write_timeout);
+                drop(tokio::spawn(Watched { stream, taking, limit, timer: None }));
+            }
+            None => drop(tokio::spawn(stream)),
+        }
+    }
+}
+
+/// A stream that ends when its client takes too long.
+struct Watched<F> {
+    stream: Pin<Box<F>>,
+    taking: Arc<Taking>,
+    limit: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<F: Future<Output = ()>> Future for Watched<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.stream.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        loop {
+            // Most answers are taken at once, and need no timer.
+            let Some(since) = self.taking.waiting().since else {
+                self.timer = None;
+                return Poll::Pending;
+            };
+            let deadline = since + self.limit;
+            if Instant::now() >= deadline {
+                return Poll::Ready(());
+            }
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            if timer.deadline() != deadline {
+                timer.as_mut().reset(deadline);
+            }
+            ready!(timer.as_mut().poll(cx));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+    use crate::listener::activity::Activity;
+
+    fn answer(bytes: usize, taking: Option<Arc<Taking>>) -> Answer<Full<Bytes>> {
+        Answer::new(Full::new(Bytes::from(vec![1; bytes])), taking, (Activity::new().begin(), None))
+    }
+
+    #[tokio::test]
+    async fn an_answer_over_http1_passes_through_whole() {
+        let mut body = answer(200 << 10, None);
+        let part = body.frame().await.unwrap().unwrap().into_data().ok().unwrap();
+        assert_eq!((part.remaining(), body.is_end_stream()), (200 << 10, true));
+    }
+
+    #[tokio::test]
+    async fn s04_an_answer_over_http2_ends_when_its_last_part_was_written() {
+        let taking = Arc::<Taking>::default();
+        let mut body = answer(100 << 10, Some(taking.clone()));
+        let mut parts = Vec::new();
+        for length in [64 << 10, 36 << 10] {
+            let part = body.frame().await.unwrap().unwrap().into_data().ok().unwrap();
+            assert_eq!((part.remaining(), body.is_end_stream()), (length, false));
+            parts.push(part);
+        }
+        let end = tokio::spawn(async move { body.frame().await.is_none() });
+        tokio::task::yield_now().await;
+        assert!(!end.is_finished() && taking.waiting().parts == 2);
+        parts.clear();
+        assert!(end.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn s04_a_stream_whose_part_is_not_taken_is_dropped() {
+        let taking = Arc::<Taking>::default();
+        let held = taking.give(Bytes::from_static(b"x"));
+        let limit = Duration::from_millis(50);
+        let watched = |taking| Watched { stream: Box::pin(std::future::pending()), taking, limit, timer: None };
+        let started = Instant::now();
+        watched(taking.clone()).await;
+        assert!(started.elapsed() >= limit);
+        drop(held);
+        let idle = tokio::time::timeout(limit * 4, watched(taking)).await;
+        assert!(idle.is_err(), "a stream that waits for its request to be answered has no such deadline");
+    }
+}
