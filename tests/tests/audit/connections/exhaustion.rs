@@ -94,8 +94,7 @@ fn exhaustion_all_attacks_at_once_leave_the_holder_alone_and_the_memory_bounded(
         |objects| std::fs::write(objects.join("reports/large"), vec![0; 4 * MIB]).unwrap(),
         &SETTINGS,
     ));
-    let mut holder = gateway.client();
-    assert_eq!(holder.put("large", "1", &"x".repeat(MIB)).status, 204);
+    assert_eq!(gateway.client().put("large", "1", &"x".repeat(MIB)).status, 204);
     let (public, s3) = (gateway.address().to_owned(), gateway.s3().to_string());
     let writer = gateway.credentials("reports", "33");
     let object = presigned(&gateway, &Credentials::reader(), "get_object", "large");
@@ -115,7 +114,7 @@ fn exhaustion_all_attacks_at_once_leave_the_holder_alone_and_the_memory_bounded(
         "POST /v1/txn HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{member}",
         member.len()
     );
-    let taken = holder.acquire("attacked", "other#1", 600_000);
+    let taken = gateway.client().acquire("attacked", "other#1", 600_000);
     assert_eq!(taken.status, 201);
     let waiting = json!({"holder": "w#1", "ttl_ms": 60_000, "wait_ms": 600_000}).to_string();
     let waiter = format!(
