@@ -1,37 +1,21 @@
-//! The S3 face's own port.
+//! The S3 front end's listener.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::StatusCode;
-use hyper::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue};
-use s3s::config::{S3Config, StaticConfigProvider};
-use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{Body, S3Error, S3ErrorCode, s3_error};
+use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
-use super::body::Coming;
-use super::caller::{Permit, Secrets};
 use super::credentials::S3Credentials;
-use super::face::Face;
-use super::words;
+use super::request::{Requests, refused};
 use crate::config::Limits;
 use crate::http::{Metrics, PeerAddress};
 use crate::listener::{self, Arriving, FrontEnd, Full, Goodbye, Settings};
 use crate::objects::Objects;
 
-/// Bodies that are taken whole: lists of parts and of keys. 10,000 parts with a checksum each are below it.
-const MAX_XML_BYTES: usize = 4 << 20;
-
-/// How far a client's clock may be ahead.
-const MAX_SKEW_SECONDS: u32 = 900;
-
 /// Requests that one HTTP/2 connection may have under way.
 const MAX_STREAMS: u32 = 64;
-
-/// Names a request in answers and logs.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
 /// A bound port, and what answers on it.
 pub struct S3Door {
@@ -40,13 +24,12 @@ pub struct S3Door {
 }
 
 struct S3FrontEnd {
-    service: S3Service,
     limits: Limits,
-    requests: AtomicU64,
+    requests: Requests,
 }
 
 impl S3Door {
-    /// Makes a face of objects on a port that is already bound.
+    /// Serves objects on a port that is already bound.
     pub fn new(
         listener: TcpListener,
         objects: Arc<Objects>,
@@ -55,22 +38,8 @@ impl S3Door {
         limits: Limits,
         create_buckets: bool,
     ) -> S3Door {
-        let face = Face { objects: objects.clone(), metrics, create_buckets };
-        let whole = Arc::new(Semaphore::new((limits.bodies / MAX_XML_BYTES).max(1)));
-        let mut builder = S3ServiceBuilder::new(face);
-        builder.set_auth(Secrets(credentials.clone()));
-        builder.set_access(Permit { credentials, objects, whole });
-        let mut config = S3Config::default();
-        config.xml_max_body_size = MAX_XML_BYTES;
-        config.presigned_url_max_skew_time_secs = MAX_SKEW_SECONDS;
-        // Uploads by HTML forms are taken into memory before anybody is asked whether they may be made. They are not
-        // offered, so none is taken.
-        config.post_object_max_file_size = 0;
-        config.form_max_fields_size = 64 << 10;
-        config.form_max_field_size = 16 << 10;
-        config.form_max_parts = 64;
-        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        S3Door { listener, front_end: S3FrontEnd { service: builder.build(), limits, requests: AtomicU64::new(0) } }
+        let requests = Requests::new(objects, credentials, metrics, &limits, create_buckets);
+        S3Door { listener, front_end: S3FrontEnd { limits, requests } }
     }
 
     /// Serves until told to stop; then those who are in finish.
@@ -86,7 +55,7 @@ impl FrontEnd<TcpStream> for S3FrontEnd {
     type Caller = PeerAddress;
     type Share = ();
     type Body = Body;
-    type Error = s3s::HttpError;
+    type Error = HttpError;
 
     fn share(&self) {}
 
@@ -94,43 +63,14 @@ impl FrontEnd<TcpStream> for S3FrontEnd {
         Some(peer)
     }
 
-    async fn answer(
-        &self,
-        request: hyper::Request<Arriving>,
-        _: &PeerAddress,
-    ) -> Result<s3s::HttpResponse, s3s::HttpError> {
-        let (service, patience) = (self.service.clone(), self.limits.body_timeout);
-        let id = self.requests.fetch_add(1, Ordering::Relaxed);
-        let is_head = request.method() == hyper::Method::HEAD;
-        let mut answer = match is_a_form(&request) {
-            // The S3 library would take it in before it asks who sends it.
-            true => refused(s3_error!(NotImplemented, "Uploads by HTML forms are not offered."))?,
-            false => {
-                let (mut head, body) = request.into_parts();
-                let mut coming = Coming::new(&head.headers, body, patience);
-                if is_a_list(&head)
-                    && let Some(measuring) = coming.measured(&head.headers)
-                {
-                    head.extensions.insert(measuring);
-                }
-                let request = hyper::Request::from_parts(head, Body::http_body_unsync(coming));
-                service.call(request).await?
-            }
-        };
-        // The S3 library says so of answers with a body only.
-        if is_head && answer.status() == StatusCode::OK && answer.headers().contains_key(CONTENT_RANGE) {
-            *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
-        }
-        if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
-            answer.headers_mut().insert(REQUEST_ID, id);
-        }
-        Ok(words::explained(answer).await)
+    async fn answer(&self, request: hyper::Request<Arriving>, _: &PeerAddress) -> Result<HttpResponse, HttpError> {
+        self.requests.answer(request).await
     }
 
-    fn reject(&self, full: Full) -> s3s::HttpResponse {
+    fn reject(&self, full: Full) -> HttpResponse {
         let error = S3Error::with_message(S3ErrorCode::SlowDown, format!("{full}. Try again shortly."));
         refused(error).unwrap_or_else(|_| {
-            let mut answer = s3s::HttpResponse::new(Body::empty());
+            let mut answer = HttpResponse::new(Body::empty());
             *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             answer
         })
@@ -152,19 +92,4 @@ impl FrontEnd<TcpStream> for S3FrontEnd {
              connection: close\r\n\r\n{body}"
         )
     }
-}
-
-fn refused(error: S3Error) -> Result<s3s::HttpResponse, s3s::HttpError> {
-    error.to_http_response().map_err(|error| s3s::HttpError::new(Box::new(error)))
-}
-
-/// A list of keys to remove: the S3 library takes it whole, and says nothing of its bytes.
-fn is_a_list(head: &hyper::http::request::Parts) -> bool {
-    let query = head.uri.query().unwrap_or_default();
-    head.method == hyper::Method::POST && query.split('&').any(|part| part.split('=').next() == Some("delete"))
-}
-
-fn is_a_form<B>(request: &hyper::Request<B>) -> bool {
-    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") && request.method() == hyper::Method::POST
 }

@@ -18,6 +18,7 @@ mod list_calls;
 pub mod mac_keys;
 mod object_calls;
 mod refuse;
+mod request;
 pub mod secret_file;
 mod signed;
 mod upload_calls;
