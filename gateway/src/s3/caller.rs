@@ -15,7 +15,7 @@ use super::access_key::LeaseKey;
 use super::credentials::S3Credentials;
 use super::errors;
 use super::keyring::Signer;
-use super::signed;
+use super::queries::{self, Effect};
 use crate::objects::{Objects, bucket_of};
 
 /// What only looks.
@@ -107,12 +107,12 @@ impl S3Access for Permit {
             Signer::Lease(verified) => Caller::Lease(verified.lease),
             Signer::LongTerm(_) => Caller::LongTerm,
         };
-        signed::check(cx.headers(), cx.uri())?;
         let name = cx.s3_op().name();
         let writes = WRITES.contains(&name);
         if !writes && !READS.contains(&name) {
             return Err(s3_error!(NotImplemented, "{name} is not offered by this gateway."));
         }
+        queries::check(name, if writes { Effect::Writes } else { Effect::Reads }, cx.uri())?;
         if writes {
             let named = match cx.s3_path() {
                 S3Path::Object { bucket, key } => Some(object_name(bucket, key)?),

@@ -17,6 +17,7 @@ pub mod keyring;
 mod list_calls;
 pub mod mac_keys;
 mod object_calls;
+mod queries;
 mod refuse;
 mod request;
 pub mod secret_file;

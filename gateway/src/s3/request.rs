@@ -15,6 +15,7 @@ use super::body::Coming;
 use super::caller::{Permit, Secrets};
 use super::credentials::S3Credentials;
 use super::face::Face;
+use super::signed;
 use super::words;
 use crate::config::Limits;
 use crate::http::Metrics;
@@ -88,6 +89,8 @@ impl Requests {
             return Err(s3_error!(NotImplemented, "Uploads by HTML forms are not offered."));
         }
         let (mut head, body) = request.into_parts();
+        signed::check(&head.headers, &head.uri)?;
+        signed::date(&mut head.headers);
         let mut coming = Coming::new(&head.headers, body, self.patience);
         if is_a_list(&head)
             && let Some(measuring) = coming.measured(&head.headers)

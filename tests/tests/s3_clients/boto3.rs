@@ -1,8 +1,9 @@
 //! boto3, through a script beside this file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fencepost_conformance::harness::bucketed::Credentials;
+use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
 use fencepost_conformance::harness::venv;
 use serde_json::Value;
 
@@ -105,3 +106,31 @@ impl S3Client for Boto3 {
 }
 
 crate::suite!(super::Boto3);
+
+/// A call that the S3 library does not know has the method and the path of one that it does.
+#[test]
+fn b01_no_call_of_boto3_is_taken_for_another() {
+    let gateway = Bucketed::with(&["--s3-create-buckets"]);
+    let boto3 = |resource: &str| -> Boto3 {
+        S3Client::new(&format!("http://{}", gateway.s3()), &gateway.credentials(resource, "33"))
+    };
+    let full = boto3("reports");
+    let file = full.0.home().join("file");
+    for name in ["source", "target"] {
+        std::fs::write(&file, name).unwrap();
+        full.put(&file, &format!("reports/{name}")).expect_ok("put");
+    }
+    let before = gateway.files();
+    assert_eq!(before.len(), 2);
+    // Only an empty bucket could be removed by mistake.
+    for (client, bucket) in [(full, "reports"), (boto3("watched"), "watched")] {
+        let said = client.call("change_in_every_other_way", &[bucket, "target", "source"]).expect_ok("boto3");
+        let answers: BTreeMap<String, (u16, String)> = serde_json::from_str(&said).unwrap();
+        assert!(answers.len() > 50, "{answers:?}");
+        for (call, (status, code)) in answers {
+            assert_eq!((status, code.as_str()), (501, "NotImplemented"), "{call} in {bucket}");
+        }
+        assert_eq!(gateway.files(), before, "{bucket}");
+        assert!(gateway.objects().join(bucket).is_dir(), "{bucket}");
+    }
+}

@@ -3,6 +3,7 @@
     boto3_client.py VERB ARGUMENTS…      the result goes to standard output, an exception to standard error
 """
 
+import datetime
 import json
 import os
 import sys
@@ -10,6 +11,7 @@ import sys
 import boto3
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 s3 = boto3.client("s3")
 
@@ -124,6 +126,53 @@ def presign(method, bucket, key, seconds, signature):
     client = boto3.client("s3", config=Config(signature_version=signature))
     arguments = {"Params": {"Bucket": bucket, "Key": key}, "ExpiresIn": int(seconds)}
     print(client.generate_presigned_url(method, **arguments))
+
+
+OFFERED = """AbortMultipartUpload CompleteMultipartUpload CopyObject CreateBucket CreateMultipartUpload DeleteBucket DeleteObject
+    DeleteObjects PutObject UploadPart UploadPartCopy""".split()
+
+
+def filled(shape, name, known):
+    """The least that boto3 sends for a shape."""
+    if name in known:
+        return known[name]
+    match shape.type_name:
+        case "structure":
+            members = {member: shape.members[member] for member in shape.required_members}
+            if shape.metadata.get("union"):
+                members = dict(list(shape.members.items())[:1])
+            return {member: filled(inner, member, known) for member, inner in members.items()}
+        case "list":
+            return [filled(shape.member, name, known)]
+        case "map":
+            return {}
+        case "string":
+            return shape.enum[0] if getattr(shape, "enum", None) else "x" * shape.metadata.get("min", 1)
+        case "integer" | "long" | "float" | "double":
+            return 1
+        case "boolean":
+            return True
+        case "timestamp":
+            return datetime.datetime(2026, 1, 1)
+        case "blob":
+            return b"not an object"
+
+
+def change_in_every_other_way(bucket, key, source):
+    """Every call that changes something and is not offered: its name, and the answer's status and code."""
+    client = boto3.client("s3", config=Config(inject_host_prefix=False, retries={"total_max_attempts": 1}))
+    known = {"Bucket": bucket, "Key": key, "RenameSource": f"/{bucket}/{source}"}
+    answers = {}
+    for operation in client.meta.service_model.operation_names:
+        model = client.meta.service_model.operation_model(operation)
+        if model.http["method"] not in ("PUT", "POST", "DELETE") or operation in OFFERED:
+            continue
+        try:
+            answer = client._make_api_call(operation, filled(model.input_shape, "", known))
+            answers[operation] = [answer["ResponseMetadata"]["HTTPStatusCode"], ""]
+        except ClientError as error:
+            answers[operation] = [error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]]
+    print(json.dumps(answers))
 
 
 if __name__ == "__main__":

@@ -41,14 +41,33 @@ impl Signer {
 
     /// The head of a request. `target` is sent as it is; a query in it is percent-encoded already.
     pub(crate) fn head(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> String {
+        self.head_without(method, target, headers, &[])
+    }
+
+    /// The same, with some headers that are sent and not signed. A `date` among the headers is the only one.
+    pub(crate) fn head_without(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        unsigned: &[&str],
+    ) -> String {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let (date, host) = (amz_date(), self.address.to_string());
-        let mut signed: Vec<(String, &str)> =
+        let mut sent: Vec<(String, &str)> =
             headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), *value)).collect();
-        signed.extend([("host".to_owned(), host.as_str()), ("x-amz-date".to_owned(), date.as_str())]);
-        if !signed.iter().any(|(name, _)| name == "x-amz-content-sha256") {
-            signed.push(("x-amz-content-sha256".to_owned(), UNSIGNED));
+        let has = |sent: &[(String, &str)], wanted: &str| sent.iter().any(|(name, _)| name == wanted);
+        if !has(&sent, "host") {
+            sent.push(("host".to_owned(), host.as_str()));
         }
+        if !has(&sent, "date") {
+            sent.push(("x-amz-date".to_owned(), date.as_str()));
+        }
+        if !has(&sent, "x-amz-content-sha256") {
+            sent.push(("x-amz-content-sha256".to_owned(), UNSIGNED));
+        }
+        let mut signed = sent.clone();
+        signed.retain(|(name, _)| !unsigned.contains(&name.as_str()));
         signed.sort();
         let payload = signed.iter().find(|(name, _)| name == "x-amz-content-sha256").map_or(UNSIGNED, |found| found.1);
         let names: Vec<&str> = signed.iter().map(|(name, _)| name.as_str()).collect();
@@ -59,7 +78,7 @@ impl Signer {
         let signature = self.signature(&date, &canonical);
         let credential = format!("{}/{}", self.credentials.access_key_id, scope(&date));
         let mut head = format!("{method} {target} HTTP/1.1\r\n");
-        for (name, value) in &signed {
+        for (name, value) in &sent {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str(&format!(
@@ -278,6 +297,18 @@ fn amz_date() -> String {
     let now = Timestamp::now().to_string();
     let seconds = now.split('.').next().unwrap_or_default().trim_end_matches('Z');
     format!("{}Z", seconds.replace(['-', ':'], ""))
+}
+
+/// The same moment as HTTP writes it: `Mon, 16 Nov 2026 15:29:17 GMT`.
+pub(crate) fn http_date() -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let now = Timestamp::now();
+    let day = DAYS[usize::try_from(now.0 / 86_400_000 % 7).unwrap()];
+    let shown = now.to_string();
+    let (date, time) = shown.split_once('T').unwrap();
+    let month = MONTHS[date[5..7].parse::<usize>().unwrap() - 1];
+    format!("{day}, {} {month} {} {} GMT", &date[8..10], &date[..4], &time[..8])
 }
 
 fn scope(date: &str) -> String {
