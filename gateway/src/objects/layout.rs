@@ -154,6 +154,9 @@ pub trait Staging: Send {
     /// Appends.
     async fn write(&mut self, bytes: Bytes) -> Result<(), LayoutError>;
 
+    /// Writes what is held in memory, and frees that: nothing comes for a while.
+    async fn rest(&mut self) -> Result<(), LayoutError>;
+
     /// Appends a range of other bytes, by the shortest way there is.
     async fn append(&mut self, from: &dyn Opened, start: u64, length: u64) -> Result<(), LayoutError>;
 

@@ -1,6 +1,7 @@
 //! Writing an object: stage, commit, publish, answer, settle.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fencepost_core::{Key, Presented, Timestamp};
@@ -44,6 +45,12 @@ pub(super) struct Settling {
     pub(super) _lock: Writing,
     pub(super) _acting: OwnedSemaphorePermit,
 }
+
+/// A body of which nothing comes for so long gives its memory back.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Staging writes as soon as it has about this much.
+const GATHERED: usize = 256 * 1024;
 
 /// How many changes are settled in one commit at the most.
 const SETTLE_AT_ONCE: usize = 128;
@@ -147,9 +154,25 @@ impl Objects {
         let mut staging = self.layout.stage(bytes.id()).await?;
         let algorithms = promised.checksums.iter().map(|(algorithm, _)| *algorithm).chain(promised.announced.clone());
         let mut measure = Measure::new(algorithms);
-        while let Some(chunk) = body.next().await {
-            let chunk = chunk?;
+        // What is gathered counts against its sender's share of memory as long as it is held here.
+        let (mut held, mut gathered) = (Vec::new(), 0);
+        loop {
+            let chunk = match tokio::time::timeout(PAUSE, body.next()).await {
+                Ok(next) => next,
+                // Others may need the memory before this one goes on; it may even wait for them.
+                Err(_) => {
+                    staging.rest().await?;
+                    (held, gathered) = (Vec::new(), 0);
+                    body.next().await
+                }
+            };
+            let Some(chunk) = chunk.transpose()? else { break };
             measure.update(&chunk);
+            gathered += chunk.len();
+            held.push(chunk.clone());
+            if gathered >= GATHERED {
+                (held, gathered) = (Vec::new(), 0);
+            }
             if measure.length() > promised.limit {
                 return Err(ObjectError::TooLarge { limit: promised.limit });
             }

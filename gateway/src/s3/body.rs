@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -10,12 +10,15 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
 use s3s::TrailingHeaders;
 use s3s::dto::StreamingBlob;
-use s3s::{S3Request, S3Result, s3_error};
-use tokio::time::Sleep;
+use s3s::{S3ErrorCode, S3Request, S3Result, s3_error};
 
-use super::chunks::{self, Chunks};
+use super::chunks::{self, Chunks, Piece};
+use super::listing::{Fault, List, Scan};
+use super::pace::Pace;
+use super::shares::{Room, Share};
 use crate::listener::Arriving;
 use crate::objects::{Algorithm, Measure, ObjectError, Promised};
 
@@ -81,24 +84,49 @@ pub(super) fn bytes(body: Option<StreamingBlob>) -> impl Stream<Item = Result<By
     body.map(|next| next.map_err(|error| unread(&error.to_string())))
 }
 
-/// A body that must keep coming: silence for too long is an error, whatever is done with it. Large chunks in it come as
-/// small ones.
+/// A body that must keep coming, and takes room in memory as it does. Large chunks in it come as small ones.
 pub(super) struct Coming {
     body: Arriving,
-    patience: Duration,
-    silence: Option<Pin<Box<Sleep>>>,
+    pace: Pace,
+    share: Share,
+    waiting: Option<Waiting>,
     chunks: Option<Chunks>,
+    /// Of a body that is taken whole.
+    scan: Option<Scan>,
+    fault: FaultFound,
     measuring: Option<Measuring>,
+}
+
+/// What waits for room, and the room.
+type Waiting = (Needs, Pin<Box<dyn Future<Output = Option<Room>> + Send>>);
+
+enum Needs {
+    /// Bytes before they go on.
+    Bytes(Bytes),
+    /// A chunk before it is taken in.
+    Chunk,
 }
 
 /// What is taken whole before the S3 library hands it on is measured as it arrives.
 #[derive(Clone)]
 pub(super) struct Measuring(Arc<Mutex<Measure>>);
 
+/// What was wrong with a body that is taken whole. The S3 library calls all of it an internal error.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FaultFound(Arc<OnceLock<Fault>>);
+
+impl FaultFound {
+    pub(super) fn get(&self) -> Option<&Fault> {
+        self.0.get()
+    }
+}
+
 impl Coming {
-    pub(super) fn new(headers: &HeaderMap, body: Arriving, patience: Duration) -> Coming {
-        let chunks = chunks::are_used(headers).then(Chunks::default);
-        Coming { body, patience, silence: None, chunks, measuring: None }
+    pub(super) fn new(head: &Parts, body: Arriving, patience: Duration, share: Share) -> Coming {
+        let chunks = chunks::are_used(&head.headers).then(Chunks::default);
+        let scan = List::of(head).map(|list| Scan::new(list, &head.headers));
+        let (pace, fault) = (Pace::new(patience), FaultFound::default());
+        Coming { body, pace, share, waiting: None, chunks, scan, fault, measuring: None }
     }
 
     /// Measures it as it arrives, by what the request promises of it. `None`: it arrives in chunks.
@@ -110,15 +138,101 @@ impl Coming {
         self.measuring.clone()
     }
 
+    /// What will have been wrong with it.
+    pub(super) fn fault(&self) -> FaultFound {
+        self.fault.clone()
+    }
+
     /// As it arrives.
     fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            self.silence = None;
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        let Poll::Ready(arrived) = Pin::new(&mut self.body).poll_frame(context) else {
+            let silence = ready!(self.pace.poll_silence(context));
+            return Poll::Ready(Some(Err(silence.into())));
+        };
+        let Some(frame) = arrived else { return Poll::Ready(None) };
+        let frame = frame?;
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        // The last bytes may be few.
+        match self.pace.arrived(bytes) {
+            Err(slow) if !self.body.is_end_stream() => Poll::Ready(Some(Err(slow.into()))),
+            _ => Poll::Ready(Some(Ok(frame))),
         }
-        let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.patience)));
-        ready!(silence.as_mut().poll(context));
-        Poll::Ready(Some(Err(format!("nothing of it arrived for {} s", self.patience.as_secs()).into())))
+    }
+
+    /// Bytes on their way, as soon as there is room for them. `None`: they wait.
+    fn with_room(&mut self, bytes: Bytes) -> Option<Bytes> {
+        match self.share.try_take(bytes.len()) {
+            Some(room) => Some(room.over(bytes)),
+            None => {
+                let room = self.share.clone().take(bytes.len());
+                self.waiting = Some((Needs::Bytes(bytes), Box::pin(room)));
+                None
+            }
+        }
+    }
+
+    /// The next frame of a body that streams: nothing more is read from the client before there is room for what was.
+    fn poll_streamed(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        loop {
+            if let Some((_, room)) = &mut self.waiting {
+                let room = ready!(room.as_mut().poll(context)).ok_or("the gateway stops")?;
+                match (self.waiting.take(), &mut self.chunks) {
+                    (Some((Needs::Bytes(bytes), _)), _) => return Poll::Ready(Some(Ok(Frame::data(room.over(bytes))))),
+                    (Some((Needs::Chunk, _)), Some(chunks)) => chunks.grant(room)?,
+                    (Some((Needs::Chunk, _)), None) | (None, _) => {}
+                }
+            }
+            match self.chunks.as_mut().and_then(Chunks::next) {
+                Some(Piece::Ready(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(Piece::Data(bytes)) => match self.with_room(bytes) {
+                    Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                    None => continue,
+                },
+                None => {}
+            }
+            if let Some(size) = self.chunks.as_ref().and_then(Chunks::wants) {
+                self.waiting = Some((Needs::Chunk, Box::pin(self.share.clone().take(size))));
+                continue;
+            }
+            let arrived = ready!(self.poll_arrived(context)).transpose()?;
+            match (arrived.map(Frame::into_data), &mut self.chunks) {
+                (None, chunks) => {
+                    chunks.as_mut().map_or(Ok(()), Chunks::end)?;
+                    return Poll::Ready(None);
+                }
+                (Some(Ok(bytes)), Some(chunks)) => chunks.push(bytes)?,
+                (Some(Ok(bytes)), None) => match self.with_room(bytes) {
+                    Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                    None => continue,
+                },
+                (Some(Err(trailers)), _) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+    }
+
+    /// The next frame of a body that is taken whole. It has its place in memory already.
+    fn poll_whole(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let arrived = ready!(self.poll_arrived(context));
+        let bytes = match &arrived {
+            Some(Ok(frame)) => frame.data_ref(),
+            Some(Err(error)) => {
+                let why = format!("The body could not be read: {error}.");
+                let _ = self.fault.0.set(Fault { code: S3ErrorCode::IncompleteBody, why });
+                None
+            }
+            None => None,
+        };
+        if let Some(bytes) = bytes {
+            if let Some(Measuring(measure)) = &self.measuring {
+                measure.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
+            }
+            if let Some(Err(fault)) = self.scan.as_mut().map(|scan| scan.feed(bytes)) {
+                let why = fault.why.clone();
+                let _ = self.fault.0.set(fault);
+                return Poll::Ready(Some(Err(why.into())));
+            }
+        }
+        Poll::Ready(arrived)
     }
 }
 
@@ -130,40 +244,20 @@ impl Body for Coming {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        loop {
-            if let Some(bytes) = self.chunks.as_mut().and_then(Chunks::next) {
-                return Poll::Ready(Some(Ok(Frame::data(bytes))));
-            }
-            let arrived = ready!(self.poll_arrived(context));
-            let Some(chunks) = &mut self.chunks else {
-                if let (Some(Measuring(measure)), Some(Ok(frame))) = (&self.measuring, &arrived)
-                    && let Some(bytes) = frame.data_ref()
-                {
-                    measure.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
-                }
-                return Poll::Ready(arrived);
-            };
-            match arrived.transpose()? {
-                None => {
-                    chunks.end()?;
-                    return Poll::Ready(None);
-                }
-                Some(frame) => match frame.into_data() {
-                    Ok(bytes) => chunks.push(bytes)?,
-                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-                },
-            }
+        match self.scan {
+            Some(_) => self.poll_whole(context),
+            None => self.poll_streamed(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.chunks.is_none() && self.body.is_end_stream()
+        self.chunks.is_none() && self.waiting.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.chunks {
-            Some(_) => SizeHint::default(),
-            None => self.body.size_hint(),
+        match (&self.chunks, &self.waiting) {
+            (None, None) => self.body.size_hint(),
+            _ => SizeHint::default(),
         }
     }
 }

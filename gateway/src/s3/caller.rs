@@ -4,19 +4,23 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fencepost_core::{Key, Presented, Timestamp};
+use fencepost_core::{Key, Mode, Presented, Timestamp};
+use hyper::header::CONTENT_LENGTH;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::path::S3Path;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
-use tokio::sync::Semaphore;
 
 use super::access_key::LeaseKey;
+use super::chunks;
 use super::credentials::S3Credentials;
 use super::errors;
+use super::face::Face;
 use super::keyring::Signer;
+use super::listing::List;
 use super::queries::{self, Effect};
-use crate::objects::{Objects, bucket_of};
+use super::request::ListPlaces;
+use crate::objects::{ObjectError, Objects, bucket_of};
 
 /// What only looks.
 pub const READS: &[&str] = &[
@@ -79,9 +83,7 @@ impl S3Auth for Secrets {
 /// Decides what is asked further.
 pub(super) struct Permit {
     pub(super) credentials: Arc<S3Credentials>,
-    pub(super) objects: Arc<Objects>,
-    /// Places for bodies that are taken whole.
-    pub(super) whole: Arc<Semaphore>,
+    pub(super) face: Face,
 }
 
 #[async_trait]
@@ -125,21 +127,65 @@ impl S3Access for Permit {
                 S3Path::Root => None,
             };
             if let Some(named) = named
-                && let Err(denied) = covers(&self.objects, &caller, &named)
+                && let Err(denied) = covers(&self.face.objects, &caller, &named)
             {
                 // Whoever writes a bucket's name wrong should not look for the fault in its locks.
-                self.objects.need_bucket(bucket_of(&named)).await.map_err(errors::s3_error)?;
+                self.face.objects.need_bucket(bucket_of(&named)).await.map_err(errors::s3_error)?;
                 return Err(denied);
             }
         }
         if WHOLE.contains(&name) {
-            let place = self.whole.clone().try_acquire_owned();
-            let place = place.map_err(|_| s3_error!(SlowDown, "Too many lists of keys and parts arrive at once."))?;
-            // Given back with the request.
-            cx.extensions_mut().insert(Arc::new(place));
+            self.may_send_a_list(cx, &caller).await?;
         }
         cx.extensions_mut().insert(caller);
         Ok(())
+    }
+}
+
+impl Permit {
+    /// Decides about a body that is taken into memory whole, before any of it is.
+    async fn may_send_a_list(&self, cx: &mut S3AccessContext<'_>, caller: &Caller) -> S3Result<()> {
+        if chunks::are_used(cx.headers()) {
+            return Err(s3_error!(InvalidRequest, "This call takes its body in one piece, and not in signed chunks."));
+        }
+        let length = cx.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if let (Some(list), Some(length)) = (cx.extensions_mut().get::<List>().copied(), length) {
+            list.check_length(length).map_err(|fault| S3Error::with_message(fault.code, fault.why))?;
+        }
+        if let Caller::LongTerm = caller {
+            self.may_write_without_a_token(cx.s3_path(), cx.s3_op().name()).await?;
+        }
+        let places = cx.extensions_mut().get::<ListPlaces>().cloned();
+        let place = places.and_then(|ListPlaces(share)| share.try_take(1));
+        let place = place.ok_or_else(|| s3_error!(SlowDown, "Too many lists of keys and parts arrive at once."))?;
+        // Given back with the request.
+        cx.extensions_mut().insert(Arc::new(place));
+        Ok(())
+    }
+
+    /// Refuses a caller without a token where every guard asks for one. What is decided counts at the commit.
+    async fn may_write_without_a_token(&self, path: &S3Path, call: &str) -> S3Result<()> {
+        let probe = match path {
+            S3Path::Object { bucket, key } => object_name(bucket, key)?,
+            // Which keys it is about stands in the body; some of them may be watched only.
+            S3Path::Bucket { bucket } if call != "DeleteObjects" || self.observes(bucket) => return Ok(()),
+            S3Path::Bucket { bucket } => object_name(bucket, "any")?,
+            S3Path::Root => return Ok(()),
+        };
+        let foreseen =
+            self.face.objects.store().foresee(&probe, None).await.map_err(|error| errors::s3_error(error.into()))?;
+        match foreseen.map_err(|wrong| errors::s3_error(wrong.into()))? {
+            Ok(_) => Ok(()),
+            Err(refusal) => Err(self.face.error(ObjectError::Refused(vec![*refusal]))),
+        }
+    }
+
+    /// Could a key of this bucket be written without a token, because its guard only observes?
+    fn observes(&self, bucket: &str) -> bool {
+        self.face.objects.store().guards().list().iter().map(|guard| guard.spec()).any(|guard| {
+            let first = guard.keys.split('/').next().unwrap_or_default();
+            guard.policy.mode == Mode::Observe && (first == bucket || first.starts_with('*'))
+        })
     }
 }
 

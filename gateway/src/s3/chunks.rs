@@ -10,8 +10,10 @@ use std::error::Error;
 use bytes::{Buf, Bytes, BytesMut};
 use hyper::header::HeaderMap;
 
+use super::shares::Room;
+
 /// The most bytes of a chunk that is signed. Clients send 64 KiB to 1 MiB.
-pub(super) const MAX_SIGNED_CHUNK: u64 = 16 << 20;
+pub(super) const MAX_SIGNED_CHUNK: u64 = 1 << 20;
 
 /// The line before a chunk is shorter than this.
 const MAX_LINE: usize = 1024;
@@ -36,8 +38,19 @@ pub(super) fn are_used(headers: &HeaderMap) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     at: At,
+    /// What has arrived and waits for room.
+    input: Bytes,
     /// What is ready to go on.
-    ready: VecDeque<Bytes>,
+    ready: VecDeque<Piece>,
+}
+
+/// What is ready to go on.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// Lines between the data, and data that has its room already.
+    Ready(Bytes),
+    /// Data that takes room in memory.
+    Data(Bytes),
 }
 
 /// Where in the body it is.
@@ -49,8 +62,11 @@ enum At {
     Plain(u64),
     /// In the end of a line, before so many bytes of it.
     End(usize),
+    /// After this line, before a chunk that is signed. The library keeps all of it until its end, so room for so many
+    /// bytes is needed before any of it is taken: uploads that each hold half a chunk would wait for each other.
+    Asking(Bytes, u64),
     /// In a chunk that is signed, before so many bytes of it and of the line's end behind it; with pieces of it.
-    Signed(u64, BytesMut),
+    Signed(u64, BytesMut, Room),
     /// After the line of the last chunk: the library looks at the rest as it is.
     Rest,
 }
@@ -63,8 +79,28 @@ impl Default for At {
 
 impl Chunks {
     /// What is ready to go on.
-    pub(super) fn next(&mut self) -> Option<Bytes> {
+    pub(super) fn next(&mut self) -> Option<Piece> {
         self.ready.pop_front()
+    }
+
+    /// The room that is needed before more can be taken in.
+    pub(super) fn wants(&self) -> Option<usize> {
+        match self.at {
+            At::Asking(_, size) => Some(usize::try_from(size).unwrap_or(usize::MAX)),
+            _ => None,
+        }
+    }
+
+    /// Here is the room.
+    pub(super) fn grant(&mut self, room: Room) -> Result<(), Box<dyn Error + Send + Sync>> {
+        match std::mem::replace(&mut self.at, At::Rest) {
+            At::Asking(line, size) => {
+                self.ready.push_back(Piece::Ready(line));
+                self.at = At::Signed(size, BytesMut::new(), room);
+            }
+            other => self.at = other,
+        }
+        self.advance()
     }
 
     /// The body has ended, and its last chunk must have come before: the library does not ask for it.
@@ -75,8 +111,14 @@ impl Chunks {
         }
     }
 
-    /// Takes in what has arrived.
-    pub(super) fn push(&mut self, mut bytes: Bytes) -> Result<(), Box<dyn Error + Send + Sync>> {
+    /// Takes in what has arrived. Nothing may be [wanted](Chunks::wants) before.
+    pub(super) fn push(&mut self, bytes: Bytes) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.input = bytes;
+        self.advance()
+    }
+
+    fn advance(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let bytes = &mut self.input;
         while !bytes.is_empty() {
             match &mut self.at {
                 At::Line(line) => {
@@ -84,7 +126,7 @@ impl Chunks {
                     line.extend_from_slice(&bytes.split_to(end));
                     if line.ends_with(b"\n") || line.len() > MAX_LINE {
                         let line = std::mem::take(line).freeze();
-                        self.at = self.chunk(line)?;
+                        self.at = chunk(line, &mut self.ready)?;
                     }
                 }
                 At::Plain(left) => {
@@ -93,7 +135,8 @@ impl Chunks {
                     if *left == 0 {
                         self.at = At::End(LINE_END.len());
                     }
-                    self.ready.extend([Bytes::from(format!("{:x}\r\n", piece.len())), piece, LINE_END]);
+                    let size = Bytes::from(format!("{:x}\r\n", piece.len()));
+                    self.ready.extend([Piece::Ready(size), Piece::Data(piece), Piece::Ready(LINE_END)]);
                 }
                 At::End(left) => {
                     if bytes.get_u8() != LINE_END[LINE_END.len() - *left] {
@@ -104,58 +147,72 @@ impl Chunks {
                         self.at = At::default();
                     }
                 }
-                At::Signed(left, pieces) => {
+                At::Asking(..) => return Ok(()),
+                At::Signed(left, pieces, room) => {
                     let piece = bytes.split_to(bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
                     *left -= piece.len() as u64;
                     pieces.extend_from_slice(&piece);
                     if *left == 0 || pieces.len() >= PIECE {
-                        self.ready.push_back(pieces.split().freeze());
+                        self.ready.push_back(Piece::Ready(room.part_over(pieces.split().freeze())));
                     }
                     if *left == 0 {
                         self.at = At::default();
                     }
                 }
-                At::Rest => self.ready.push_back(std::mem::take(&mut bytes)),
+                At::Rest => self.ready.push_back(Piece::Ready(std::mem::take(bytes))),
             }
         }
         Ok(())
     }
+}
 
-    /// What comes after the line before a chunk.
-    fn chunk(&mut self, line: Bytes) -> Result<At, Box<dyn Error + Send + Sync>> {
-        let digits = line.split(|byte| matches!(byte, b';' | b'\r')).next().unwrap_or_default();
-        let number = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit));
-        let size = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        match size {
-            None => Err(MISFRAMED.into()),
-            Some(0) => {
-                self.ready.push_back(line);
-                Ok(At::Rest)
-            }
-            Some(size) if line[digits.len()..] == LINE_END => Ok(At::Plain(size)),
-            Some(size) if size > MAX_SIGNED_CHUNK => {
-                Err(format!("a chunk that is signed has at most {MAX_SIGNED_CHUNK} bytes, not {size}").into())
-            }
-            Some(_) if digits.len() > MAX_DIGITS => Err(MISFRAMED.into()),
-            Some(size) => {
-                self.ready.push_back(line);
-                Ok(At::Signed(size + LINE_END.len() as u64, BytesMut::new()))
-            }
+/// What comes after the line before a chunk.
+fn chunk(line: Bytes, ready: &mut VecDeque<Piece>) -> Result<At, Box<dyn Error + Send + Sync>> {
+    let digits = line.split(|byte| matches!(byte, b';' | b'\r')).next().unwrap_or_default();
+    let number = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit));
+    let size = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    match size {
+        None => Err(MISFRAMED.into()),
+        Some(0) => {
+            ready.push_back(Piece::Ready(line));
+            Ok(At::Rest)
         }
+        Some(size) if line[digits.len()..] == LINE_END => Ok(At::Plain(size)),
+        Some(size) if size > MAX_SIGNED_CHUNK => {
+            Err(format!("a chunk that is signed has at most {MAX_SIGNED_CHUNK} bytes, not {size}").into())
+        }
+        Some(_) if digits.len() > MAX_DIGITS => Err(MISFRAMED.into()),
+        Some(size) => Ok(At::Asking(line, size + LINE_END.len() as u64)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::shares::Shares;
     use super::*;
+
+    /// Takes in a piece, with as much room as it wants.
+    fn push(chunks: &mut Chunks, piece: &[u8]) -> Result<(), String> {
+        let share = Shares::new(64 << 20, 1).of([127, 0, 0, 1].into());
+        let mut pushed = chunks.push(Bytes::copy_from_slice(piece));
+        while let (Ok(()), Some(size)) = (&pushed, chunks.wants()) {
+            pushed = chunks.grant(share.try_take(size).unwrap());
+        }
+        pushed.map_err(|error| error.to_string())
+    }
+
+    /// What is ready to go on.
+    fn ready(chunks: &mut Chunks) -> Vec<Bytes> {
+        std::iter::from_fn(|| chunks.next()).map(|(Piece::Ready(bytes) | Piece::Data(bytes))| bytes).collect()
+    }
 
     /// The body as it goes on, given in pieces of so many bytes.
     fn framed(body: &[u8], piece: usize) -> Result<Vec<u8>, String> {
         let mut chunks = Chunks::default();
         let mut out = Vec::new();
         for piece in body.chunks(piece) {
-            chunks.push(Bytes::copy_from_slice(piece)).map_err(|error| error.to_string())?;
-            out.extend(std::iter::from_fn(|| chunks.next()).flatten());
+            push(&mut chunks, piece)?;
+            out.extend(ready(&mut chunks).concat());
         }
         chunks.end().map_err(|error| error.to_string())?;
         Ok(out)
@@ -183,10 +240,10 @@ mod tests {
     fn a_signed_chunk_has_a_limit_and_another_has_none() {
         let size = MAX_SIGNED_CHUNK + 1;
         let error = framed(format!("{size:x};chunk-signature=00\r\n").as_bytes(), 100).unwrap_err();
-        assert_eq!(error, "a chunk that is signed has at most 16777216 bytes, not 16777217");
+        assert_eq!(error, "a chunk that is signed has at most 1048576 bytes, not 1048577");
         let mut chunks = Chunks::default();
-        chunks.push(Bytes::from_static(b"ffffffffff\r\nab")).unwrap();
-        assert_eq!(std::iter::from_fn(|| chunks.next()).flatten().collect::<Vec<u8>>(), b"2\r\nab\r\n");
+        push(&mut chunks, b"ffffffffff\r\nab").unwrap();
+        assert_eq!(ready(&mut chunks).concat(), b"2\r\nab\r\n");
     }
 
     #[test]
@@ -205,9 +262,26 @@ mod tests {
     fn a_signed_chunk_in_tiny_pieces_goes_on_in_larger_ones() {
         let mut chunks = Chunks::default();
         let size = 3 * PIECE;
-        chunks.push(Bytes::from(format!("{size:x};chunk-signature=00\r\n"))).unwrap();
-        (0..size).for_each(|_| chunks.push(Bytes::from_static(b"x")).unwrap());
-        assert_eq!(std::iter::from_fn(|| chunks.next()).count(), 4, "the line, and three pieces");
+        push(&mut chunks, format!("{size:x};chunk-signature=00\r\n").as_bytes()).unwrap();
+        (0..size).for_each(|_| push(&mut chunks, b"x").unwrap());
+        assert_eq!(ready(&mut chunks).len(), 4, "the line, and three pieces");
+    }
+
+    #[test]
+    fn s06_a_signed_chunk_waits_for_its_room() {
+        let shares = Shares::new(40, 1);
+        let share = shares.of([127, 0, 0, 1].into());
+        let mut chunks = Chunks::default();
+        chunks.push(Bytes::from_static(b"4;chunk-signature=00\r\nabcd\r\n")).unwrap();
+        assert_eq!(chunks.wants(), Some(6));
+        assert!(chunks.next().is_none(), "nothing of it goes on");
+        chunks.grant(share.try_take(6).unwrap()).unwrap();
+        assert_eq!(chunks.wants(), None);
+        let pieces = ready(&mut chunks);
+        assert_eq!(pieces.concat(), b"4;chunk-signature=00\r\nabcd\r\n");
+        assert!(share.try_take(5).is_none(), "the pieces hold it");
+        drop(pieces);
+        assert!(share.try_take(10).is_some());
     }
 
     #[test]

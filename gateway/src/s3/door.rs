@@ -63,8 +63,8 @@ impl FrontEnd<TcpStream> for S3FrontEnd {
         Some(peer)
     }
 
-    async fn answer(&self, request: hyper::Request<Arriving>, _: &PeerAddress) -> Result<HttpResponse, HttpError> {
-        self.requests.answer(request).await
+    async fn answer(&self, request: hyper::Request<Arriving>, peer: &PeerAddress) -> Result<HttpResponse, HttpError> {
+        self.requests.answer(*peer, request).await
     }
 
     fn reject(&self, full: Full) -> HttpResponse {

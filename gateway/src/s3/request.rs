@@ -1,29 +1,33 @@
 //! One request of an S3 client, from its head to its answer.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError, HttpResponse, S3Error, S3Result, s3_error};
-use tokio::sync::Semaphore;
 
-use super::body::Coming;
+use super::body::{Coming, FaultFound};
 use super::caller::{Permit, Secrets};
 use super::credentials::S3Credentials;
 use super::face::Face;
+use super::listing::List;
+use super::shares::{Share, Shares};
 use super::signed;
 use super::words;
 use crate::config::Limits;
-use crate::http::Metrics;
+use crate::http::{Metrics, PeerAddress};
 use crate::listener::Arriving;
 use crate::objects::Objects;
 
-/// Bodies that are taken whole: lists of parts and of keys. 10,000 parts with a checksum each are below it.
-const MAX_XML_BYTES: usize = 4 << 20;
+/// The least memory for bodies of one peer: some signed chunks.
+const LEAST_SHARE: usize = 4 << 20;
 
 /// How far a client's clock may be ahead.
 const MAX_SKEW_SECONDS: u32 = 900;
@@ -37,7 +41,15 @@ pub(super) struct Requests {
     count: AtomicU64,
     /// How long a body may pause.
     patience: Duration,
+    /// Memory for bodies that stream.
+    bodies: Shares,
+    /// Places for bodies that are taken whole.
+    lists: Shares,
 }
+
+/// The places for lists that the caller's peer has.
+#[derive(Clone)]
+pub(super) struct ListPlaces(pub(super) Share);
 
 impl Requests {
     pub(super) fn new(
@@ -47,13 +59,12 @@ impl Requests {
         limits: &Limits,
         create_buckets: bool,
     ) -> Requests {
-        let face = Face { objects: objects.clone(), metrics, create_buckets };
-        let whole = Arc::new(Semaphore::new((limits.bodies / MAX_XML_BYTES).max(1)));
-        let mut builder = S3ServiceBuilder::new(face);
+        let face = Face { objects, metrics, create_buckets };
+        let mut builder = S3ServiceBuilder::new(face.clone());
         builder.set_auth(Secrets(credentials.clone()));
-        builder.set_access(Permit { credentials, objects, whole });
+        builder.set_access(Permit { credentials, face });
         let mut config = S3Config::default();
-        config.xml_max_body_size = MAX_XML_BYTES;
+        config.xml_max_body_size = List::Parts.bytes();
         config.presigned_url_max_skew_time_secs = MAX_SKEW_SECONDS;
         // Uploads by HTML forms are read into memory before the signature is verified. They are not offered, so none
         // is read.
@@ -62,15 +73,34 @@ impl Requests {
         config.form_max_field_size = 16 << 10;
         config.form_max_parts = 64;
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        Requests { service: builder.build(), count: AtomicU64::new(0), patience: limits.body_timeout }
+        Requests {
+            service: builder.build(),
+            count: AtomicU64::new(0),
+            patience: limits.body_timeout,
+            bodies: Shares::new(limits.bodies, LEAST_SHARE),
+            lists: Shares::new(limits.bodies / List::Parts.bytes(), 1),
+        }
     }
 
-    /// Answers one request.
-    pub(super) async fn answer(&self, request: hyper::Request<Arriving>) -> Result<HttpResponse, HttpError> {
+    /// Answers one request of this peer.
+    pub(super) async fn answer(
+        &self,
+        peer: PeerAddress,
+        request: hyper::Request<Arriving>,
+    ) -> Result<HttpResponse, HttpError> {
         let id = self.count.fetch_add(1, Ordering::Relaxed);
         let is_head = request.method() == Method::HEAD;
-        let mut answer = match self.admitted(request) {
-            Ok(request) => self.service.call(request).await?,
+        let mut answer = match self.admitted(peer, request) {
+            Ok(Admitted { request, list: None }) => self.service.call(request).await?,
+            Ok(Admitted { request, list: Some(fault) }) => {
+                let answer = Aside(Box::pin(self.service.call(request))).await?;
+                match fault.get() {
+                    Some(fault) if answer.status().is_server_error() => {
+                        refused(S3Error::with_message(fault.code.clone(), fault.why.clone()))?
+                    }
+                    _ => answer,
+                }
+            }
             Err(error) => refused(error)?,
         };
         // The S3 library sets this status on answers with a body only.
@@ -84,20 +114,45 @@ impl Requests {
     }
 
     /// The request as the S3 library gets it, or why it does not get it.
-    fn admitted(&self, request: hyper::Request<Arriving>) -> S3Result<hyper::Request<Body>> {
-        if is_a_form(&request) {
+    fn admitted(&self, peer: PeerAddress, request: hyper::Request<Arriving>) -> S3Result<Admitted> {
+        let (mut head, body) = request.into_parts();
+        if is_a_form(&head) {
             return Err(s3_error!(NotImplemented, "Uploads by HTML forms are not offered."));
         }
-        let (mut head, body) = request.into_parts();
         signed::check(&head.headers, &head.uri)?;
         signed::date(&mut head.headers);
-        let mut coming = Coming::new(&head.headers, body, self.patience);
-        if is_a_list(&head)
+        let list = List::of(&head);
+        let mut coming = Coming::new(&head, body, self.patience, self.bodies.of(peer));
+        if list == Some(List::Keys)
             && let Some(measuring) = coming.measured(&head.headers)
         {
             head.extensions.insert(measuring);
         }
-        Ok(hyper::Request::from_parts(head, Body::http_body_unsync(coming)))
+        if let Some(list) = list {
+            head.extensions.insert(list);
+            head.extensions.insert(ListPlaces(self.lists.of(peer)));
+        }
+        let fault = list.map(|_| coming.fault());
+        Ok(Admitted { request: hyper::Request::from_parts(head, Body::http_body_unsync(coming)), list: fault })
+    }
+}
+
+/// A request for the S3 library.
+struct Admitted {
+    request: hyper::Request<Body>,
+    /// What will have been wrong with its list, if it has one.
+    list: Option<FaultFound>,
+}
+
+/// Lists are parsed in one go, which takes a while: meanwhile the worker's other tasks, those of the fence among them,
+/// go on in another thread.
+struct Aside<F>(Pin<Box<F>>);
+
+impl<F: Future> Future for Aside<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        tokio::task::block_in_place(|| self.0.as_mut().poll(context))
     }
 }
 
@@ -106,13 +161,7 @@ pub(super) fn refused(error: S3Error) -> Result<HttpResponse, HttpError> {
     error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
 }
 
-/// A list of keys to remove: the S3 library takes it whole, and does not pass its bytes on.
-fn is_a_list(head: &hyper::http::request::Parts) -> bool {
-    let query = head.uri.query().unwrap_or_default();
-    head.method == Method::POST && query.split('&').any(|part| part.split('=').next() == Some("delete"))
-}
-
-fn is_a_form<B>(request: &hyper::Request<B>) -> bool {
-    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") && request.method() == Method::POST
+fn is_a_form(head: &Parts) -> bool {
+    let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") && head.method == Method::POST
 }

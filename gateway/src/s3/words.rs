@@ -19,7 +19,7 @@ const WORDS: &[(&str, &str)] = &[
     ("MissingContentLength", "The length of the body must be given."),
     ("InvalidRequest", "The request cannot be understood."),
     ("InternalError", "The gateway could not do it, or the body did not come. The gateway's log may say more."),
-    ("MaxMessageLengthExceeded", "Lists of keys and of parts have at most 4 MiB."),
+    ("MaxMessageLengthExceeded", "Lists of parts have at most 4 MiB, lists of keys 2 MiB."),
     ("NotImplemented", "This is not offered by this gateway."),
 ];
 

@@ -160,7 +160,7 @@ def filled(shape, name, known):
 
 def change_in_every_other_way(bucket, key, source):
     """Every call that changes something and is not offered: its name, and the answer's status and code."""
-    client = boto3.client("s3", config=Config(inject_host_prefix=False, retries={"total_max_attempts": 1}))
+    client = boto3.client("s3", config=Config(inject_host_prefix=False, retries={"total_max_attempts": 3}))
     known = {"Bucket": bucket, "Key": key, "RenameSource": f"/{bucket}/{source}"}
     answers = {}
     for operation in client.meta.service_model.operation_names:

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 
 mod audited;
+mod audited_bodies;
 mod blocked;
 mod bodies;
 mod buckets;

@@ -121,6 +121,13 @@ impl Staging for StagedFile {
         Ok(())
     }
 
+    async fn rest(&mut self) -> Result<(), LayoutError> {
+        self.flush().await?;
+        self.settle().await?;
+        (self.gathered, self.spare) = (Vec::new(), Vec::new());
+        Ok(())
+    }
+
     async fn append(&mut self, from: &dyn Opened, start: u64, length: u64) -> Result<(), LayoutError> {
         let size = from.mark().size;
         let end = start.checked_add(length).filter(|end| *end <= size).ok_or_else(|| LayoutError::Failed {
@@ -158,8 +165,11 @@ impl Staging for StagedFile {
         self.settle().await?;
         blocking(move || {
             self.tree.check_running()?;
+            // Syncing takes a while, and many may wait for it: not with their memory.
+            let (gathered, _) = (std::mem::take(&mut self.gathered), std::mem::take(&mut self.spare));
             let what = || format!("writing `{}`", self.shown());
-            (&*self.file).write_all(&self.gathered).map_err(|error| failed_io(what(), &error))?;
+            (&*self.file).write_all(&gathered).map_err(|error| failed_io(what(), &error))?;
+            drop(gathered);
             self.file.sync_all().map_err(|error| failed_io(format!("syncing `{}`", self.shown()), &error))?;
             let mark = mark_of(&rustix::fs::fstat(&self.file).map_err(|error| failed(what(), error))?);
             if mark.size != self.size {

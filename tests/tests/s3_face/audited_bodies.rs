@@ -1,0 +1,141 @@
+//! What an audit of 0.1.0 found about bodies that S3 clients send, one test per finding.
+
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_conformance::harness::wait::{self, PATIENCE};
+use sha2::{Digest, Sha256};
+
+use crate::chunked::Upload;
+use crate::large::Flat;
+use crate::signing::{Signer, code};
+
+fn hash(bytes: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(bytes))
+}
+
+/// POST, with the payload signed.
+fn post(signer: &Signer, target: &str, body: &str) -> Answer {
+    signer.request("POST", target, &[("x-amz-content-sha256", &hash(body.as_bytes()))], body.as_bytes())
+}
+
+/// One peer gets a share of the memory for bodies; what does not fit waits, and is not refused.
+#[test]
+fn s06_signed_chunks_have_a_budget() {
+    const UPLOADS: usize = 160;
+    let gateway = Bucketed::with(&["--max-bodies", "8MiB", "--body-timeout", "10min"]);
+    let signer = Signer::holder(&gateway, "reports", "33");
+    assert_eq!(signer.put("reports/x", &vec![0; 1 << 20]).status, 200);
+    let flat = Flat::of(gateway.pid());
+    let bytes = vec![b'x'; 1 << 20];
+    let mut uploads: Vec<(Client, Vec<u8>)> = Vec::new();
+    for number in 0..UPLOADS {
+        let (mut client, mut body) = Upload::of(&[&bytes], None).begin(&signer, &format!("/reports/{number}"), |_| {});
+        client.set_timeout(PATIENCE);
+        let rest = body.split_off(bytes.len() - 1000);
+        client.send(&body).unwrap();
+        uploads.push((client, rest));
+    }
+    // What the gateway is going to read, it has read by then.
+    for _ in 0..100 {
+        assert_eq!(signer.get("reports/x").status, 200);
+    }
+    flat.assert("signed chunks of 160 uploads");
+    for (client, rest) in &mut uploads {
+        client.send(rest).unwrap();
+    }
+    for (client, _) in &mut uploads {
+        let answer = client.receive().unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert_eq!(gateway.files().len(), UPLOADS + 1);
+}
+
+#[test]
+fn s07_a_list_is_counted_before_it_is_parsed() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    let upload = signer.begin_upload("reports/x");
+    let flat = Flat::of(gateway.pid());
+    let parts = format!("<CompleteMultipartUpload>{}</CompleteMultipartUpload>", "<Part/>".repeat(500_000));
+    let answer = post(&signer, &format!("/reports/x?uploadId={upload}"), &parts);
+    assert_eq!((answer.status, code(&answer).as_str()), (400, "MalformedXML"), "{}", answer.text());
+    assert!(answer.text().contains("at most 10000 entries"), "{}", answer.text());
+    let keys = format!("<Delete>{}</Delete>", "<Object><Key>a</Key></Object>".repeat(1001));
+    let answer = post(&signer, "/reports?delete=", &keys);
+    assert_eq!((answer.status, code(&answer).as_str()), (400, "MalformedXML"), "{}", answer.text());
+    let long = signer.begin("POST", "/reports?delete=", &[], (2 << 20) + 1).receive().unwrap();
+    assert_eq!((long.status, code(&long).as_str()), (400, "MaxMessageLengthExceeded"), "{}", long.text());
+    flat.assert("lists");
+}
+
+/// Nothing of the body is sent here: the answer comes without it.
+#[test]
+fn s07_a_key_without_a_token_is_refused_before_its_list() {
+    let gateway = Bucketed::start();
+    let holder = Signer::holder(&gateway, "reports", "33");
+    let upload = holder.begin_upload("reports/x");
+    let reader = Signer::reader(&gateway);
+    for target in ["/reports?delete=", &format!("/reports/x?uploadId={upload}")] {
+        let mut client = reader.begin("POST", target, &[], 1 << 20);
+        client.set_timeout(PATIENCE);
+        let answer = client.receive().unwrap();
+        assert_eq!((answer.status, code(&answer).as_str()), (403, "MissingFencingToken"), "{target}");
+    }
+    assert_eq!(reader.delete_all("watched", &["x"]).status, 200, "where the guard only observes");
+}
+
+/// The S3 library drops what is in CDATA, so another object would be deleted than was named.
+#[test]
+fn s14_cdata_is_refused() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    for key in ["ac", "abc"] {
+        assert_eq!(signer.put(&format!("reports/{key}"), b"x").status, 200);
+    }
+    let body = "<Delete><Object><Key>a<![CDATA[b]]>c</Key></Object></Delete>";
+    let answer = post(&signer, "/reports?delete=", body);
+    assert_eq!((answer.status, code(&answer).as_str()), (400, "MalformedXML"), "{}", answer.text());
+    assert_eq!(gateway.files().len(), 2);
+}
+
+/// What a client sent wrong is not the gateway's fault.
+#[test]
+fn s24_a_list_that_is_sent_wrong_is_the_clients_fault() {
+    let gateway = Bucketed::with(&["--s3-create-buckets"]);
+    let signer = Signer::holder(&gateway, "made", "33");
+    for payload in ["STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"] {
+        let headers = [
+            ("x-amz-content-sha256", payload),
+            ("x-amz-decoded-content-length", "5"),
+            ("x-amz-trailer", "x-amz-checksum-crc32"),
+        ];
+        let answer = signer.request("PUT", "/made", &headers, b"zz\r\nno chunk\r\n");
+        assert_eq!((answer.status, code(&answer).as_str()), (400, "InvalidRequest"), "{payload}: {}", answer.text());
+    }
+    let wrong = [("x-amz-content-sha256", &*hash(b"another body"))];
+    for (method, target) in [("PUT", "/made"), ("POST", "/reports?delete=")] {
+        let answer = signer.request(method, target, &wrong, b"<Delete/>");
+        assert_eq!((answer.status, code(&answer).as_str()), (400, "BadDigest"), "{method}: {}", answer.text());
+    }
+    assert!(!gateway.objects().join("made").exists());
+}
+
+/// A byte now and then kept an upload alive for days.
+#[test]
+fn s11_a_body_that_trickles_is_ended() {
+    let gateway = Bucketed::with(&["--body-timeout", "1s"]);
+    let signer = Signer::holder(&gateway, "reports", "33");
+    let mut client = signer.begin("PUT", "/reports/x", &[], 1 << 20);
+    client.set_timeout(Duration::from_millis(300));
+    let answer = wait::until("the trickle to be ended", PATIENCE, || {
+        // The connection may be closed by now, with the answer in it.
+        let _ = client.send(b"x");
+        client.wait_for_answer().ok().map(|()| client.receive().unwrap())
+    });
+    assert_eq!((answer.status, code(&answer).as_str()), (400, "IncompleteBody"), "{}", answer.text());
+    assert!(answer.text().contains("too slow"), "{}", answer.text());
+    assert!(gateway.files().is_empty());
+}
