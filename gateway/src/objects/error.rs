@@ -63,6 +63,15 @@ pub enum ObjectError {
     /// The bytes were given up by the collector before they were published.
     #[error("the upload was so slow that its bytes were collected; send it again")]
     Collected,
+    /// The caller's credentials have expired.
+    #[error(
+        "These credentials have expired, and nothing was written. Ask for new ones for the same lease and token \
+         (fencepost s3 credentials); the lock need not be taken again."
+    )]
+    Expired,
+    /// The caller's credentials were taken back.
+    #[error("These credentials are no longer known here, and nothing was written. Ask for new ones.")]
+    Revoked,
     /// The bucket has objects in it.
     #[error("the bucket is not empty")]
     NotEmpty,

@@ -40,7 +40,7 @@ pub use digest::{Algorithm, Promised};
 pub use error::ObjectError;
 pub use reading::Reading;
 pub use uploads::{Completed, PutPart, Source};
-pub use writing::{Put, Written};
+pub use writing::{Grant, Put, Written};
 
 /// Changes that may be between their commit and their dropped intent at once.
 const MAX_SETTLING: usize = 256;

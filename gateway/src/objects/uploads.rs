@@ -15,7 +15,7 @@ use super::digest::{Algorithm, Measure, Measured, Promised, etag_of_parts};
 use super::error::{ObjectError, done};
 use super::layout::{LayoutError, Mark, Ref};
 use super::reading::Reading;
-use super::writing::{Put, Staged, Staying, Written, keep_checksums, record};
+use super::writing::{Grant, Put, Staged, Staying, Written, keep_checksums, record};
 
 /// More parts than S3 knows there cannot be.
 const MAX_PARTS: usize = 10_000;
@@ -39,6 +39,8 @@ pub struct PutPart {
     pub upload: UploadId,
     /// Counted from 1.
     pub number: u16,
+    /// Whether its writer may still write.
+    pub grant: Grant,
 }
 
 /// Bytes to copy.
@@ -65,6 +67,8 @@ pub struct Completed {
     pub promised: Promised,
     /// Checksums of the parts' checksums.
     pub composite: Vec<(Algorithm, String)>,
+    /// Whether its writer may still write.
+    pub grant: Grant,
 }
 
 impl Objects {
@@ -111,7 +115,8 @@ impl Objects {
     }
 
     async fn add_part(self: &Arc<Self>, part: PutPart, staged: Staged) -> Result<(PartRecord, Changed), ObjectError> {
-        let PutPart { key, presented, upload, number } = part;
+        let PutPart { key, presented, upload, number, grant } = part;
+        grant.check()?;
         let mut attributes = Vec::new();
         keep_checksums(&mut attributes, &staged.measured);
         let record = PartRecord {
@@ -230,7 +235,7 @@ impl Objects {
     }
 
     async fn join_and_commit(self: &Arc<Self>, completed: Completed) -> Result<Written, ObjectError> {
-        let Completed { key, presented, condition, upload, parts: given, promised, composite } = completed;
+        let Completed { key, presented, condition, upload, parts: given, promised, composite, grant } = completed;
         let begun = match self.need_upload(&key, upload).await {
             Ok(begun) => begun,
             Err(ObjectError::NoUpload) => return self.completed_before(&key, upload, &given).await,
@@ -253,7 +258,7 @@ impl Objects {
         let etags: Vec<String> = chosen.iter().map(|part| part.etag.clone()).collect();
         let object = record(bytes.id(), mark, etag_of_parts(&etags), attributes);
         let refs: Vec<Ref> = parts.iter().map(|(_, part)| Ref(part.id)).collect();
-        let put = Put { key, presented, condition, attributes: Vec::new() };
+        let put = Put { key, presented, condition, attributes: Vec::new(), grant };
         let written = self.commit(put, object, bytes, Some(Complete { id: upload, parts })).await?;
         self.release(&refs).await;
         self.forget_parts_that_came_late(upload).await;

@@ -26,6 +26,24 @@ pub struct Put {
     pub condition: ObjectCondition,
     /// What its writer says of it.
     pub attributes: Attributes,
+    /// Whether its writer may still write.
+    pub grant: Grant,
+}
+
+/// Whether a caller may still write. A body takes a while to arrive, so it is asked again just before the commit.
+#[derive(Clone)]
+pub struct Grant(Arc<dyn Fn() -> Result<(), ObjectError> + Send + Sync>);
+
+impl Grant {
+    /// A grant that lasts as long as this says so.
+    pub fn new(check: impl Fn() -> Result<(), ObjectError> + Send + Sync + 'static) -> Grant {
+        Grant(Arc::new(check))
+    }
+
+    /// Refuses if it has ended.
+    pub fn check(&self) -> Result<(), ObjectError> {
+        (self.0)()
+    }
 }
 
 /// A write that is durable, and shown.
@@ -228,7 +246,7 @@ impl Objects {
         completes: Option<Complete>,
         acting: OwnedSemaphorePermit,
     ) -> Result<Written, ObjectError> {
-        let Put { key, presented, condition, .. } = put;
+        let Put { key, presented, condition, grant, .. } = put;
         let _bucket = self.buckets.read().await;
         let lock = self.locks.write([&key]).await;
         self.unblock(&key).await?;
@@ -240,6 +258,7 @@ impl Objects {
             ))
             .into());
         }
+        grant.check()?;
         let put = PutObject { key: key.clone(), presented, condition, object: object.clone(), completes };
         let token = put.presented.as_ref().map(|presented| presented.token);
         let changed = done(self.store.put_object(put).await?)?;

@@ -33,6 +33,8 @@ pub(super) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::Incomplete { .. } | ObjectError::Body(_) => plain(S3ErrorCode::IncompleteBody),
         ObjectError::BadDigest(_) => plain(S3ErrorCode::BadDigest),
         ObjectError::TooLarge { .. } => plain(S3ErrorCode::EntityTooLarge),
+        ObjectError::Expired => plain(S3ErrorCode::ExpiredToken),
+        ObjectError::Revoked => plain(S3ErrorCode::InvalidAccessKeyId),
         ObjectError::NotEmpty => plain(S3ErrorCode::BucketNotEmpty),
         ObjectError::Name(_) => plain(S3ErrorCode::InvalidArgument),
         ObjectError::Collected => plain(S3ErrorCode::SlowDown),

@@ -3,21 +3,24 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fencepost_core::{Key, Presented};
+use fencepost_core::{Key, Presented, Timestamp};
 use fencepost_store::{Changed, Outcome};
 use hyper::header::{HeaderMap, HeaderValue};
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 
 use super::caller::{self, Caller};
+use super::credentials::S3Credentials;
 use super::errors;
+use super::keyring::Signer;
 use crate::http::Metrics;
-use crate::objects::{ObjectError, Objects};
+use crate::objects::{Grant, ObjectError, Objects};
 
 /// The S3 face of a gateway.
 #[derive(Clone)]
 pub(super) struct Face {
     pub(super) objects: Arc<Objects>,
+    pub(super) credentials: Arc<S3Credentials>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) create_buckets: bool,
 }
@@ -29,8 +32,22 @@ impl Face {
     /// What a write presents to the judge.
     pub(super) async fn presented<T>(&self, request: &S3Request<T>, name: &Key) -> S3Result<Option<Presented>> {
         let caller = caller_of(request)?;
+        self.grant(request)?.check().map_err(|ended| self.error(ended))?;
         caller::covers(&self.objects, caller, name)?;
         caller::presented(&self.objects, caller, name).await
+    }
+
+    /// Lasts as long as the credentials of a request.
+    pub(super) fn grant<T>(&self, request: &S3Request<T>) -> S3Result<Grant> {
+        let signed =
+            request.credentials.clone().ok_or_else(|| s3_error!(AccessDenied, "The request is not signed."))?;
+        let known = self.credentials.clone();
+        Ok(Grant::new(move || match known.keyring().signer(&signed.access_key) {
+            Ok(Signer::Lease(verified)) if verified.lease.expired(Timestamp::now()) => Err(ObjectError::Expired),
+            Ok(Signer::Lease(verified)) if verified.secret == signed.secret_key.expose() => Ok(()),
+            Ok(Signer::LongTerm(secret)) if secret.expose() == signed.secret_key.expose() => Ok(()),
+            Ok(_) | Err(_) => Err(ObjectError::Revoked),
+        }))
     }
 
     /// An error as S3 knows it, counted if the fence refused.

@@ -20,6 +20,7 @@ impl Face {
     pub(super) async fn put_object(&self, mut request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
+        let grant = self.grant(&request)?;
         refuse::unkept(&Unkept::from(&request.input))?;
         let trailing = request.trailing_headers.take();
         let input = request.input;
@@ -42,7 +43,7 @@ impl Face {
             metadata: input.metadata,
         };
         let condition = conditions::of_write(input.if_match, input.if_none_match)?;
-        let put = Put { key: name, presented, condition, attributes: said.into_attributes()? };
+        let put = Put { key: name, presented, condition, attributes: said.into_attributes()?, grant };
         let bytes = body::bytes(input.body);
         let written = self.objects.put(put, promised, bytes, body::trailer(trailing)).await;
         let written = written.map_err(|error| self.error(error))?;
@@ -152,6 +153,7 @@ impl Face {
     pub(super) async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
+        let grant = self.grant(&request)?;
         refuse::unkept(&Unkept::from(&request.input))?;
         let condition = conditions::of_headers(&request.headers)?;
         let input = request.input;
@@ -187,7 +189,7 @@ impl Face {
         if source.object.size > body::MAX_PIECE_BYTES {
             return Err(s3_error!(InvalidRequest, "An object of more than 5 GiB is copied in parts."));
         }
-        let put = Put { key: name, presented, condition, attributes };
+        let put = Put { key: name, presented, condition, attributes, grant };
         let range = 0..source.object.size;
         let written = self.objects.copy(put, Source { reading: source, range }).await;
         let written = written.map_err(|error| self.error(error))?;

@@ -59,7 +59,7 @@ impl Requests {
         limits: &Limits,
         create_buckets: bool,
     ) -> Requests {
-        let face = Face { objects, metrics, create_buckets };
+        let face = Face { objects, credentials: credentials.clone(), metrics, create_buckets };
         let mut builder = S3ServiceBuilder::new(face.clone());
         builder.set_auth(Secrets(credentials.clone()));
         builder.set_access(Permit { credentials, face });

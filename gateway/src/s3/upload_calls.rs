@@ -63,10 +63,16 @@ impl Face {
     pub(super) async fn upload_part(&self, mut request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
+        let grant = self.grant(&request)?;
         let trailing = request.trailing_headers.take();
         let input = request.input;
-        let part =
-            PutPart { key: name, presented, upload: upload(&input.upload_id)?, number: number(input.part_number)? };
+        let part = PutPart {
+            key: name,
+            presented,
+            upload: upload(&input.upload_id)?,
+            number: number(input.part_number)?,
+            grant,
+        };
         let checksums = body::checksums([
             input.checksum_crc32,
             input.checksum_crc32c,
@@ -97,9 +103,15 @@ impl Face {
     ) -> Answer<UploadPartCopyOutput> {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
+        let grant = self.grant(&request)?;
         let input = request.input;
-        let part =
-            PutPart { key: name, presented, upload: upload(&input.upload_id)?, number: number(input.part_number)? };
+        let part = PutPart {
+            key: name,
+            presented,
+            upload: upload(&input.upload_id)?,
+            number: number(input.part_number)?,
+            grant,
+        };
         let conditions = OfRead {
             if_match: input.copy_source_if_match,
             if_none_match: input.copy_source_if_none_match,
@@ -127,6 +139,7 @@ impl Face {
     ) -> Answer<CompleteMultipartUploadOutput> {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
+        let grant = self.grant(&request)?;
         let input = request.input;
         let mut parts = Vec::new();
         for part in input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default() {
@@ -157,6 +170,7 @@ impl Face {
             parts,
             promised: Promised { length, checksums: whole, limit: MAX_OBJECT_BYTES, ..Promised::default() },
             composite,
+            grant,
         };
         let face = self.clone();
         let mut completing = Box::pin(async move {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
+use fencepost_conformance::harness::fresh::write_config;
 use fencepost_conformance::harness::http::{Answer, Client};
 use fencepost_conformance::harness::wait::{self, PATIENCE};
 use sha2::{Digest, Sha256};
@@ -11,6 +12,10 @@ use sha2::{Digest, Sha256};
 use crate::chunked::Upload;
 use crate::large::Flat;
 use crate::signing::{Signer, code};
+use crate::world::until_some_is_staged;
+
+/// Enough of a body for some of it to be staged.
+const LONG: usize = 1 << 20;
 
 fn hash(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
@@ -137,5 +142,49 @@ fn s11_a_body_that_trickles_is_ended() {
     });
     assert_eq!((answer.status, code(&answer).as_str()), (400, "IncompleteBody"), "{}", answer.text());
     assert!(answer.text().contains("too slow"), "{}", answer.text());
+    assert!(gateway.files().is_empty());
+}
+
+#[test]
+fn s11_credentials_that_expire_during_an_upload_do_not_finish_it() {
+    let gateway = Bucketed::start();
+    let signer = Signer { address: gateway.s3(), credentials: gateway.credentials_for("reports", "33", 2) };
+    let upload = Signer::holder(&gateway, "reports", "33").begin_upload("reports/part");
+    let part = format!("/reports/part?partNumber=1&uploadId={upload}");
+    let mut begun = ["/reports/x", part.as_str()].map(|target| {
+        let mut client = signer.begin("PUT", target, &[], LONG + 1);
+        client.set_timeout(PATIENCE);
+        client.send(&vec![b'x'; LONG]).unwrap();
+        client
+    });
+    until_some_is_staged(&gateway.objects());
+    wait::until("the credentials to expire", PATIENCE, || {
+        let answer = signer.get("reports/x");
+        (answer.status == 400).then_some(())
+    });
+    for client in &mut begun {
+        client.send(b"x").unwrap();
+        let answer = client.receive().unwrap();
+        assert_eq!((answer.status, code(&answer).as_str()), (400, "ExpiredToken"), "{}", answer.text());
+    }
+    assert!(gateway.files().is_empty());
+}
+
+#[test]
+fn s11_a_key_that_is_taken_out_during_an_upload_does_not_finish_it() {
+    let gateway = Bucketed::start();
+    let signer = Signer { address: gateway.s3(), credentials: Credentials::reader() };
+    let mut client = signer.begin("PUT", "/watched/x", &[], LONG + 1);
+    client.set_timeout(PATIENCE);
+    client.send(&vec![b'x'; LONG]).unwrap();
+    until_some_is_staged(&gateway.objects());
+    let directory = gateway.admin_socket().parent().unwrap().parent().unwrap().to_owned();
+    let guards = std::fs::read_to_string(directory.join("fencepost.toml")).unwrap();
+    write_config(&directory, guards.split("[[s3.key]]").next().unwrap());
+    let reloaded = Client::connect_unix(&gateway.admin_socket()).request("POST", "/v1/admin/reload", &[], b"");
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    client.send(b"x").unwrap();
+    let answer = client.receive().unwrap();
+    assert_eq!((answer.status, code(&answer).as_str()), (403, "InvalidAccessKeyId"), "{}", answer.text());
     assert!(gateway.files().is_empty());
 }
