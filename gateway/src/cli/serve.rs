@@ -19,6 +19,7 @@ use crate::objects::directory::Directory;
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
 use crate::s3::door::S3Door;
+use crate::s3::options::{Endpoint, S3Options, Transport};
 
 #[derive(Args)]
 pub(super) struct Serve {
@@ -79,8 +80,11 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         ServeError::Address(_) | ServeError::BeyondLoopback(_) => Failed::usage(error),
         ServeError::Bind(..) | ServeError::Signals(_) => Failed::other(error),
     })?;
+    if config.insecure_no_auth && !server.address().ip().is_loopback() {
+        tracing::warn!(address = %server.address(), "the HTTP interface is open to every caller who can reach it (--insecure-no-auth)");
+    }
     let s3 = match &config.s3.face {
-        Some(face) => Some(listen_for_s3(face).await?),
+        Some(face) => Some(listen_for_s3(face, config.s3.insecure_plaintext).await?),
         None => None,
     };
     let kind = config.engine_kind().map_err(Failed::usage)?;
@@ -143,7 +147,7 @@ async fn make_ready(
     store: &Arc<Store>,
     metrics: Arc<Metrics>,
     reload: Reload,
-    s3: Option<TcpListener>,
+    s3: Option<(TcpListener, Transport)>,
 ) -> Result<Ready, Failed> {
     // After the engine has the data directory to itself. An engine without one may not have made it.
     for directory in [&config.admin_socket, &config.audit_log].into_iter().filter_map(|path| path.parent()) {
@@ -156,20 +160,43 @@ async fn make_ready(
     let mut gateway = Gateway::new(store.clone(), limits.clone(), metrics.clone(), reload, audit);
     let mut s3_door = None;
     let mut s3_welcome = String::new();
-    if let (Some(listener), Some(face)) = (s3, &config.s3.face) {
+    if let (Some((listener, transport)), Some(face)) = (s3, &config.s3.face) {
         let credentials = credentials(&config.s3, &config.data, &listener)?;
         let objects = open_objects(face, store.clone()).await?;
         gateway = gateway.with_s3(credentials.clone(), objects.clone());
         let address = listener.local_addr().map_err(Failed::other)?;
         s3_welcome = format!("S3 on http://{address} (objects in {})\n", face.objects);
-        s3_door = Some(S3Door::new(listener, objects, credentials, metrics, limits, config.s3.create_buckets));
+        let options = S3Options {
+            create_buckets: config.s3.create_buckets,
+            endpoint: match config.s3.endpoint {
+                Some(_) => Endpoint::Configured,
+                None => Endpoint::Listener,
+            },
+            transport,
+            read: config.s3.read,
+        };
+        s3_door = Some(S3Door::new(listener, objects, credentials, metrics, limits, &options));
     }
     Ok(Ready { gateway, admin, s3_door, s3_welcome })
 }
 
-async fn listen_for_s3(face: &Face) -> Result<TcpListener, Failed> {
+/// Beyond loopback the operator must say that bodies and headers may be seen by others.
+async fn listen_for_s3(face: &Face, insecure_plaintext: bool) -> Result<(TcpListener, Transport), Failed> {
     let wrong = |error| Failed::other(format!("cannot listen for S3 on {}: {error}", face.listen));
-    TcpListener::bind(&face.listen).await.map_err(wrong)
+    let listener = TcpListener::bind(&face.listen).await.map_err(wrong)?;
+    let address = listener.local_addr().map_err(wrong)?;
+    match (address.ip().to_canonical().is_loopback(), insecure_plaintext) {
+        (true, _) => Ok((listener, Transport::Loopback)),
+        (false, true) => {
+            tracing::warn!(%address, "S3 requests are not encrypted: others on the network can read them (s3.insecure_plaintext)");
+            Ok((listener, Transport::Plaintext))
+        }
+        (false, false) => Err(Failed::usage(format!(
+            "the S3 listener {address} can be reached from other machines, and nothing on it is encrypted. Listen on \
+             loopback behind a TLS proxy or a tunnel; or give --s3-insecure-plaintext, and every client must sign bodies \
+             and headers"
+        ))),
+    }
 }
 
 async fn open_objects(face: &Face, store: Arc<Store>) -> Result<Arc<Objects>, Failed> {

@@ -13,6 +13,7 @@ use super::ConfigError;
 use crate::quantity::Span;
 use crate::s3::keyring::{Keyring, LongTermKey, LongTermKeyError, Secret};
 use crate::s3::mac_keys::{MacKey, MacKeyError, MacKeys};
+use crate::s3::options::Read;
 use crate::s3::secret_file;
 
 /// The shortest bound of credentials, and the longest: a week, as for presigned URLs.
@@ -27,6 +28,10 @@ pub struct S3Settings {
     pub endpoint: Option<String>,
     /// May clients make and remove buckets?
     pub create_buckets: bool,
+    /// May it listen beyond loopback although nothing is encrypted?
+    pub insecure_plaintext: bool,
+    /// What a lease may read.
+    pub read: Read,
     /// How long lease credentials last at the most.
     pub credentials_max_ttl: Duration,
     /// The keys that sign lease credentials; `None`: the gateway's own.
@@ -117,6 +122,20 @@ pub struct S3Flags {
         value_parser = clap::builder::BoolishValueParser::new()
     )]
     pub s3_create_buckets: Option<bool>,
+    /// Let the S3 listener be reached from other machines without encryption; bodies and headers must be signed then
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "FENCEPOST_S3_INSECURE_PLAINTEXT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub s3_insecure_plaintext: Option<bool>,
+    /// What the credentials of a lease may read: every bucket, or what its own resource protects [default: all]
+    #[arg(long, value_name = "WHAT", env = "FENCEPOST_S3_READ")]
+    pub s3_read: Option<Read>,
     /// How long S3 credentials of a lease last at the most [default: 12h]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_S3_CREDENTIALS_MAX_TTL")]
     pub s3_credentials_max_ttl: Option<Span>,
@@ -130,6 +149,8 @@ pub(super) struct FileS3 {
     objects: Option<String>,
     endpoint: Option<String>,
     create_buckets: Option<bool>,
+    insecure_plaintext: Option<bool>,
+    read: Option<Read>,
     credentials_max_ttl: Option<Span>,
     mac_keys: Option<Vec<FileMacKey>>,
     #[serde(default)]
@@ -193,7 +214,9 @@ impl S3Settings {
         let keys: Vec<LongTermKey> = file.key.into_iter().map(FileKey::read).collect::<Result<_, _>>()?;
         LongTermKey::all_different(&keys).map_err(S3SettingsError::Key)?;
         let create_buckets = flags.s3_create_buckets.or(file.create_buckets).unwrap_or(false);
-        Ok(S3Settings { face, endpoint, create_buckets, credentials_max_ttl, mac_keys, keys })
+        let insecure_plaintext = flags.s3_insecure_plaintext.or(file.insecure_plaintext).unwrap_or(false);
+        let read = flags.s3_read.or(file.read).unwrap_or_default();
+        Ok(S3Settings { face, endpoint, create_buckets, insecure_plaintext, read, credentials_max_ttl, mac_keys, keys })
     }
 
     /// The keys of the face. Without configured MAC keys, the gateway's own is made in its data directory.
@@ -236,6 +259,8 @@ impl fmt::Display for S3Settings {
         writeln!(f, "s3.objects       {objects}")?;
         writeln!(f, "s3.endpoint      {}", self.endpoint.as_deref().unwrap_or("listener"))?;
         writeln!(f, "s3.create_buckets {}", self.create_buckets)?;
+        writeln!(f, "s3.insecure_plaintext {}", self.insecure_plaintext)?;
+        writeln!(f, "s3.read          {}", self.read)?;
         writeln!(f, "s3.credentials_max_ttl {}", Span(self.credentials_max_ttl))?;
         writeln!(f, "s3.mac_keys      {}", self.mac_keys.as_ref().map_or("own".to_owned(), MacKeys::to_string))?;
         writeln!(f, "s3.key           {}", LongTermKey::list(&self.keys))

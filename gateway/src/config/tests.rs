@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use fencepost_core::{Claim, Equal, IssuerRule, Mode};
 
 use super::*;
+use crate::s3::options::Read;
 
 fn parse(text: &str) -> Result<Config, String> {
     let file = toml::from_str(text).map_err(|error| error.to_string())?;
@@ -112,6 +113,21 @@ fn the_s3_face_is_off_unless_it_is_asked_for() {
     let s3 = S3Flags { objects: Some("dir:x".parse().unwrap()), s3_create_buckets: Some(false), ..S3Flags::default() };
     let merged = Config::merge(&Flags { s3, ..Flags::default() }, file).unwrap().s3;
     assert_eq!((merged.face.is_some(), merged.create_buckets), (true, false), "flags and file come together");
+}
+
+#[test]
+fn s10_s19_settings_of_the_s3_listener_come_from_flags_and_file() {
+    let settings = parse("").unwrap().s3;
+    assert_eq!((settings.insecure_plaintext, settings.read), (false, Read::All));
+    let text = "[s3]\ninsecure_plaintext = true\nread = 'own'";
+    let settings = parse(text).unwrap().s3;
+    assert_eq!((settings.insecure_plaintext, settings.read), (true, Read::Own));
+    let shown = settings.to_string();
+    assert!(shown.contains("s3.insecure_plaintext true\n") && shown.contains("s3.read          own\n"), "{shown}");
+    let s3 = S3Flags { s3_insecure_plaintext: Some(false), s3_read: Some(Read::All), ..S3Flags::default() };
+    let merged = Config::merge(&Flags { s3, ..Flags::default() }, toml::from_str(text).unwrap()).unwrap().s3;
+    assert_eq!((merged.insecure_plaintext, merged.read), (false, Read::All), "flags come first");
+    assert!(parse("[s3]\nread = 'some'").is_err());
 }
 
 #[test]

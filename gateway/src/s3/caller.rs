@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencepost_core::{Key, Mode, Presented, Timestamp};
+use hyper::Uri;
 use hyper::header::CONTENT_LENGTH;
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
@@ -18,6 +19,7 @@ use super::errors;
 use super::face::Face;
 use super::keyring::Signer;
 use super::listing::List;
+use super::options::Read;
 use super::queries::{self, Effect};
 use super::request::ListPlaces;
 use crate::objects::{ObjectError, Objects, bucket_of};
@@ -115,6 +117,9 @@ impl S3Access for Permit {
             return Err(s3_error!(NotImplemented, "{name} is not offered by this gateway."));
         }
         queries::check(name, if writes { Effect::Writes } else { Effect::Reads }, cx.uri())?;
+        if !writes && self.face.read == Read::Own {
+            self.reads_its_own(&caller, cx.s3_path(), cx.uri(), name)?;
+        }
         if writes {
             let named = match cx.s3_path() {
                 S3Path::Object { bucket, key } => Some(object_name(bucket, key)?),
@@ -143,6 +148,30 @@ impl S3Access for Permit {
 }
 
 impl Permit {
+    /// Refuses a lease that reads something of another resource. What is asked of a bucket itself is the same for all.
+    fn reads_its_own(&self, caller: &Caller, path: &S3Path, uri: &Uri, call: &str) -> S3Result<()> {
+        let name = match path {
+            S3Path::Object { bucket, key } => object_name(bucket, key)?,
+            S3Path::Bucket { bucket } if call.starts_with("List") => {
+                let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+                let prefix = query.into_iter().find(|(name, _)| name == "prefix").map(|(_, prefix)| prefix);
+                // The folder that every name of the list is in.
+                match prefix.as_deref().and_then(|prefix| prefix.rsplit_once('/')) {
+                    Some((folder, _)) => object_name(bucket, folder)?,
+                    None => bucket_name(bucket)?,
+                }
+            }
+            S3Path::Bucket { .. } => return Ok(()),
+            S3Path::Root => match caller {
+                Caller::LongTerm => return Ok(()),
+                Caller::Lease(_) => {
+                    return Err(s3_error!(AccessDenied, "A lease does not list buckets here (s3.read)."));
+                }
+            },
+        };
+        may_read(&self.face, caller, &name)
+    }
+
     /// Decides about a body that is taken into memory whole, before any of it is.
     async fn may_send_a_list(&self, cx: &mut S3AccessContext<'_>, caller: &Caller) -> S3Result<()> {
         if chunks::are_used(cx.headers()) {
@@ -201,6 +230,14 @@ pub(super) fn covers(objects: &Objects, caller: &Caller, name: &Key) -> S3Result
              `{0}`; or have a guard in the gateway's configuration that puts all these names under one resource.",
             guarded.resource
         )),
+    }
+}
+
+/// May this object be read?
+pub(super) fn may_read(face: &Face, caller: &Caller, name: &Key) -> S3Result<()> {
+    match face.read {
+        Read::All => Ok(()),
+        Read::Own => covers(&face.objects, caller, name),
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::credentials::S3Credentials;
+use super::options::S3Options;
 use super::request::{Requests, refused};
 use crate::config::Limits;
 use crate::http::{Metrics, PeerAddress};
@@ -36,9 +37,9 @@ impl S3Door {
         credentials: Arc<S3Credentials>,
         metrics: Arc<Metrics>,
         limits: Limits,
-        create_buckets: bool,
+        options: &S3Options,
     ) -> S3Door {
-        let requests = Requests::new(objects, credentials, metrics, &limits, create_buckets);
+        let requests = Requests::new(objects, credentials, metrics, &limits, options);
         S3Door { listener, front_end: S3FrontEnd { limits, requests } }
     }
 

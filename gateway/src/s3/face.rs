@@ -13,6 +13,7 @@ use super::caller::{self, Caller};
 use super::credentials::S3Credentials;
 use super::errors;
 use super::keyring::Signer;
+use super::options::Read;
 use crate::http::Metrics;
 use crate::objects::{Grant, ObjectError, Objects};
 
@@ -23,6 +24,7 @@ pub(super) struct Face {
     pub(super) credentials: Arc<S3Credentials>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) create_buckets: bool,
+    pub(super) read: Read,
 }
 
 /// The answer to a call.

@@ -7,7 +7,7 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use super::attributes::{self, Said, etag, time};
 use super::body;
-use super::caller::{covers, object_name};
+use super::caller::{Caller, covers, may_read, object_name};
 use super::conditions::{self, OfRead, Unmet};
 use super::face::{Answer, Face, caller_of};
 use super::refuse::{self, Unkept};
@@ -153,7 +153,7 @@ impl Face {
     pub(super) async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
-        let grant = self.grant(&request)?;
+        let (grant, caller) = (self.grant(&request)?, caller_of(&request)?.clone());
         refuse::unkept(&Unkept::from(&request.input))?;
         let condition = conditions::of_headers(&request.headers)?;
         let input = request.input;
@@ -163,7 +163,7 @@ impl Face {
             if_modified_since: input.copy_source_if_modified_since,
             if_unmodified_since: input.copy_source_if_unmodified_since,
         };
-        let (source, source_name) = self.source(&input.copy_source, &conditions).await?;
+        let (source, source_name) = self.source(&caller, &input.copy_source, &conditions).await?;
         let replaces =
             input.metadata_directive.is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
         if !replaces && source_name == name {
@@ -244,6 +244,7 @@ impl Face {
     /// The source of a copy, opened as it is now.
     pub(super) async fn source(
         &self,
+        caller: &Caller,
         source: &CopySource,
         conditions: &OfRead,
     ) -> S3Result<(Reading, fencepost_core::Key)> {
@@ -251,9 +252,11 @@ impl Face {
             return Err(s3_error!(NotImplemented, "A copy comes from a bucket of this gateway."));
         };
         refuse::versions(version_id.as_deref())?;
+        let name = object_name(bucket, key)?;
+        may_read(self, caller, &name)?;
         let reading = self.reading(bucket, key).await?;
         conditions.hold(&reading.object, Unmet::Failed)?;
-        Ok((reading, object_name(bucket, key)?))
+        Ok((reading, name))
     }
 }
 

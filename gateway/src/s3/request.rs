@@ -17,7 +17,9 @@ use super::body::{Coming, FaultFound};
 use super::caller::{Permit, Secrets};
 use super::credentials::S3Credentials;
 use super::face::Face;
+use super::hosts::{Hosts, Others};
 use super::listing::List;
+use super::options::{Endpoint, S3Options, Transport};
 use super::shares::{Share, Shares};
 use super::signed;
 use super::words;
@@ -45,6 +47,8 @@ pub(super) struct Requests {
     bodies: Shares,
     /// Places for bodies that are taken whole.
     lists: Shares,
+    hosts: Hosts,
+    transport: Transport,
 }
 
 /// The places for lists that the caller's peer has.
@@ -57,9 +61,15 @@ impl Requests {
         credentials: Arc<S3Credentials>,
         metrics: Arc<Metrics>,
         limits: &Limits,
-        create_buckets: bool,
+        options: &S3Options,
     ) -> Requests {
-        let face = Face { objects, credentials: credentials.clone(), metrics, create_buckets };
+        let others = match options.endpoint {
+            Endpoint::Configured => Others::Refused,
+            Endpoint::Listener => Others::Taken,
+        };
+        let hosts = Hosts::new(credentials.endpoint(), others);
+        let (create_buckets, read) = (options.create_buckets, options.read);
+        let face = Face { objects, credentials: credentials.clone(), metrics, create_buckets, read };
         let mut builder = S3ServiceBuilder::new(face.clone());
         builder.set_auth(Secrets(credentials.clone()));
         builder.set_access(Permit { credentials, face });
@@ -79,6 +89,8 @@ impl Requests {
             patience: limits.body_timeout,
             bodies: Shares::new(limits.bodies, LEAST_SHARE),
             lists: Shares::new(limits.bodies / List::Parts.bytes(), 1),
+            hosts,
+            transport: options.transport,
         }
     }
 
@@ -90,7 +102,8 @@ impl Requests {
     ) -> Result<HttpResponse, HttpError> {
         let id = self.count.fetch_add(1, Ordering::Relaxed);
         let is_head = request.method() == Method::HEAD;
-        let mut answer = match self.admitted(peer, request) {
+        let (head, body) = request.into_parts();
+        let mut answer = match self.admitted(peer, head, body) {
             Ok(Admitted { request, list: None }) => self.service.call(request).await?,
             Ok(Admitted { request, list: Some(fault) }) => {
                 let answer = Aside(Box::pin(self.service.call(request))).await?;
@@ -114,12 +127,12 @@ impl Requests {
     }
 
     /// The request as the S3 library gets it, or why it does not get it.
-    fn admitted(&self, peer: PeerAddress, request: hyper::Request<Arriving>) -> S3Result<Admitted> {
-        let (mut head, body) = request.into_parts();
+    fn admitted(&self, peer: PeerAddress, mut head: Parts, body: Arriving) -> S3Result<Admitted> {
         if is_a_form(&head) {
             return Err(s3_error!(NotImplemented, "Uploads by HTML forms are not offered."));
         }
-        signed::check(&head.headers, &head.uri)?;
+        self.hosts.check(&head)?;
+        signed::check(&head, self.transport)?;
         signed::date(&mut head.headers);
         let list = List::of(&head);
         let mut coming = Coming::new(&head, body, self.patience, self.bodies.of(peer));

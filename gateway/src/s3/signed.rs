@@ -3,10 +3,13 @@
 //! All of it is checked before the library verifies the signature itself. The library takes more than one way to write
 //! a signature; here there is one, and it is read the same way as the library reads it.
 
-use hyper::Uri;
 use hyper::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
 use s3s::dto::{Timestamp as HttpTime, TimestampFormat};
 use s3s::{S3Error, S3Result, s3_error};
+
+use super::options::Transport;
+use super::plaintext;
 
 /// A presigned URL lives at most a week, as with S3.
 const MAX_PRESIGNED_SECONDS: u64 = 7 * 24 * 3600;
@@ -18,7 +21,7 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256 ";
 const MEMBERS: [&str; 3] = ["Credential=", "SignedHeaders=", "Signature="];
 
 /// May be unsigned beside a presigned URL: it says only whether the body is.
-const PAYLOAD: &str = "x-amz-content-sha256";
+pub(super) const PAYLOAD: &str = "x-amz-content-sha256";
 
 /// When the request was signed.
 const AMZ_DATE: &str = "x-amz-date";
@@ -27,19 +30,27 @@ const AMZ_DATE: &str = "x-amz-date";
 /// request without any passes: it is refused after the library found no credentials.
 ///
 /// If there are several signatures, they are looked at in the order of the library.
-pub(super) fn check(headers: &HeaderMap, uri: &Uri) -> S3Result<()> {
-    let query: Vec<_> = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).collect();
+pub(super) fn check(head: &Parts, transport: Transport) -> S3Result<()> {
+    let headers = &head.headers;
+    let query: Vec<_> = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()).collect();
     let parameter = |name: &str| query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_ref());
     if parameter("Signature").is_some() {
         return Err(version_2());
     }
     if parameter("X-Amz-Signature").is_some() {
         lives(parameter("X-Amz-Expires"))?;
-        return covers(headers, parameter("X-Amz-SignedHeaders").unwrap_or_default(), Some(PAYLOAD));
+        let signed = parameter("X-Amz-SignedHeaders").unwrap_or_default();
+        return match transport {
+            Transport::Loopback => covers(headers, signed, Some(PAYLOAD)),
+            Transport::Plaintext => covers(headers, signed, None).and_then(|()| plaintext::check(head, signed)),
+        };
     }
-    match authorization(headers)? {
-        Some(header) => covers(headers, signed_headers(header)?, None),
-        None => Ok(()),
+    let Some(header) = authorization(headers)? else { return Ok(()) };
+    let signed = signed_headers(header)?;
+    covers(headers, signed, None)?;
+    match transport {
+        Transport::Loopback => Ok(()),
+        Transport::Plaintext => plaintext::check(head, signed),
     }
 }
 
@@ -164,13 +175,19 @@ mod tests {
         headers
     }
 
-    fn checked(authorization: &str, more: &[(&'static str, &str)]) -> Result<(), String> {
-        let target = Uri::from_static("/bucket/key");
-        check(&headers(authorization, more), &target).map_err(|error| error.message().unwrap_or_default().to_owned())
+    fn head(target: &str, headers: HeaderMap) -> Parts {
+        let mut head = hyper::Request::builder().uri(target).body(()).unwrap().into_parts().0;
+        head.headers = headers;
+        head
     }
 
-    fn url(target: &'static str) -> S3Result<()> {
-        check(&HeaderMap::new(), &Uri::from_static(target))
+    fn checked(authorization: &str, more: &[(&'static str, &str)]) -> Result<(), String> {
+        let head = head("/bucket/key", headers(authorization, more));
+        check(&head, Transport::Loopback).map_err(|error| error.message().unwrap_or_default().to_owned())
+    }
+
+    fn url(target: &str) -> S3Result<()> {
+        check(&head(target, HeaderMap::new()), Transport::Loopback)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::attributes::{self, Said, etag, time};
 use super::body;
 use super::caller::object_name;
 use super::conditions::{self, OfRead};
-use super::face::{Answer, Face};
+use super::face::{Answer, Face, caller_of};
 use super::refuse::{self, Unkept};
 use crate::objects::{Algorithm, Completed, GivenPart, Promised, PutPart, Source, tellable};
 
@@ -103,7 +103,7 @@ impl Face {
     ) -> Answer<UploadPartCopyOutput> {
         let name = object_name(&request.input.bucket, &request.input.key)?;
         let presented = self.presented(&request, &name).await?;
-        let grant = self.grant(&request)?;
+        let (grant, caller) = (self.grant(&request)?, caller_of(&request)?.clone());
         let input = request.input;
         let part = PutPart {
             key: name,
@@ -118,7 +118,7 @@ impl Face {
             if_modified_since: input.copy_source_if_modified_since,
             if_unmodified_since: input.copy_source_if_unmodified_since,
         };
-        let (reading, _) = self.source(&input.copy_source, &conditions).await?;
+        let (reading, _) = self.source(&caller, &input.copy_source, &conditions).await?;
         let wanted = input.copy_source_range.as_deref().map(Range::parse).transpose();
         let wanted = wanted.map_err(|error| s3_error!(InvalidArgument, "x-amz-copy-source-range: {error}"))?;
         let (range, _) = conditions::range(wanted.as_ref(), reading.object.size)?;

@@ -1,7 +1,15 @@
 //! What an audit of 0.1.0 found at the S3 front end, one test per finding.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
+use std::net::SocketAddr;
+
+use data_encoding::HEXLOWER;
+use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
+use fencepost_conformance::harness::fresh::write_config;
 use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_conformance::harness::process::{GatewayProcess, binary, run};
+use fencepost_conformance::harness::wait::{self, PATIENCE};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 
 use crate::signing::{Signer, code, http_date};
 
@@ -120,4 +128,139 @@ fn s17_a_signed_date_will_do() {
     let unsigned = send(&gateway, &signer.head_without("PUT", "/reports/y", &headers, &["date"]), b"x");
     assert_eq!((unsigned.status, code(&unsigned).as_str()), (400, "InvalidRequest"), "{}", unsigned.text());
     assert_eq!(gateway.files().len(), 1);
+}
+
+/// A client that puts the bucket into the host's name would write to another bucket.
+#[test]
+fn b06_a_host_that_names_a_bucket_is_refused() {
+    let gateway = Bucketed::start();
+    let signer = Signer::holder(&gateway, "reports", "33");
+    let port = gateway.s3().port();
+    let put = |host: &str| {
+        let headers = [("content-length", "1"), ("host", host)];
+        send(&gateway, &signer.head("PUT", "/reports/x", &headers), b"x")
+    };
+    for host in [format!("bkt.127.0.0.1:{port}"), format!("bkt.localhost:{port}")] {
+        let answer = put(&host);
+        assert_eq!((answer.status, code(&answer).as_str()), (400, "InvalidRequest"), "{host}: {}", answer.text());
+        assert!(answer.text().contains("path style"), "{}", answer.text());
+    }
+    assert!(gateway.files().is_empty());
+    assert_eq!(put(&format!("localhost:{port}")).status, 200);
+    assert_eq!(put("storage.example").status, 200, "no endpoint was given, so it may have names");
+}
+
+/// A gateway whose S3 listener can be reached from other machines.
+struct Reachable {
+    dir: TempDir,
+    gateway: GatewayProcess,
+    signer: Signer,
+}
+
+impl Reachable {
+    fn start() -> Reachable {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("objects/reports")).unwrap();
+        let config = "[s3]\nendpoint = 'http://files.example:9000'\ninsecure_plaintext = true\n";
+        let config = write_config(dir.path(), config).display().to_string();
+        let place = format!("dir:{}", dir.path().join("objects").display());
+        let arguments = ["--config", &config, "--s3-listen", "0.0.0.0:0", "--objects", &place];
+        let gateway = GatewayProcess::start(&dir.path().join("data"), &arguments);
+        let port: u16 = wait::until("the S3 listener", PATIENCE, || {
+            gateway.stdout().split("S3 on http://0.0.0.0:").nth(1)?.split_whitespace().next()?.parse().ok()
+        });
+        let body = br#"{"resource": "reports/x"}"#;
+        let issued = gateway.client().request("POST", "/v1/s3/credentials", &[("fencing-token", "33")], body);
+        assert_eq!(issued.status, 200, "{}", issued.text());
+        let member = |name: &str| issued.json()[name].as_str().unwrap().to_owned();
+        let credentials =
+            Credentials { access_key_id: member("access_key_id"), secret_access_key: member("secret_access_key") };
+        let signer = Signer { address: SocketAddr::from(([127, 0, 0, 1], port)), credentials };
+        Reachable { dir, gateway, signer }
+    }
+
+    fn send(&self, head: &str, body: &[u8]) -> Answer {
+        let mut client = Client::connect(&self.signer.address.to_string());
+        client.send(head.as_bytes()).and_then(|()| client.send(body)).unwrap();
+        client.receive().unwrap()
+    }
+}
+
+/// Whoever is on the way could swap a body, or change a header, that is not signed.
+#[test]
+fn s09_without_encryption_bodies_and_headers_are_signed() {
+    let reachable = Reachable::start();
+    let signer = &reachable.signer;
+    let hash = HEXLOWER.encode(&Sha256::digest(b"x"));
+    let signed = [("content-length", "1"), ("x-amz-content-sha256", hash.as_str()), ("cache-control", "no-store")];
+    let denied = |answer: Answer, words: &str| {
+        assert_eq!((answer.status, code(&answer).as_str()), (403, "AccessDenied"), "{}", answer.text());
+        assert!(answer.text().contains(words), "{}", answer.text());
+    };
+    denied(signer.put("reports/x", b"x"), "The body is not signed");
+    let unsigned = signer.head_without("PUT", "/reports/x", &signed, &["cache-control"]);
+    denied(reachable.send(&unsigned, b"x"), "cache-control is not signed");
+    let url = signer.presigned("PUT", "/reports/x", 60);
+    let by_url = format!("PUT {url} HTTP/1.1\r\nhost: {}\r\ncontent-length: 1\r\n\r\n", signer.address);
+    denied(reachable.send(&by_url, b"x"), "The body is not signed");
+    assert!(!reachable.dir.path().join("objects/reports/x").exists());
+    let answer = reachable.send(&signer.head("PUT", "/reports/x", &signed), b"x");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let url = signer.presigned("GET", "/reports/x", 60);
+    let read = reachable.send(&format!("GET {url} HTTP/1.1\r\nhost: {}\r\n\r\n", signer.address), b"");
+    assert_eq!((read.status, read.text().as_str()), (200, "x"));
+    // The endpoint was configured, so other names are mistakes.
+    let other = [&signed[..], &[("host", "other.example")]].concat();
+    assert_eq!(code(&reachable.send(&signer.head("PUT", "/reports/x", &other), b"x")), "InvalidRequest");
+    let own = [&signed[..], &[("host", "files.example:9000")]].concat();
+    assert_eq!(reachable.send(&signer.head("PUT", "/reports/x", &own), b"x").status, 200);
+}
+
+#[test]
+fn s19_a_listener_without_encryption_is_asked_for_and_warned_of() {
+    let reachable = Reachable::start();
+    let warned = "S3 requests are not encrypted";
+    wait::until("the warning", PATIENCE, || reachable.gateway.stderr().contains(warned).then_some(()));
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data").display().to_string();
+    let place = format!("dir:{}", dir.path().display());
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--data", &data, "--s3-listen", "0.0.0.0:0", "--objects", &place];
+    let output = run(&arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("--s3-insecure-plaintext"), "{said}");
+    let mut command = std::process::Command::new(binary());
+    command.args(["serve", "--listen", "0.0.0.0:0", "--insecure-no-auth", "--data"]).arg(dir.path().join("open"));
+    let open = GatewayProcess::spawn(command).unwrap();
+    wait::until("the warning", PATIENCE, || open.stderr().contains("--insecure-no-auth").then_some(()));
+}
+
+#[test]
+fn s10_a_lease_reads_its_own_resource_if_told_so() {
+    let gateway = Bucketed::with(&["--s3-read", "own"]);
+    let mine = Signer::holder(&gateway, "shared/mine", "33");
+    let theirs = Signer::holder(&gateway, "shared/theirs", "33");
+    assert_eq!(mine.put("shared/mine/x", b"mine").status, 200);
+    assert_eq!(theirs.put("shared/theirs/x", b"theirs").status, 200);
+    assert_eq!(mine.get("shared/mine/x").body, b"mine");
+    assert_eq!(mine.request("GET", "/shared?list-type=2&prefix=mine%2F", &[], b"").status, 200);
+    assert_eq!(mine.request("HEAD", "/shared", &[], b"").status, 200);
+    for answer in [
+        mine.get("shared/theirs/x"),
+        mine.request("GET", "/shared/theirs/x?acl=", &[], b""),
+        mine.request("GET", "/shared?list-type=2", &[], b""),
+        mine.request("GET", "/shared?prefix=theirs%2F", &[], b""),
+        mine.request("GET", "/shared?uploads=", &[], b""),
+        mine.request("GET", "/", &[], b""),
+        mine.request("PUT", "/shared/mine/y", &[("x-amz-copy-source", "/shared/theirs/x")], b""),
+    ] {
+        assert_eq!((answer.status, code(&answer).as_str()), (403, "AccessDenied"), "{}", answer.text());
+    }
+    let upload = mine.begin_upload("shared/mine/y");
+    let part = format!("/shared/mine/y?partNumber=1&uploadId={upload}");
+    let copied = mine.request("PUT", &part, &[("x-amz-copy-source", "/shared/theirs/x")], b"");
+    assert_eq!((copied.status, code(&copied).as_str()), (403, "AccessDenied"), "{}", copied.text());
+    let reader = Signer::reader(&gateway);
+    assert_eq!(reader.get("shared/theirs/x").body, b"theirs", "long-term keys read everything");
+    assert_eq!(reader.request("GET", "/", &[], b"").status, 200);
 }

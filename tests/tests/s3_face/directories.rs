@@ -99,7 +99,7 @@ fn ended(gateway: &GatewayProcess) -> bool {
 fn an_address_that_is_every_address_needs_an_endpoint() {
     let world = World::new();
     let objects = format!("dir:{}", world.objects().display());
-    let arguments = ["--s3-listen", "0.0.0.0:0", "--objects", &objects];
+    let arguments = ["--s3-listen", "0.0.0.0:0", "--s3-insecure-plaintext", "--objects", &objects];
     let (exit, said) = refused(&world, "data", &arguments);
     assert!(exit == Some(2) && said.contains("--s3-endpoint"), "{exit:?} {said}");
     let with = [&arguments[..], &["--s3-endpoint", "http://files.example:9000"]].concat();
