@@ -14,6 +14,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::s3::denials::CODES;
+
 pub(super) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -30,6 +32,11 @@ struct RefusalLabels {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ProblemLabel {
     problem: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CodeLabel {
+    code: &'static str,
 }
 
 /// How requests of one kind ended, a word each.
@@ -101,6 +108,7 @@ pub struct Metrics {
     refused: ByReason,
     observed: ByReason,
     problems: Vec<(ProblemKind, Counter)>,
+    s3_denied: Vec<(&'static str, Counter)>,
     batch_size: Histogram,
     commit: Histogram,
     fsync: Histogram,
@@ -134,6 +142,8 @@ impl Metrics {
             refusals.clone(),
         );
         registry.register("problems", "Requests answered with a problem", problems.clone());
+        let denied = Family::<CodeLabel, Counter>::default();
+        registry.register("s3_denied", "S3 requests that were not let in", denied.clone());
         let seconds = || Histogram::new(exponential_buckets(50e-6, 2.0, 17));
         let (batch_size, commit, fsync) = (Histogram::new(exponential_buckets(1.0, 2.0, 11)), seconds(), seconds());
         registry.register("batch_size", "Commands that shared one batch", batch_size.clone());
@@ -160,6 +170,7 @@ impl Metrics {
                 .iter()
                 .map(|kind| (*kind, problems.get_or_create_owned(&ProblemLabel { problem: kind.slug() })))
                 .collect(),
+            s3_denied: CODES.iter().map(|code| (*code, denied.get_or_create_owned(&CodeLabel { code }))).collect(),
             registry,
             batch_size,
             commit,
@@ -224,6 +235,13 @@ impl Metrics {
 
     pub(super) fn problem(&self, kind: ProblemKind) {
         if let Some((_, counter)) = self.problems.iter().find(|(counted, _)| *counted == kind) {
+            counter.inc();
+        }
+    }
+
+    /// An S3 request was not let in, with this code; others than [`CODES`] are not counted.
+    pub(crate) fn s3_denied(&self, code: &str) {
+        if let Some((_, counter)) = self.s3_denied.iter().find(|(counted, _)| *counted == code) {
             counter.inc();
         }
     }

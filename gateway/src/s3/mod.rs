@@ -10,6 +10,7 @@ pub mod caller;
 mod chunks;
 mod conditions;
 pub mod credentials;
+pub(crate) mod denials;
 pub mod door;
 mod errors;
 mod face;

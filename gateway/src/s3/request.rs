@@ -16,6 +16,7 @@ use s3s::{Body, HttpError, HttpResponse, S3Error, S3Result, s3_error};
 use super::body::{Coming, FaultFound};
 use super::caller::{Permit, Secrets};
 use super::credentials::S3Credentials;
+use super::denials::{self, Denials};
 use super::face::Face;
 use super::hosts::{Hosts, Others};
 use super::listing::List;
@@ -49,6 +50,7 @@ pub(super) struct Requests {
     lists: Shares,
     hosts: Hosts,
     transport: Transport,
+    denials: Denials,
 }
 
 /// The places for lists that the caller's peer has.
@@ -63,6 +65,7 @@ impl Requests {
         limits: &Limits,
         options: &S3Options,
     ) -> Requests {
+        let denials = Denials::new(metrics.clone());
         let others = match options.endpoint {
             Endpoint::Configured => Others::Refused,
             Endpoint::Listener => Others::Taken,
@@ -91,6 +94,7 @@ impl Requests {
             lists: Shares::new(limits.bodies / List::Parts.bytes(), 1),
             hosts,
             transport: options.transport,
+            denials,
         }
     }
 
@@ -103,6 +107,8 @@ impl Requests {
         let id = self.count.fetch_add(1, Ordering::Relaxed);
         let is_head = request.method() == Method::HEAD;
         let (head, body) = request.into_parts();
+        let key_id = denials::key_id(&head);
+        let mut is_admitted = true;
         let mut answer = match self.admitted(peer, head, body) {
             Ok(Admitted { request, list: None }) => self.service.call(request).await?,
             Ok(Admitted { request, list: Some(fault) }) => {
@@ -114,16 +120,20 @@ impl Requests {
                     _ => answer,
                 }
             }
-            Err(error) => refused(error)?,
+            Err(error) => {
+                is_admitted = false;
+                refused(error)?
+            }
         };
         // The S3 library sets this status on answers with a body only.
         if is_head && answer.status() == StatusCode::OK && answer.headers().contains_key(CONTENT_RANGE) {
             *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
-        if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
-            answer.headers_mut().insert(REQUEST_ID, id);
+        let (answer, code) = finished(id, answer).await;
+        if let Some(code) = code.filter(|code| denials::is_denial(code, is_admitted)) {
+            self.denials.denied(peer, &key_id, &code);
         }
-        Ok(words::explained(answer).await)
+        Ok(answer)
     }
 
     /// The request as the S3 library gets it, or why it does not get it.
@@ -167,6 +177,14 @@ impl<F: Future> Future for Aside<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         tokio::task::block_in_place(|| self.0.as_mut().poll(context))
     }
+}
+
+/// An answer with its id and its words, and the code if it is an error.
+async fn finished(id: u64, mut answer: HttpResponse) -> (HttpResponse, Option<String>) {
+    if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
+        answer.headers_mut().insert(REQUEST_ID, id);
+    }
+    words::explained(answer).await
 }
 
 /// An error as an answer.

@@ -23,21 +23,23 @@ const WORDS: &[(&str, &str)] = &[
     ("NotImplemented", "This is not offered by this gateway."),
 ];
 
-/// An answer whose error says what is wrong.
-pub(super) async fn explained(answer: HttpResponse) -> HttpResponse {
+/// An answer whose error says what is wrong, and the code of the error.
+pub(super) async fn explained(answer: HttpResponse) -> (HttpResponse, Option<String>) {
     if !(answer.status().is_client_error() || answer.status().is_server_error()) {
-        return answer;
+        return (answer, None);
     }
     let (mut head, body) = answer.into_parts();
     // Errors are short, and already there.
     let text = match body.collect().await {
         Ok(body) => body.to_bytes(),
-        Err(_) => return HttpResponse::from_parts(head, Body::empty()),
+        Err(_) => return (HttpResponse::from_parts(head, Body::empty()), None),
     };
     // What repeats a client's own words may have characters in it that XML cannot tell.
     let shown: String = String::from_utf8_lossy(&text).chars().flat_map(tellable).collect();
-    let code = shown.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code);
-    let words = WORDS.iter().find(|(known, _)| Some(*known) == code).filter(|_| !shown.contains("<Message>"));
+    let code =
+        shown.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code.to_owned());
+    let words =
+        WORDS.iter().find(|(known, _)| Some(*known) == code.as_deref()).filter(|_| !shown.contains("<Message>"));
     let told = match words {
         None => shown,
         Some((code, words)) => {
@@ -46,7 +48,7 @@ pub(super) async fn explained(answer: HttpResponse) -> HttpResponse {
         }
     };
     head.headers.remove(hyper::header::CONTENT_LENGTH);
-    HttpResponse::from_parts(head, Body::from(told))
+    (HttpResponse::from_parts(head, Body::from(told)), code)
 }
 
 /// A character, or how it is shown where it cannot be told.

@@ -264,3 +264,24 @@ fn s10_a_lease_reads_its_own_resource_if_told_so() {
     assert_eq!(reader.get("shared/theirs/x").body, b"theirs", "long-term keys read everything");
     assert_eq!(reader.request("GET", "/", &[], b"").status, 200);
 }
+
+#[test]
+fn s18_refused_signatures_are_counted_and_logged() {
+    let gateway = Bucketed::start();
+    let mut wrong = Signer::reader(&gateway);
+    wrong.credentials.secret_access_key = "another-secret-of-nobody".to_owned();
+    for _ in 0..300 {
+        assert_eq!(code(&wrong.get("reports/x")), "SignatureDoesNotMatch");
+    }
+    let metrics = gateway.client().request("GET", "/metrics", &[], b"").text();
+    assert!(metrics.contains("fencepost_s3_denied_total{code=\"SignatureDoesNotMatch\"} 300"), "{metrics}");
+    assert!(metrics.contains("fencepost_s3_denied_total{code=\"ExpiredToken\"} 0"), "{metrics}");
+    let lines = wait::until("a line in the log", PATIENCE, || {
+        let log = gateway.stderr();
+        let lines = log.lines().filter(|line| line.contains("not let in")).count();
+        assert!(lines == 0 || (log.contains("READER") && log.contains("127.0.0.1")), "{log}");
+        (lines > 0).then_some(lines)
+    });
+    assert!(lines < 100, "{lines} lines");
+    assert!(!gateway.stderr().contains("another-secret"), "{}", gateway.stderr());
+}
