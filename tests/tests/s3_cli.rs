@@ -153,6 +153,20 @@ fn a_program_under_a_lock_finds_what_s3_clients_read() {
     assert_eq!(job(&without, &[], SHOW, &before).text(), "theirs none none none none theirs theirs\n");
 }
 
+/// Programs with the crate object_store send nothing without TLS unless they may, and s5cmd has a variable of its own.
+#[test]
+fn b_run_sets_what_object_store_and_s5cmd_read() {
+    let show = "echo ${AWS_ALLOW_HTTP-none} ${S3_ENDPOINT_URL-none} ${AWS_ENDPOINT_URL-none}";
+    let words = |gateway: &Fresh| {
+        let text = job(gateway, &[], show, &[]).text();
+        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let said = words(&Fresh::with_s3("", &[]));
+    assert_eq!((said[0].as_str(), &said[1]), ("true", &said[2]));
+    let said = words(&Fresh::with_s3("", &["--s3-endpoint", "https://files.example"]));
+    assert_eq!(said, ["none", "https://files.example", "https://files.example"]);
+}
+
 #[test]
 fn a_program_under_a_lock_gets_credentials_again_for_its_own_token_only() {
     let gateway = Fresh::with_s3("", &[]);

@@ -86,8 +86,9 @@ pub(super) struct Run {
 
 const HELP: &str = "\
 The program finds FENCEPOST_TOKEN, FENCEPOST_HOLDER, FENCEPOST_ISSUER, FENCEPOST_RESOURCE and FENCEPOST_URL in its
-environment; `fencepost kv put` and its like use them. FENCEPOST_LOCK is passed on without its password. If the gateway has an S3 face, AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL and AWS_REGION are set too, so that S3 clients write under the same token.
+environment; `fencepost kv put` and its like use them. FENCEPOST_LOCK is passed on without its password. If the gateway has an S3 front end,
+AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, S3_ENDPOINT_URL, AWS_ALLOW_HTTP and AWS_REGION are set too, so that S3 clients
+write under the same token.
 Its exit code is passed on. Without a program to speak of:
   3    the lease was lost, and the program was ended; or the fence refused the lock's token
   8    somebody else holds the lock

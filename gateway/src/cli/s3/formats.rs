@@ -42,14 +42,18 @@ pub(super) struct Given {
     pub(super) lease: Option<String>,
 }
 
-/// The variables that S3 clients read.
-pub(in crate::cli) fn aws_variables(issued: &S3CredentialsAnswer) -> [(&'static str, &str); 4] {
-    [
-        ("AWS_ACCESS_KEY_ID", &issued.access_key_id),
+/// The variables that S3 clients read. s5cmd has its own for the endpoint, and programs with the crate object_store send
+/// nothing without TLS unless they may.
+pub(in crate::cli) fn aws_variables(issued: &S3CredentialsAnswer) -> impl Iterator<Item = (&'static str, &str)> {
+    let allow_http = issued.endpoint.starts_with("http://").then_some(("AWS_ALLOW_HTTP", "true"));
+    let variables = [
+        ("AWS_ACCESS_KEY_ID", issued.access_key_id.as_str()),
         ("AWS_SECRET_ACCESS_KEY", &issued.secret_access_key),
         ("AWS_ENDPOINT_URL_S3", &issued.endpoint),
         ("AWS_ENDPOINT_URL", &issued.endpoint),
-    ]
+        ("S3_ENDPOINT_URL", &issued.endpoint),
+    ];
+    variables.into_iter().chain(allow_http)
 }
 
 impl Format {
@@ -75,7 +79,7 @@ fn env(given: &Given) -> String {
         ("FENCEPOST_LEASE", lease.as_deref()),
     ];
     let known = fencepost.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let exports = aws_variables(issued).into_iter().chain(known);
+    let exports = aws_variables(issued).chain(known);
     let mut lines: Vec<String> = exports.map(|(name, value)| format!("export {name}={}", quoted(value))).collect();
     lines.push(format!("export AWS_REGION=\"${{AWS_REGION:-{REGION}}}\""));
     lines.push(format!("unset {}", AWS_UNSET.join(" ")));
