@@ -97,7 +97,11 @@ async fn t09_every_verb_of_objects_is_judged() {
     let late = Some(token("33"));
     assert_eq!(refused(put(&store, "a", "33", "late").await), Reason::Stale);
     let gone = fresh(&store).await;
-    let delete = DeleteObjects { presented: late.clone(), keys: vec![(key("a"), ObjectCondition::Always, Some(gone))] };
+    let delete = DeleteObjects {
+        presented: late.clone(),
+        keys: vec![(key("a"), ObjectCondition::Always, Some(gone))],
+        ..DeleteObjects::default()
+    };
     assert_eq!(refused(store.delete_objects(delete).await.unwrap().unwrap()), Reason::Stale);
     let begun = store.begin_upload(&key("a"), late.as_ref(), UploadId([2; 16]), upload).await;
     assert_eq!(refused(begun.unwrap().unwrap()), Reason::Stale);
@@ -146,8 +150,11 @@ async fn a_delete_keeps_the_fence_and_leaves_an_intent() {
     let (store, _) = memory_store().await;
     done(put(&store, "a", "34", "e").await);
     let id = fresh(&store).await;
-    let delete =
-        DeleteObjects { presented: Some(token("35")), keys: vec![(key("a"), ObjectCondition::Always, Some(id))] };
+    let delete = DeleteObjects {
+        presented: Some(token("35")),
+        keys: vec![(key("a"), ObjectCondition::Always, Some(id))],
+        ..DeleteObjects::default()
+    };
     done(store.delete_objects(delete).await.unwrap().unwrap());
     assert_eq!(etag(&store, "a").await, None);
     assert_eq!(fence(&store, "a").await.as_deref(), Some("35"));
@@ -166,7 +173,7 @@ async fn deletes_are_all_or_none() {
         (key("a"), ObjectCondition::Always, Some(ids.start)),
         (key("b"), ObjectCondition::Always, Some(ids.start + 1)),
     ];
-    let delete = DeleteObjects { presented: Some(token("5")), keys };
+    let delete = DeleteObjects { presented: Some(token("5")), keys, ..DeleteObjects::default() };
     assert_eq!(refused(store.delete_objects(delete).await.unwrap().unwrap()), Reason::Stale);
     assert!(etag(&store, "a").await.is_some() && etag(&store, "b").await.is_some());
     assert_eq!(fence(&store, "a").await.as_deref(), Some("1"), "nothing is raised");
@@ -388,9 +395,51 @@ fn expected(names: &BTreeSet<String>, prefix: &str, delimiter: Option<&str>, aft
     listed
 }
 
+/// The folder whose marker has this name.
+fn folder_of(name: &str) -> Option<&str> {
+    name.strip_suffix('/')
+}
+
+async fn put_folder(store: &Store, folder: &str, number: &str, condition: ObjectCondition) -> ObjectOutcome {
+    let marker = ObjectRecord { size: 0, inode: 0, ..object(0, "empty") };
+    store.put_folder(&key(folder), Some(&token(number)), condition, marker).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn b_slash_a_folder_marker_is_one_commit_under_the_fence_of_its_folder() {
+    let (store, memory) = memory_store().await;
+    let commits = memory.commits().len();
+    done(put_folder(&store, "b/x", "34", ObjectCondition::Absent).await);
+    assert_eq!(memory.commits().len(), commits + 1);
+    assert_eq!(refused(put_folder(&store, "b/x", "33", ObjectCondition::Always).await), Reason::Stale);
+    let again = put_folder(&store, "b/x", "34", ObjectCondition::Absent).await;
+    assert!(matches!(again, ObjectOutcome::ConditionFailed { .. }), "{again:?}");
+    let marker = store.folder(&key("b/x")).await.unwrap().unwrap();
+    assert_eq!((marker.size, marker.token.unwrap().to_string().as_str()), (0, "34"));
+    assert!(store.object(&key("b/x")).await.unwrap().is_none(), "a marker is no object of its folder's name");
+    // What cannot exist is judged, and raises.
+    let nothing = |number: &str| DeleteObjects {
+        presented: Some(token(number)),
+        judged: vec![key("b/x")],
+        ..DeleteObjects::default()
+    };
+    done(store.delete_objects(nothing("35")).await.unwrap().unwrap());
+    assert_eq!(refused(store.delete_objects(nothing("34")).await.unwrap().unwrap()), Reason::Stale);
+    let folder = |number: &str| DeleteObjects {
+        presented: Some(token(number)),
+        folders: vec![(key("b/x"), ObjectCondition::Always)],
+        ..DeleteObjects::default()
+    };
+    assert_eq!(refused(store.delete_objects(folder("34")).await.unwrap().unwrap()), Reason::Stale);
+    assert!(store.folder(&key("b/x")).await.unwrap().is_some());
+    done(store.delete_objects(folder("35")).await.unwrap().unwrap());
+    assert!(store.folder(&key("b/x")).await.unwrap().is_none());
+    done(store.delete_objects(folder("35")).await.unwrap().unwrap());
+}
+
 fn name_of(entry: &Listed) -> String {
     match entry {
-        Listed::Object(key, _) => key.to_string(),
+        Listed::Object(name, _) => name.clone(),
         Listed::Prefix(prefix) => prefix.clone(),
     }
 }
@@ -406,13 +455,27 @@ proptest! {
         limit in 1usize..5,
     ) {
         let names: BTreeSet<String> =
-            names.into_iter().filter(|name| fencepost_core::Key::new(name).is_ok()).collect();
+            names.into_iter().filter(|name| fencepost_core::Key::new(folder_of(name).unwrap_or(name)).is_ok()).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (store, _) = memory_store().await;
             for name in &names {
-                done(put(&store, name, "1", "e").await);
+                match folder_of(name) {
+                    None => done(put(&store, name, "1", "e").await),
+                    Some(folder) => done(put_folder(&store, folder, "1", ObjectCondition::Always).await),
+                }
             }
+            let objects: Vec<&String> = names.iter().filter(|name| folder_of(name).is_none()).collect();
+            let (mut paged, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
+            loop {
+                let page = store.objects("b/", after.as_deref(), limit).await.unwrap();
+                paged.extend(page.entries.iter().map(|(key, _)| key.to_string()));
+                match page.next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+            assert_eq!(paged.iter().collect::<Vec<_>>(), objects, "without the markers of {names:?}");
             let delimiter = delimiter.as_deref();
             let whole = expected(&names, &prefix, delimiter, None);
             let (mut paged, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);

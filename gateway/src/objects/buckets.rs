@@ -48,7 +48,8 @@ impl Objects {
             let _alone = objects.buckets.write().await;
             let changed = done(objects.store.judge_object(&bucket, presented.as_ref()).await?)?;
             let prefix = format!("{bucket}/");
-            let there = objects.store.objects(&prefix, None, 1).await?;
+            // Folder markers, which have no files, count as well.
+            let there = objects.store.list_objects(&prefix, None, None, 1).await?;
             let uploads = objects.store.uploads(&prefix, None, 1).await?;
             if !there.entries.is_empty()
                 || !uploads.entries.is_empty()
@@ -65,7 +66,7 @@ impl Objects {
     }
 }
 
-async fn to_its_end<T: Send + 'static>(
+pub(super) async fn to_its_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
     tokio::spawn(change).await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))

@@ -2,8 +2,9 @@
 
 use fencepost_store::record::PartRecord;
 
-use super::digest::{Algorithm, Measure};
+use super::digest::Algorithm;
 use super::error::ObjectError;
+use super::upload_checksums::composite;
 
 /// Every part but the last has at least so many bytes, as S3 wants it.
 pub const MIN_PART_BYTES: u64 = 5 << 20;
@@ -52,21 +53,18 @@ pub(super) fn choose(parts: &[(u16, PartRecord)], given: &[GivenPart]) -> Result
     Ok(chosen)
 }
 
-/// A checksum of checksums, as S3 makes it: of the bytes of those of the parts, in their order, and how many they are.
+/// Are the checksums of checksums that were given those of the parts?
 pub(super) fn check_composite(parts: &[PartRecord], given: &[(Algorithm, String)]) -> Result<(), ObjectError> {
     for (algorithm, sent) in given {
         let header = algorithm.header();
-        let mut measure = Measure::new([*algorithm].into_iter());
-        for part in parts {
-            let sum = checksum(part, *algorithm).and_then(|sum| data_encoding::BASE64.decode(sum.as_bytes()).ok());
-            let without = || ObjectError::InvalidPart(format!("not every part was uploaded with {header}"));
-            measure.update(&sum.ok_or_else(without)?);
-        }
-        let found = format!("{}-{}", algorithm.of(&measure.finish().checksums).unwrap_or_default(), parts.len());
-        if found != *sent {
-            return Err(ObjectError::BadDigest(format!(
-                "{header} of the request is {sent}, and that of the parts is {found}"
-            )));
+        match composite(parts, *algorithm) {
+            None => return Err(ObjectError::InvalidPart(format!("not every part was uploaded with {header}"))),
+            Some(found) if found != *sent => {
+                return Err(ObjectError::BadDigest(format!(
+                    "{header} of the request is {sent}, and that of the parts is {found}"
+                )));
+            }
+            Some(_) => {}
         }
     }
     Ok(())
@@ -78,6 +76,7 @@ fn checksum(part: &PartRecord, algorithm: Algorithm) -> Option<&String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::digest::Measure;
     use super::*;
     use fencepost_core::Timestamp;
 

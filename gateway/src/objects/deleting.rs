@@ -11,15 +11,34 @@ use super::error::{ObjectError, done};
 use super::layout::Ref;
 use super::writing::Settling;
 
+/// What is to be removed, all or none.
+#[derive(Clone, Debug, Default)]
+pub struct Removal {
+    /// Objects.
+    pub keys: Vec<(Key, ObjectCondition)>,
+    /// Markers of folders, by the names of their folders.
+    pub folders: Vec<(Key, ObjectCondition)>,
+    /// Names that are judged in the place of others that cannot exist. Nothing of that name is removed.
+    pub judged: Vec<Key>,
+}
+
+impl Removal {
+    fn first(&self) -> Option<&Key> {
+        let named = self.keys.iter().chain(&self.folders).map(|(key, _)| key);
+        named.chain(&self.judged).next()
+    }
+}
+
 impl Objects {
     /// Removes objects, all or none; those that are not there count as removed.
     pub async fn delete(
         self: &Arc<Self>,
         presented: Option<Presented>,
-        keys: Vec<(Key, ObjectCondition)>,
+        removal: Removal,
     ) -> Result<Changed, ObjectError> {
-        let Some((first, _)) = keys.first() else { return Ok(Changed::default()) };
+        let Some(first) = removal.first() else { return Ok(Changed::default()) };
         self.foresee(first, presented.as_ref()).await?;
+        let Removal { keys, folders, judged } = removal;
         let acting = self.act().await?;
         let objects = self.clone();
         let deleting = tokio::spawn(async move {
@@ -38,7 +57,7 @@ impl Objects {
                 .zip(there)
                 .map(|((key, condition), there)| (key, condition, there.then(|| ids.next()).flatten().map(|id| id.0)))
                 .collect();
-            let delete = DeleteObjects { presented, keys: wanted.clone() };
+            let delete = DeleteObjects { presented, keys: wanted.clone(), folders, judged };
             let changed = done(objects.store.delete_objects(delete).await?)?;
             let (mut settled, mut unshown) = (Vec::with_capacity(wanted.len()), None);
             for (key, _, id) in wanted {

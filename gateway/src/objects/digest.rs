@@ -38,6 +38,17 @@ impl Algorithm {
         }
     }
 
+    /// Its name, as S3 has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Crc32 => "CRC32",
+            Algorithm::Crc32c => "CRC32C",
+            Algorithm::Crc64Nvme => "CRC64NVME",
+            Algorithm::Sha1 => "SHA1",
+            Algorithm::Sha256 => "SHA256",
+        }
+    }
+
     /// By its name in `x-amz-checksum-algorithm` and `x-amz-sdk-checksum-algorithm`.
     pub fn named(name: &str) -> Option<Algorithm> {
         let name = name.to_ascii_lowercase();

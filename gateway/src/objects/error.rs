@@ -20,7 +20,7 @@ pub enum ObjectError {
     },
     /// There is no such object.
     #[error("there is no object `{0}`")]
-    NoObject(Key),
+    NoObject(String),
     /// There is no such upload, or it is over.
     #[error("there is no such upload; it may have been completed or aborted")]
     NoUpload,

@@ -6,16 +6,19 @@
 mod buckets;
 mod checking;
 mod choosing;
+mod composition;
 mod deleting;
 mod digest;
 pub mod directory;
 mod error;
+mod folders;
 mod key_locks;
 pub mod layout;
 mod reading;
 mod recovery;
 mod refs;
 mod unshown;
+mod upload_checksums;
 mod uploads;
 mod writing;
 
@@ -35,10 +38,13 @@ use writing::Settling;
 
 pub use checking::{Checked, Difference, Leftovers};
 pub use choosing::{GivenPart, MIN_PART_BYTES};
+pub use composition::Composition;
+pub use deleting::Removal;
 pub(crate) use digest::Measure;
 pub use digest::{Algorithm, Promised};
 pub use error::ObjectError;
 pub use reading::Reading;
+pub use upload_checksums::{ChecksumKind, UploadChecksum};
 pub use uploads::{Completed, PutPart, Source};
 pub use writing::{Grant, Put, Written};
 
@@ -47,6 +53,9 @@ const MAX_SETTLING: usize = 256;
 
 /// Uploads whose parts may be put together at once: each moves as many bytes as the storage can.
 const MAX_JOINING: usize = 16;
+
+/// S3 allows at most so many parts in an upload.
+const MAX_PARTS: usize = 10_000;
 
 /// Objects, of one layout.
 pub struct Objects {

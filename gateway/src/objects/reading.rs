@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use fencepost_core::Key;
 use fencepost_store::record::{Act, ObjectRecord};
@@ -11,7 +12,7 @@ use futures_util::Stream;
 use sync_wrapper::SyncStream;
 
 use super::error::ObjectError;
-use super::layout::{LayoutError, Opened};
+use super::layout::{LayoutError, Mark, Opened};
 use super::{Objects, bucket_of};
 
 /// Bytes that are read at a time.
@@ -32,7 +33,7 @@ impl Objects {
         }
         // Its bucket may be a new one, with files in it.
         self.need_bucket(bucket_of(key)).await?;
-        self.store.object(key).await?.ok_or_else(|| ObjectError::NoObject(key.clone()))
+        self.store.object(key).await?.ok_or_else(|| ObjectError::NoObject(key.to_string()))
     }
 
     /// Opens an object.
@@ -77,7 +78,34 @@ impl Objects {
     }
 }
 
+/// The bytes of what has none.
+struct Nothing;
+
+#[async_trait]
+impl Opened for Nothing {
+    fn mark(&self) -> Mark {
+        Mark { size: 0, inode: 0 }
+    }
+
+    fn modified_ms(&self) -> u64 {
+        0
+    }
+
+    async fn read(&self, _: u64, _: usize) -> Result<Bytes, LayoutError> {
+        Ok(Bytes::new())
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
 impl Reading {
+    /// Of an object without bytes.
+    pub(super) fn of_nothing(object: ObjectRecord) -> Reading {
+        Reading { object, opened: Arc::new(Nothing) }
+    }
+
     /// The opened bytes, for a copy.
     pub(super) fn opened(&self) -> &dyn Opened {
         self.opened.as_ref()

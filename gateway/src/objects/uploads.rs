@@ -9,19 +9,15 @@ use fencepost_store::record::{Attributes, ObjectRecord, PartRecord, UploadId, Up
 use fencepost_store::{Changed, Complete, ObjectCondition, ObjectOutcome, Page, Upload};
 use futures_util::Stream;
 
-use super::Objects;
 use super::choosing::{GivenPart, check_composite, choose};
+use super::composition::{COMPLETED_BY, Composition};
 use super::digest::{Algorithm, Measure, Measured, Promised, etag_of_parts};
 use super::error::{ObjectError, done};
 use super::layout::{LayoutError, Mark, Ref};
 use super::reading::Reading;
+use super::upload_checksums::UploadChecksum;
 use super::writing::{Grant, Put, Staged, Staying, Written, keep_checksums, record};
-
-/// More parts than S3 knows there cannot be.
-const MAX_PARTS: usize = 10_000;
-
-/// Which upload completed an object, so that a retry of the completion is answered like the first.
-const COMPLETED_BY: &str = "fencepost-upload";
+use super::{MAX_PARTS, Objects};
 
 /// How often a part is replaced by others while it is being added, before it is given up.
 const MAX_REPLACED: usize = 8;
@@ -109,8 +105,10 @@ impl Objects {
         source: Source,
     ) -> Result<(PartRecord, Changed), ObjectError> {
         self.foresee(&part.key, part.presented.as_ref()).await?;
-        self.need_upload(&part.key, part.upload).await?;
-        let staged = self.copied(source).await?;
+        let mut begun = self.need_upload(&part.key, part.upload).await?.record.attributes;
+        // The checksum of the whole is made from those of the parts, so this one gets one, too.
+        let algorithm = UploadChecksum::take(&mut begun).map(|checksum| checksum.algorithm);
+        let staged = self.copied(source, algorithm.as_slice()).await?;
         self.add_part(part, staged).await
     }
 
@@ -158,11 +156,25 @@ impl Objects {
         Ok((record, changed))
     }
 
-    /// Copies an object, as a write of the destination.
-    pub async fn copy(self: &Arc<Self>, put: Put, source: Source) -> Result<Written, ObjectError> {
+    /// Copies an object, as a write of the destination. It gets a checksum by the algorithm asked for, or by those of its
+    /// source.
+    pub async fn copy(
+        self: &Arc<Self>,
+        put: Put,
+        source: Source,
+        asked: Option<Algorithm>,
+    ) -> Result<Written, ObjectError> {
         self.foresee(&put.key, put.presented.as_ref()).await?;
-        let staged = self.copied(source).await?;
-        let object = staged.record(staged.measured.etag(), put.attributes.clone());
+        let has =
+            |algorithm: &Algorithm| source.reading.object.attributes.iter().any(|(name, _)| name == algorithm.header());
+        let algorithms = match asked {
+            Some(algorithm) => vec![algorithm],
+            None => Algorithm::ALL.into_iter().filter(has).collect(),
+        };
+        let staged = self.copied(source, &algorithms).await?;
+        let mut attributes = put.attributes.clone();
+        keep_checksums(&mut attributes, &staged.measured);
+        let object = staged.record(staged.measured.etag(), attributes);
         self.commit(put, object, staged.bytes, None).await
     }
 
@@ -247,6 +259,7 @@ impl Objects {
         let (bytes, mark) = self.join(&chosen).await?;
         promised.fits(mark.size)?;
         let mut attributes = begun.record.attributes;
+        let checksum = UploadChecksum::take(&mut attributes);
         // The parts were measured when they came; the whole is read again only if something was promised of it.
         if !promised.checksums.is_empty() {
             let wanted = promised.checksums.iter().map(|(algorithm, _)| *algorithm);
@@ -254,6 +267,15 @@ impl Objects {
             measured.keeps(&promised)?;
             keep_checksums(&mut attributes, &measured);
         }
+        let composite = composite.into_iter().map(|(algorithm, sum)| (algorithm, Some(sum)));
+        let made = checksum.map(|checksum| (checksum.algorithm, checksum.of(&chosen)));
+        for (algorithm, sum) in composite.chain(made) {
+            let is_kept = attributes.iter().any(|(name, _)| name == algorithm.header());
+            if let (Some(sum), false) = (sum, is_kept) {
+                attributes.push((algorithm.header().to_owned(), sum));
+            }
+        }
+        Composition::keep(&mut attributes, chosen.iter().map(|part| part.size));
         attributes.push((COMPLETED_BY.to_owned(), upload.to_string()));
         let etags: Vec<String> = chosen.iter().map(|part| part.etag.clone()).collect();
         let object = record(bytes.id(), mark, etag_of_parts(&etags), attributes);
@@ -291,7 +313,7 @@ impl Objects {
     }
 
     /// Bytes that went back to the collector by a commit of our own are removed at once; what fails here, it does later.
-    async fn release(&self, refs: &[Ref]) {
+    pub(super) async fn release(&self, refs: &[Ref]) {
         for id in refs {
             self.give_up(*id).await;
         }
@@ -303,7 +325,7 @@ impl Objects {
 
     /// Parts that were added after the list of them was read and before their upload was over. Now no more can come. What
     /// fails here, the next start does.
-    async fn forget_parts_that_came_late(&self, upload: UploadId) {
+    pub(super) async fn forget_parts_that_came_late(&self, upload: UploadId) {
         let late = match self.all_parts(upload).await {
             Ok(late) if late.is_empty() => return,
             Ok(late) => late,
@@ -317,13 +339,15 @@ impl Objects {
     }
 
     /// New bytes that are those of an object.
-    async fn copied(&self, source: Source) -> Result<Staged, ObjectError> {
+    async fn copied(&self, source: Source, algorithms: &[Algorithm]) -> Result<Staged, ObjectError> {
         let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
         let mut staging = self.layout.stage(bytes.id()).await?;
         let Range { start, end } = source.range;
-        staging.append(source.reading.opened(), start, end - start).await?;
+        if start < end {
+            staging.append(source.reading.opened(), start, end - start).await?;
+        }
         let mark = staging.seal().await?;
-        let measured = self.measure(bytes.id(), mark.size, []).await?;
+        let measured = self.measure(bytes.id(), mark.size, algorithms.iter().copied()).await?;
         Ok(Staged { mark, measured, bytes })
     }
 

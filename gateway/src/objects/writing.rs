@@ -154,7 +154,7 @@ impl Objects {
     }
 
     /// The early look, before any byte of the body is taken: cheap, and never the one that counts.
-    pub(super) async fn foresee(&self, key: &Key, presented: Option<&Presented>) -> Result<(), ObjectError> {
+    pub async fn foresee(&self, key: &Key, presented: Option<&Presented>) -> Result<(), ObjectError> {
         match self.store.foresee(key, presented).await?? {
             Ok(_) => self.need_bucket(bucket_of(key)).await,
             Err(refusal) => Err(ObjectError::Refused(vec![*refusal])),

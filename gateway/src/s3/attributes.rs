@@ -2,7 +2,10 @@
 
 use fencepost_core::Timestamp as Millis;
 use fencepost_store::record::{Attributes, ObjectRecord};
-use s3s::dto::{ETag, GetObjectOutput, HeadObjectOutput, Metadata, Timestamp, TimestampFormat};
+use s3s::dto::{
+    Checksum, ChecksumAlgorithm, ChecksumType, ETag, GetObjectOutput, HeadObjectOutput, Metadata, Timestamp,
+    TimestampFormat,
+};
 use s3s::{S3Result, s3_error};
 
 use crate::objects::Algorithm;
@@ -59,10 +62,10 @@ impl Said {
     }
 }
 
-/// How the body was sent is no property of the object.
+/// How the body was sent is no property of the object. The rest stays as it was written.
 fn without_chunks(encoding: &str) -> String {
-    let parts = encoding.split(',').map(str::trim).filter(|part| !part.eq_ignore_ascii_case("aws-chunked"));
-    parts.collect::<Vec<_>>().join(",")
+    let parts = encoding.split(',').filter(|part| !part.trim().eq_ignore_ascii_case("aws-chunked"));
+    parts.collect::<Vec<_>>().join(",").trim().to_owned()
 }
 
 /// A time as headers have it.
@@ -90,6 +93,35 @@ pub(super) fn kept(attributes: &Attributes, name: &str) -> Option<String> {
     attributes.iter().find(|(kept, _)| kept == name).map(|(_, value)| value.clone())
 }
 
+/// What kind of checksum was kept, if any: one of the whole object, or one of its parts' checksums, which has their
+/// number behind it.
+pub(super) fn checksum_type(attributes: &Attributes) -> Option<ChecksumType> {
+    let mut sums = Algorithm::ALL.into_iter().filter_map(|algorithm| kept(attributes, algorithm.header()));
+    let kind = if sums.next()?.contains('-') { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT };
+    Some(ChecksumType::from_static(kind))
+}
+
+/// The algorithms of the checksums that were kept.
+pub(super) fn checksum_algorithms(attributes: &Attributes) -> Option<Vec<ChecksumAlgorithm>> {
+    let kept = Algorithm::ALL.into_iter().filter(|algorithm| kept(attributes, algorithm.header()).is_some());
+    let names: Vec<_> = kept.map(|algorithm| ChecksumAlgorithm::from_static(algorithm.name())).collect();
+    if names.is_empty() { None } else { Some(names) }
+}
+
+/// The checksums that were kept.
+pub(super) fn checksum(attributes: &Attributes) -> Option<Checksum> {
+    let sum = |algorithm: Algorithm| kept(attributes, algorithm.header());
+    let checksum_type = checksum_type(attributes)?;
+    Some(Checksum {
+        checksum_crc32: sum(Algorithm::Crc32),
+        checksum_crc32c: sum(Algorithm::Crc32c),
+        checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+        checksum_sha1: sum(Algorithm::Sha1),
+        checksum_sha256: sum(Algorithm::Sha256),
+        checksum_type: Some(checksum_type),
+    })
+}
+
 /// What describes the object, without the checksums of its bytes: what a copy takes along.
 pub(super) fn described(attributes: &Attributes) -> Attributes {
     let describes = |name: &str| !name.starts_with("x-amz-checksum-") && !name.starts_with("fencepost-");
@@ -114,6 +146,7 @@ pub(super) fn head(object: &ObjectRecord, checksums: bool) -> HeadObjectOutput {
         checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
         checksum_sha1: sum(Algorithm::Sha1),
         checksum_sha256: sum(Algorithm::Sha256),
+        checksum_type: if checksums { checksum_type(&object.attributes) } else { None },
         content_disposition: kept("content-disposition"),
         content_encoding: kept("content-encoding"),
         content_language: kept("content-language"),
@@ -138,6 +171,7 @@ pub(super) fn get(head: HeadObjectOutput) -> GetObjectOutput {
         checksum_crc64nvme: head.checksum_crc64nvme,
         checksum_sha1: head.checksum_sha1,
         checksum_sha256: head.checksum_sha256,
+        checksum_type: head.checksum_type,
         content_disposition: head.content_disposition,
         content_encoding: head.content_encoding,
         content_language: head.content_language,
@@ -148,7 +182,26 @@ pub(super) fn get(head: HeadObjectOutput) -> GetObjectOutput {
         expires: head.expires,
         last_modified: head.last_modified,
         metadata: head.metadata,
+        parts_count: head.parts_count,
         website_redirect_location: head.website_redirect_location,
         ..GetObjectOutput::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b_small_content_encoding_is_kept_as_it_was_sent() {
+        for (sent, expected) in [
+            ("deflate, gzip", "deflate, gzip"),
+            ("deflate,gzip", "deflate,gzip"),
+            ("aws-chunked", ""),
+            ("aws-chunked, deflate, gzip", "deflate, gzip"),
+            ("gzip,AWS-chunked", "gzip"),
+        ] {
+            assert_eq!(without_chunks(sent), expected, "{sent}");
+        }
     }
 }

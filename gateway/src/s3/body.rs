@@ -18,6 +18,7 @@ use s3s::{S3ErrorCode, S3Request, S3Result, s3_error};
 use super::chunks::{self, Chunks, Piece};
 use super::listing::{Fault, List, Scan};
 use super::pace::Pace;
+use super::refuse;
 use super::shares::{Room, Share};
 use crate::listener::Arriving;
 use crate::objects::{Algorithm, Measure, ObjectError, Promised};
@@ -39,6 +40,7 @@ pub(super) fn promised(
     md5: Option<String>,
     checksums: Vec<(Algorithm, String)>,
 ) -> S3Result<Promised> {
+    refuse::digests(headers)?;
     let mut announced = Vec::new();
     for trailer in headers.get_all("x-amz-trailer") {
         for name in trailer.to_str().unwrap_or_default().split(',').map(|name| name.trim().to_ascii_lowercase()) {

@@ -19,23 +19,42 @@ use super::errors;
 use super::face::Face;
 use super::keyring::Signer;
 use super::listing::List;
+use super::names;
 use super::options::Read;
 use super::queries::{self, Effect};
+use super::refuse;
 use super::request::ListPlaces;
 use crate::objects::{ObjectError, Objects, bucket_of};
 
 /// What only looks.
 pub const READS: &[&str] = &[
+    "GetBucketAccelerateConfiguration",
     "GetBucketAcl",
+    "GetBucketCors",
+    "GetBucketEncryption",
+    "GetBucketLifecycleConfiguration",
     "GetBucketLocation",
+    "GetBucketLogging",
+    "GetBucketNotificationConfiguration",
+    "GetBucketOwnershipControls",
+    "GetBucketPolicy",
+    "GetBucketPolicyStatus",
+    "GetBucketReplication",
+    "GetBucketRequestPayment",
+    "GetBucketTagging",
     "GetBucketVersioning",
+    "GetBucketWebsite",
     "GetObject",
     "GetObjectAcl",
+    "GetObjectAttributes",
+    "GetObjectLockConfiguration",
     "GetObjectTagging",
+    "GetPublicAccessBlock",
     "HeadBucket",
     "HeadObject",
     "ListBuckets",
     "ListMultipartUploads",
+    "ListObjectVersions",
     "ListObjects",
     "ListObjectsV2",
     "ListParts",
@@ -111,6 +130,7 @@ impl S3Access for Permit {
             Signer::Lease(verified) => Caller::Lease(verified.lease),
             Signer::LongTerm(_) => Caller::LongTerm,
         };
+        refuse::another_owner(cx.headers())?;
         let name = cx.s3_op().name();
         let writes = WRITES.contains(&name);
         if !writes && !READS.contains(&name) {
@@ -122,7 +142,7 @@ impl S3Access for Permit {
         }
         if writes {
             let named = match cx.s3_path() {
-                S3Path::Object { bucket, key } => Some(object_name(bucket, key)?),
+                S3Path::Object { bucket, key } => Some(names::judged_by(bucket, key)?),
                 // What DeleteObjects removes is in its body.
                 S3Path::Bucket { .. } if name == "DeleteObjects" => None,
                 // Clients ask for a bucket to be made that is there, and want to hear that it is; the call itself sees
@@ -151,13 +171,13 @@ impl Permit {
     /// Refuses a lease that reads something of another resource. What is asked of a bucket itself is the same for all.
     fn reads_its_own(&self, caller: &Caller, path: &S3Path, uri: &Uri, call: &str) -> S3Result<()> {
         let name = match path {
-            S3Path::Object { bucket, key } => object_name(bucket, key)?,
+            S3Path::Object { bucket, key } => names::judged_by(bucket, key)?,
             S3Path::Bucket { bucket } if call.starts_with("List") => {
                 let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
                 let prefix = query.into_iter().find(|(name, _)| name == "prefix").map(|(_, prefix)| prefix);
                 // The folder that every name of the list is in.
                 match prefix.as_deref().and_then(|prefix| prefix.rsplit_once('/')) {
-                    Some((folder, _)) => object_name(bucket, folder)?,
+                    Some((folder, _)) => names::judged_by(bucket, folder)?,
                     None => bucket_name(bucket)?,
                 }
             }
@@ -195,7 +215,7 @@ impl Permit {
     /// Refuses a caller without a token where every guard asks for one. What is decided counts at the commit.
     async fn may_write_without_a_token(&self, path: &S3Path, call: &str) -> S3Result<()> {
         let probe = match path {
-            S3Path::Object { bucket, key } => object_name(bucket, key)?,
+            S3Path::Object { bucket, key } => names::judged_by(bucket, key)?,
             // Which keys it is about stands in the body; some of them may be watched only.
             S3Path::Bucket { bucket } if call != "DeleteObjects" || self.observes(bucket) => return Ok(()),
             S3Path::Bucket { bucket } => object_name(bucket, "any")?,

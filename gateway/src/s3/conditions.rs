@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use fencepost_store::ObjectCondition;
 use fencepost_store::record::ObjectRecord;
+use hyper::StatusCode;
 use hyper::header::{
     CACHE_CONTROL, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
 };
@@ -11,6 +12,8 @@ use s3s::dto::{ETagCondition, Range as Wanted, Timestamp};
 use s3s::{S3Error, S3Result, s3_error};
 
 use super::attributes::{http_date, kept, time};
+use super::errors;
+use crate::objects::Composition;
 
 /// The condition of a write.
 pub(super) fn of_write(
@@ -104,8 +107,81 @@ fn not_modified(object: &ObjectRecord) -> S3Error {
     error
 }
 
+/// Which bytes of an object are wanted.
+pub(super) struct Bytes {
+    pub(super) range: Range<u64>,
+    /// How that is told, if they are not all.
+    pub(super) shown: Option<String>,
+    /// Of how many parts they are one, if they were asked for as one.
+    pub(super) parts_count: Option<i32>,
+}
+
+/// Which bytes a range, or the number of a part, asks for.
+pub(super) fn wanted(wanted: Option<&Wanted>, part: Option<i32>, object: &ObjectRecord) -> S3Result<Bytes> {
+    match (wanted, part) {
+        (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "A range and a partNumber cannot be given together.")),
+        (wanted, None) => {
+            let (range, shown) = range(wanted, object.size)?;
+            Ok(Bytes { range, shown, parts_count: None })
+        }
+        (None, Some(number)) => part_of(object, number),
+    }
+}
+
+/// The bytes of one part. What was not uploaded in parts is one part.
+fn part_of(object: &ObjectRecord, number: i32) -> S3Result<Bytes> {
+    let composition = Composition::of(object);
+    let sizes = match &composition {
+        Composition::Whole => std::slice::from_ref(&object.size),
+        Composition::Parts(sizes) => sizes.as_slice(),
+        Composition::Unknown => {
+            return Err(s3_error!(
+                NotImplemented,
+                "Where the parts of this object begin was not kept when it was uploaded. Read it by ranges."
+            ));
+        }
+    };
+    let before = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    let Some((before, size)) = before.and_then(|before| Some((before, *sizes.get(before)?))) else {
+        let text = format!("There is no part {number}: this object has {}.", sizes.len());
+        return Err(errors::coded("InvalidPartNumber", StatusCode::RANGE_NOT_SATISFIABLE, text));
+    };
+    let start: u64 = sizes.iter().take(before).sum();
+    let range = start..start + size;
+    // An empty range cannot be told.
+    let shown = (size > 0).then(|| format!("bytes {}-{}/{}", range.start, range.end - 1, object.size));
+    let parts_count = match composition {
+        Composition::Parts(_) => i32::try_from(sizes.len()).ok(),
+        Composition::Whole | Composition::Unknown => None,
+    };
+    Ok(Bytes { range, shown, parts_count })
+}
+
+/// The range of the source of a part, which must lie in it: a part that is shorter than its maker thinks would make
+/// another object than the one wanted.
+pub(super) fn source_range(asked: Option<&str>, size: u64) -> S3Result<Range<u64>> {
+    let Some(asked) = asked else { return Ok(0..size) };
+    let parsed = asked.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
+    let parsed = parsed.and_then(|(first, last)| Some((decimal(first)?, decimal(last)?)));
+    match parsed {
+        Some((first, last)) if first <= last && last < size => Ok(first..last + 1),
+        Some(_) => Err(s3_error!(
+            InvalidArgument,
+            "x-amz-copy-source-range `{asked}` does not lie in a source of {size} bytes."
+        )),
+        None => {
+            Err(s3_error!(InvalidArgument, "x-amz-copy-source-range has the form `bytes=first-last`, counted from 0."))
+        }
+    }
+}
+
+/// Digits only: signs are no part of a range.
+fn decimal(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
 /// Which bytes are wanted, and how that is told if they are not all.
-pub(super) fn range(wanted: Option<&Wanted>, size: u64) -> S3Result<(Range<u64>, Option<String>)> {
+fn range(wanted: Option<&Wanted>, size: u64) -> S3Result<(Range<u64>, Option<String>)> {
     let Some(wanted) = wanted else { return Ok((0..size, None)) };
     let range = wanted
         .check(size)

@@ -95,8 +95,8 @@ mod tests {
     fn s18_every_code_is_counted_and_no_other() {
         let metrics = Arc::new(Metrics::new());
         let denials = Denials::new(metrics.clone());
-        CODES.iter().for_each(|code| denials.denied([192, 0, 2, 1].into(), "READER", code));
-        denials.denied([192, 0, 2, 1].into(), "READER", "made-up");
+        CODES.iter().for_each(|code| denials.denied(PeerAddress::Ip([192, 0, 2, 1].into()), "READER", code));
+        denials.denied(PeerAddress::Ip([192, 0, 2, 1].into()), "READER", "made-up");
         let text = metrics.text();
         for code in CODES {
             assert!(text.contains(&format!("fencepost_s3_denied_total{{code=\"{code}\"}} 1")), "{text}");

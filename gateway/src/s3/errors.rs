@@ -95,15 +95,15 @@ fn refused(refusal: &Refusal) -> S3Error {
     with_fence(coded(code, StatusCode::FORBIDDEN, text), refusal.found.token())
 }
 
-fn coded(code: &'static str, status: StatusCode, text: String) -> S3Error {
+pub(super) fn coded(code: &'static str, status: StatusCode, text: String) -> S3Error {
     let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), text);
     error.set_status_code(status);
     error
 }
 
-fn with_fence(mut error: S3Error, fence: Option<Token>) -> S3Error {
+pub(super) fn with_fence(mut error: S3Error, fence: Option<Token>) -> S3Error {
     if let Some(fence) = fence.and_then(|fence| HeaderValue::try_from(fence.to_string()).ok()) {
-        // These take the place of all others.
+        // The error's own headers replace all others.
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
         headers.insert(FENCE, fence);

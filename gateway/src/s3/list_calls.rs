@@ -1,17 +1,24 @@
 //! Calls about buckets, and lists of what is in them.
 
-use fencepost_core::Timestamp as Millis;
+use fencepost_core::{Key, Timestamp as Millis};
+use fencepost_store::record::ObjectRecord;
 use fencepost_store::{Listed, Page};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use super::attributes::time;
-use super::caller::bucket_name;
-use super::face::{Answer, Face};
-use super::object_calls::listed;
+use super::caller::{Caller, bucket_name, covers};
+use super::face::{Answer, Face, caller_of};
+use super::object_calls::{listed, version};
 use super::refuse;
 use super::upload_calls::limit;
-use crate::objects::tellable;
+use crate::objects::{tellable, untellable};
+
+/// The region of every bucket.
+const REGION: &str = "us-east-1";
+
+/// The most buckets that one list may be asked for, as S3 has it.
+const MAX_BUCKETS: i32 = 10_000;
 
 /// What a list asks for, whichever version of it.
 struct Question<'q> {
@@ -22,18 +29,20 @@ struct Question<'q> {
     after: Option<&'q str>,
     most: usize,
     encoded: bool,
+    /// Shall each entry name its owner?
+    owned: bool,
 }
 
 /// Objects and groups, as an answer tells them.
 struct Found {
-    contents: Vec<Object>,
+    contents: Vec<(String, ObjectRecord)>,
     prefixes: Vec<CommonPrefix>,
     next: Option<String>,
 }
 
 impl Face {
     async fn list(&self, question: &Question<'_>) -> S3Result<Found> {
-        let Question { bucket, prefix, delimiter, after, most, encoded } = *question;
+        let Question { bucket, prefix, delimiter, after, most, encoded, .. } = *question;
         self.objects.need_bucket(bucket).await.map_err(|error| self.error(error))?;
         for asked in [Some(prefix), delimiter, after].into_iter().flatten() {
             if !tellable(asked) && !encoded {
@@ -57,11 +66,21 @@ impl Face {
         let mut found = Found { contents: Vec::new(), prefixes: Vec::new(), next: next.as_deref().map(own) };
         for entry in entries {
             match entry {
-                Listed::Object(key, object) => found.contents.push(listed(shown(key.as_str()), &object)),
+                Listed::Object(name, object) => found.contents.push((shown(&name), *object)),
                 Listed::Prefix(prefix) => found.prefixes.push(CommonPrefix { prefix: Some(shown(&prefix)) }),
             }
         }
         Ok(found)
+    }
+
+    async fn list_entries(
+        &self,
+        question: &Question<'_>,
+    ) -> S3Result<(Vec<Object>, Vec<CommonPrefix>, Option<String>)> {
+        let Found { contents, prefixes, next } = self.list(question).await?;
+        let owner = || question.owned.then(refuse::owner);
+        let contents = contents.into_iter().map(|(key, object)| listed(key, &object, owner())).collect();
+        Ok((contents, prefixes, next))
     }
 
     pub(super) async fn list_objects_v2(&self, request: S3Request<ListObjectsV2Input>) -> Answer<ListObjectsV2Output> {
@@ -74,20 +93,21 @@ impl Face {
             after: token.as_deref().or(input.start_after.as_deref()).filter(|after| !after.is_empty()),
             most: limit(input.max_keys, "max-keys")?,
             encoded: encoded(input.encoding_type.as_ref())?,
+            owned: input.fetch_owner.unwrap_or(false),
         };
-        let found = self.list(&question).await?;
-        let count = found.contents.len() + found.prefixes.len();
+        let (contents, prefixes, next) = self.list_entries(&question).await?;
+        let count = contents.len() + prefixes.len();
         let (most, encoded) = (question.most, question.encoded);
         Ok(S3Response::new(ListObjectsV2Output {
-            is_truncated: Some(found.next.is_some()),
-            next_continuation_token: found.next.as_deref().map(token_of),
-            contents: Some(found.contents),
-            common_prefixes: Some(found.prefixes),
+            is_truncated: Some(next.is_some()),
+            next_continuation_token: next.as_deref().map(token_of),
+            contents: Some(contents),
+            common_prefixes: Some(prefixes),
             key_count: i32::try_from(count).ok(),
             max_keys: i32::try_from(most).ok(),
             name: Some(input.bucket),
             prefix: input.prefix.map(|text| shown(text, encoded)),
-            delimiter: input.delimiter.map(|text| shown(text, encoded)),
+            delimiter: not_empty(input.delimiter).map(|text| shown(text, encoded)),
             continuation_token: input.continuation_token,
             start_after: input.start_after.map(|text| shown(text, encoded)),
             encoding_type: input.encoding_type,
@@ -104,42 +124,92 @@ impl Face {
             after: input.marker.as_deref().filter(|marker| !marker.is_empty()),
             most: limit(input.max_keys, "max-keys")?,
             encoded: encoded(input.encoding_type.as_ref())?,
+            owned: true,
         };
-        let found = self.list(&question).await?;
+        let (contents, prefixes, next) = self.list_entries(&question).await?;
         let (most, encoded) = (question.most, question.encoded);
         Ok(S3Response::new(ListObjectsOutput {
-            is_truncated: Some(found.next.is_some()),
-            next_marker: found.next.map(|text| shown(text, encoded)),
-            contents: Some(found.contents),
-            common_prefixes: Some(found.prefixes),
+            is_truncated: Some(next.is_some()),
+            next_marker: next.map(|text| shown(text, encoded)),
+            contents: Some(contents),
+            common_prefixes: Some(prefixes),
             max_keys: i32::try_from(most).ok(),
             name: Some(input.bucket),
-            prefix: input.prefix.map(|text| shown(text, encoded)),
+            prefix: input.prefix.map(|text| as_sent(text, encoded)),
             marker: Some(shown(input.marker.unwrap_or_default(), encoded)),
-            delimiter: input.delimiter.map(|text| shown(text, encoded)),
+            delimiter: not_empty(input.delimiter).map(|text| shown(text, encoded)),
             encoding_type: input.encoding_type,
             ..ListObjectsOutput::default()
         }))
     }
 
-    pub(super) async fn list_buckets(&self, _: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
-        let found = self.objects.buckets().await.map_err(|error| self.error(error))?;
+    /// Every object has one version, `null`.
+    pub(super) async fn list_object_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> Answer<ListObjectVersionsOutput> {
+        let input = request.input;
+        let question = Question {
+            bucket: &input.bucket,
+            prefix: input.prefix.as_deref().unwrap_or_default(),
+            delimiter: input.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty()),
+            after: input.key_marker.as_deref().filter(|marker| !marker.is_empty()),
+            most: limit(input.max_keys, "max-keys")?,
+            encoded: encoded(input.encoding_type.as_ref())?,
+            owned: true,
+        };
+        let Found { contents, prefixes, next } = self.list(&question).await?;
+        let (most, encoded) = (question.most, question.encoded);
+        let versions = contents.into_iter().map(|(key, object)| version(key, &object, Some(refuse::owner())));
+        Ok(S3Response::new(ListObjectVersionsOutput {
+            is_truncated: Some(next.is_some()),
+            next_version_id_marker: next.as_ref().map(|_| refuse::ONLY_VERSION.to_owned()),
+            next_key_marker: next.map(|text| shown(text, encoded)),
+            versions: Some(versions.collect()),
+            common_prefixes: Some(prefixes),
+            max_keys: i32::try_from(most).ok(),
+            name: Some(input.bucket),
+            prefix: input.prefix.map(|text| as_sent(text, encoded)),
+            key_marker: Some(shown(input.key_marker.unwrap_or_default(), encoded)),
+            version_id_marker: input.version_id_marker,
+            delimiter: not_empty(input.delimiter).map(|text| shown(text, encoded)),
+            encoding_type: input.encoding_type,
+            ..ListObjectVersionsOutput::default()
+        }))
+    }
+
+    pub(super) async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
+        let input = request.input;
+        let most = match input.max_buckets {
+            None => usize::MAX,
+            Some(most @ 1..=MAX_BUCKETS) => usize::try_from(most).unwrap_or(usize::MAX),
+            Some(most) => return Err(s3_error!(InvalidArgument, "max-buckets is 1 to {MAX_BUCKETS}, not {most}.")),
+        };
+        let after = input.continuation_token.as_deref().map(from_token).transpose()?;
+        let prefix = input.prefix.as_deref().unwrap_or_default();
+        let mut found = self.objects.buckets().await.map_err(|error| self.error(error))?;
+        found.retain(|bucket| {
+            bucket.name.starts_with(prefix) && after.as_ref().is_none_or(|after| bucket.name > *after)
+        });
+        let more = found.len() > most;
+        found.truncate(most);
+        let next = more.then(|| found.last().map(|last| token_of(&last.name))).flatten();
         let bucket = |found: crate::objects::layout::BucketFound| Bucket {
             name: Some(found.name),
             creation_date: Some(time(Millis(found.created_ms))),
             ..Bucket::default()
         };
-        let (owner, _) = refuse::everything_is_ours();
         Ok(S3Response::new(ListBucketsOutput {
             buckets: Some(found.into_iter().map(bucket).collect()),
-            owner: Some(owner),
-            ..ListBucketsOutput::default()
+            owner: Some(refuse::owner()),
+            continuation_token: next,
+            prefix: input.prefix,
         }))
     }
 
     pub(super) async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> Answer<HeadBucketOutput> {
         self.objects.need_bucket(&request.input.bucket).await.map_err(|error| self.error(error))?;
-        Ok(S3Response::new(HeadBucketOutput { bucket_region: Some("us-east-1".to_owned()), ..Default::default() }))
+        Ok(S3Response::new(HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..Default::default() }))
     }
 
     /// `us-east-1`, which S3 tells by telling nothing.
@@ -168,15 +238,46 @@ impl Face {
 
     pub(super) async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> Answer<CreateBucketOutput> {
         let bucket = bucket_name(&request.input.bucket)?;
-        let there = || s3_error!(BucketAlreadyOwnedByYou, "The bucket is there already.");
         if self.objects.need_bucket(bucket.as_str()).await.is_ok() {
-            return Err(there());
+            return self.bucket_is_there(&request, &bucket).await;
         }
         self.may_change_buckets("make")?;
+        if [".-", "-."].iter().any(|pair| bucket.as_str().contains(pair)) {
+            return Err(s3_error!(InvalidBucketName, "In the name of a bucket no hyphen stands beside a dot."));
+        }
         let presented = self.presented(&request, &bucket).await?;
         let made = self.objects.create_bucket(bucket.clone(), presented).await.map_err(|error| self.error(error))?;
-        self.judged(made.ok_or_else(there)?);
+        match made {
+            Some(changed) => self.judged(changed),
+            None => return self.bucket_is_there(&request, &bucket).await,
+        }
         Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
+    }
+
+    /// Who makes a bucket that is there gets it, as in `us-east-1`, which is the region here; who names another region is
+    /// told that it is there. Nothing changes, so anyone may ask; only a holder of the bucket's own lock that is stale
+    /// is told that.
+    async fn bucket_is_there(
+        &self,
+        request: &S3Request<CreateBucketInput>,
+        bucket: &Key,
+    ) -> Answer<CreateBucketOutput> {
+        let caller = caller_of(request)?;
+        if let Caller::Lease(_) = caller
+            && covers(&self.objects, caller, bucket).is_ok()
+        {
+            let presented = self.presented(request, bucket).await?;
+            let foreseen = self.objects.foresee(bucket, presented.as_ref()).await;
+            foreseen.map_err(|error| self.error(error))?;
+        }
+        let settings = request.input.create_bucket_configuration.as_ref();
+        let region = settings.and_then(|settings| settings.location_constraint.as_ref());
+        match region.map(BucketLocationConstraint::as_str) {
+            None | Some("" | REGION) => {
+                Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
+            }
+            Some(_) => Err(s3_error!(BucketAlreadyOwnedByYou, "The bucket is there already.")),
+        }
     }
 
     pub(super) async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
@@ -206,6 +307,19 @@ fn encoded(kind: Option<&EncodingType>) -> S3Result<bool> {
         Some("url") => Ok(true),
         Some(other) => Err(s3_error!(InvalidArgument, "The encoding type is `url` or none, not `{other}`.")),
     }
+}
+
+/// S3 does not say that it has an empty delimiter.
+fn not_empty(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// The prefix in the first version of the list, and in that of versions: clients take it as it is there, so it is encoded
+/// only if it could not be told otherwise.
+fn as_sent(text: String, encoded: bool) -> String {
+    let hidden = |c: char| untellable(c) && !matches!(c, '\n' | '\t' | '\r');
+    let must = text.chars().any(hidden);
+    shown(text, encoded && must)
 }
 
 fn shown(text: String, encoded: bool) -> String {

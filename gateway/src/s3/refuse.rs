@@ -1,5 +1,6 @@
 //! What clients can ask for and this gateway does not keep. Saying yes and doing nothing would be worse than no.
 
+use hyper::header::{HeaderMap, HeaderValue};
 use s3s::dto::*;
 use s3s::{S3Result, s3_error};
 
@@ -12,6 +13,7 @@ pub(super) struct Unkept {
     tags: bool,
     lock: bool,
     append: bool,
+    storage_class: Option<String>,
 }
 
 /// Grants that say what is so anyway: whoever has the keys, has everything.
@@ -36,6 +38,7 @@ macro_rules! unkept {
                         || input.object_lock_legal_hold_status.is_some()
                         || input.object_lock_retain_until_date.is_some(),
                     append: false,
+                    storage_class: input.storage_class.as_ref().map(|class| class.as_str().to_owned()),
                 }
             }
         })*
@@ -61,6 +64,7 @@ impl From<&PutObjectInput> for Unkept {
                 || input.object_lock_legal_hold_status.is_some()
                 || input.object_lock_retain_until_date.is_some(),
             append: input.write_offset_bytes.is_some(),
+            storage_class: input.storage_class.as_ref().map(|class| class.as_str().to_owned()),
         }
     }
 }
@@ -72,6 +76,10 @@ pub(super) fn unkept(asked: &Unkept) -> S3Result<()> {
             NotImplemented,
             "The ACL `{acl}` is not offered: whoever has keys may read, nobody else."
         ));
+    }
+    if let Some(class) = asked.storage_class.as_ref().filter(|class| *class != StorageClass::STANDARD) {
+        let shown: String = class.chars().take(100).flat_map(char::escape_debug).collect();
+        return Err(s3_error!(InvalidStorageClass, "The storage class here is STANDARD, and not `{shown}`."));
     }
     for (asked, what) in [
         (asked.grants, "Granting rights"),
@@ -87,25 +95,49 @@ pub(super) fn unkept(asked: &Unkept) -> S3Result<()> {
     Ok(())
 }
 
+/// The id of the one version that each object has.
+pub(super) const ONLY_VERSION: &str = "null";
+
 /// There is one version of each object.
 pub(super) fn versions(version: Option<&str>) -> S3Result<()> {
     match version {
-        None | Some("null") => Ok(()),
+        None | Some(ONLY_VERSION) => Ok(()),
         Some(_) => Err(s3_error!(NotImplemented, "Versions are not kept; leave out versionId.")),
     }
 }
 
-/// Objects are not read by part.
-pub(super) fn parts(number: Option<i32>) -> S3Result<()> {
-    match number {
-        None => Ok(()),
-        Some(_) => Err(s3_error!(NotImplemented, "Objects are read by range, not by partNumber.")),
+/// Every bucket has one owner. A client that expects another one is wrong about the bucket that it reached.
+pub(super) fn another_owner(headers: &HeaderMap) -> S3Result<()> {
+    for name in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
+        if headers.get_all(name).iter().any(|expected| expected != OWNER) {
+            return Err(s3_error!(AccessDenied, "{name} is not the owner of the buckets here, which is `{OWNER}`."));
+        }
     }
+    Ok(())
+}
+
+/// `Content-MD5` is that of 16 bytes, in base64.
+pub(super) fn digests(headers: &HeaderMap) -> S3Result<()> {
+    let is_md5 = |sent: &HeaderValue| {
+        data_encoding::BASE64.decode(sent.as_bytes().trim_ascii()).is_ok_and(|digest| digest.len() == 16)
+    };
+    match headers.get_all("content-md5").iter().all(is_md5) {
+        true => Ok(()),
+        false => Err(s3_error!(InvalidDigest, "Content-MD5 must be the base64 of 16 bytes.")),
+    }
+}
+
+/// The owner of everything.
+const OWNER: &str = "fencepost";
+
+/// The owner, as answers have it.
+pub(super) fn owner() -> Owner {
+    Owner { id: Some(OWNER.to_owned()), display_name: Some(OWNER.to_owned()) }
 }
 
 /// The owner of everything, and that nobody else was granted anything.
 pub(super) fn everything_is_ours() -> (Owner, Grants) {
-    let owner = Owner { id: Some("fencepost".to_owned()), display_name: Some("fencepost".to_owned()) };
+    let owner = owner();
     let grantee = Grantee {
         id: owner.id.clone(),
         display_name: owner.display_name.clone(),

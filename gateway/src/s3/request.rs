@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fencepost_core::Timestamp;
 use hyper::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -88,7 +89,7 @@ impl Requests {
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         Requests {
             service: builder.build(),
-            count: AtomicU64::new(0),
+            count: AtomicU64::new(first_id()),
             patience: limits.body_timeout,
             bodies: Shares::new(limits.bodies, LEAST_SHARE),
             lists: Shares::new(limits.bodies / List::Parts.bytes(), 1),
@@ -107,6 +108,7 @@ impl Requests {
         let id = self.count.fetch_add(1, Ordering::Relaxed);
         let is_head = request.method() == Method::HEAD;
         let (head, body) = request.into_parts();
+        let path = head.uri.path().to_owned();
         let key_id = denials::key_id(&head);
         let mut is_admitted = true;
         let mut answer = match self.admitted(peer, head, body) {
@@ -129,7 +131,7 @@ impl Requests {
         if is_head && answer.status() == StatusCode::OK && answer.headers().contains_key(CONTENT_RANGE) {
             *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
-        let (answer, code) = finished(id, answer).await;
+        let (answer, code) = finished(id, &path, answer).await;
         if let Some(code) = code.filter(|code| denials::is_denial(code, is_admitted)) {
             self.denials.denied(peer, &key_id, &code);
         }
@@ -179,12 +181,18 @@ impl<F: Future> Future for Aside<F> {
     }
 }
 
+/// Where the ids of requests begin. They continue from the time of the start, so that several runs never share one.
+fn first_id() -> u64 {
+    Timestamp::now().0 << 20
+}
+
 /// An answer with its id and its words, and the code if it is an error.
-async fn finished(id: u64, mut answer: HttpResponse) -> (HttpResponse, Option<String>) {
-    if let Ok(id) = HeaderValue::try_from(format!("{id:016X}")) {
+async fn finished(id: u64, path: &str, mut answer: HttpResponse) -> (HttpResponse, Option<String>) {
+    let id = format!("{id:016X}");
+    if let Ok(id) = HeaderValue::try_from(&id) {
         answer.headers_mut().insert(REQUEST_ID, id);
     }
-    words::explained(answer).await
+    words::explained(answer, path, &id).await
 }
 
 /// An error as an answer.

@@ -5,15 +5,18 @@ use std::time::Duration;
 use fencepost_core::Key;
 use fencepost_store::record::{PartRecord, UploadId};
 use s3s::dto::*;
-use s3s::{S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
-use super::attributes::{self, Said, etag, time};
+use super::attributes::{self, Said, checksum_type, etag, time};
 use super::body;
 use super::caller::object_name;
 use super::conditions::{self, OfRead};
 use super::face::{Answer, Face, caller_of};
+use super::names::{Named, Target};
 use super::refuse::{self, Unkept};
-use crate::objects::{Algorithm, Completed, GivenPart, Promised, PutPart, Source, tellable};
+use crate::objects::{
+    Algorithm, ChecksumKind, Completed, GivenPart, Promised, PutPart, Source, UploadChecksum, tellable,
+};
 
 /// Parts are counted from 1 to this.
 const MAX_PART_NUMBER: i32 = 10_000;
@@ -33,8 +36,7 @@ impl Face {
         &self,
         request: S3Request<CreateMultipartUploadInput>,
     ) -> Answer<CreateMultipartUploadOutput> {
-        let name = object_name(&request.input.bucket, &request.input.key)?;
-        let presented = self.presented(&request, &name).await?;
+        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
         refuse::unkept(&Unkept::from(&request.input))?;
         let input = request.input;
         let said = Said {
@@ -47,7 +49,12 @@ impl Face {
             website_redirect_location: input.website_redirect_location,
             metadata: input.metadata,
         };
-        let begun = self.objects.begin_upload(&name, presented.as_ref(), said.into_attributes()?).await;
+        let checksum = checksum(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
+        let mut attributes = said.into_attributes()?;
+        if let Some(checksum) = checksum {
+            checksum.keep(&mut attributes);
+        }
+        let begun = self.objects.begin_upload(&name, presented.as_ref(), attributes).await;
         let (id, changed) = begun.map_err(|error| self.error(error))?;
         self.judged(changed);
         Ok(S3Response::new(CreateMultipartUploadOutput {
@@ -55,14 +62,13 @@ impl Face {
             key: Some(input.key),
             upload_id: Some(id.to_string()),
             checksum_algorithm: input.checksum_algorithm,
-            checksum_type: input.checksum_type,
+            checksum_type: checksum.map(|checksum| ChecksumType::from_static(kind_name(checksum.kind))),
             ..CreateMultipartUploadOutput::default()
         }))
     }
 
     pub(super) async fn upload_part(&self, mut request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
-        let name = object_name(&request.input.bucket, &request.input.key)?;
-        let presented = self.presented(&request, &name).await?;
+        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
         let grant = self.grant(&request)?;
         let trailing = request.trailing_headers.take();
         let input = request.input;
@@ -101,8 +107,7 @@ impl Face {
         &self,
         request: S3Request<UploadPartCopyInput>,
     ) -> Answer<UploadPartCopyOutput> {
-        let name = object_name(&request.input.bucket, &request.input.key)?;
-        let presented = self.presented(&request, &name).await?;
+        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
         let (grant, caller) = (self.grant(&request)?, caller_of(&request)?.clone());
         let input = request.input;
         let part = PutPart {
@@ -118,17 +123,20 @@ impl Face {
             if_modified_since: input.copy_source_if_modified_since,
             if_unmodified_since: input.copy_source_if_unmodified_since,
         };
-        let (reading, _) = self.source(&caller, &input.copy_source, &conditions).await?;
-        let wanted = input.copy_source_range.as_deref().map(Range::parse).transpose();
-        let wanted = wanted.map_err(|error| s3_error!(InvalidArgument, "x-amz-copy-source-range: {error}"))?;
-        let (range, _) = conditions::range(wanted.as_ref(), reading.object.size)?;
+        let reading = self.source(&caller, &input.copy_source, &conditions).await?;
+        let range = conditions::source_range(input.copy_source_range.as_deref(), reading.object.size)?;
         let part = self.objects.copy_part(part, Source { reading, range }).await;
         let (part, changed) = part.map_err(|error| self.error(error))?;
         self.judged(changed);
+        let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
         let result = CopyPartResult {
             e_tag: Some(etag(&part.etag)),
             last_modified: Some(time(part.modified)),
-            ..CopyPartResult::default()
+            checksum_crc32: sum(Algorithm::Crc32),
+            checksum_crc32c: sum(Algorithm::Crc32c),
+            checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+            checksum_sha1: sum(Algorithm::Sha1),
+            checksum_sha256: sum(Algorithm::Sha256),
         };
         Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() }))
     }
@@ -137,8 +145,7 @@ impl Face {
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> Answer<CompleteMultipartUploadOutput> {
-        let name = object_name(&request.input.bucket, &request.input.key)?;
-        let presented = self.presented(&request, &name).await?;
+        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
         let grant = self.grant(&request)?;
         let input = request.input;
         let mut parts = Vec::new();
@@ -162,10 +169,12 @@ impl Face {
         ]);
         let (composite, whole) = whole.into_iter().partition(|(_, sum)| sum.contains('-'));
         let length = input.mpu_object_size.map(u64::try_from).transpose().map_err(|_| s3_error!(InvalidArgument))?;
+        let condition = conditions::of_write(input.if_match, input.if_none_match)?;
+        let target = Target::Object(name.clone());
         let completed = Completed {
             key: name,
             presented,
-            condition: conditions::of_write(input.if_match, input.if_none_match)?,
+            condition: condition.clone(),
             upload: upload(&input.upload_id)?,
             parts,
             promised: Promised { length, checksums: whole, limit: MAX_OBJECT_BYTES, ..Promised::default() },
@@ -174,12 +183,22 @@ impl Face {
         };
         let face = self.clone();
         let mut completing = Box::pin(async move {
-            let written = face.objects.complete(completed).await.map_err(|error| face.error(error))?;
+            let written = match face.objects.complete(completed).await {
+                Ok(written) => written,
+                Err(error) => return Err(face.unmet(error, &condition, &target).await),
+            };
+            let sum = |algorithm: Algorithm| attributes::kept(&written.object.attributes, algorithm.header());
             let output = CompleteMultipartUploadOutput {
                 location: Some(format!("/{}/{}", input.bucket, input.key)),
                 bucket: Some(input.bucket),
                 key: Some(input.key),
                 e_tag: Some(etag(&written.object.etag)),
+                checksum_crc32: sum(Algorithm::Crc32),
+                checksum_crc32c: sum(Algorithm::Crc32c),
+                checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+                checksum_sha1: sum(Algorithm::Sha1),
+                checksum_sha256: sum(Algorithm::Sha256),
+                checksum_type: checksum_type(&written.object.attributes),
                 ..CompleteMultipartUploadOutput::default()
             };
             Ok(face.applied(output, written.changed))
@@ -198,8 +217,7 @@ impl Face {
         &self,
         request: S3Request<AbortMultipartUploadInput>,
     ) -> Answer<AbortMultipartUploadOutput> {
-        let name = object_name(&request.input.bucket, &request.input.key)?;
-        let presented = self.presented(&request, &name).await?;
+        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
         let id = upload(&request.input.upload_id)?;
         let aborted = self.objects.abort(&name, presented.as_ref(), id).await;
         self.judged(aborted.map_err(|error| self.error(error))?);
@@ -208,7 +226,8 @@ impl Face {
 
     pub(super) async fn list_parts(&self, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
         let input = request.input;
-        let name = object_name(&input.bucket, &input.key)?;
+        // There are no uploads of what cannot exist.
+        let Named::Object(name) = Named::new(&input.bucket, &input.key)? else { return Err(no_upload()) };
         let id = upload(&input.upload_id)?;
         self.objects.need_upload(&name, id).await.map_err(|error| self.error(error))?;
         let after = input.part_number_marker.map(u16::try_from).transpose();
@@ -301,7 +320,42 @@ fn part((number, part): &(u16, PartRecord)) -> Part {
 }
 
 fn upload(id: &str) -> S3Result<UploadId> {
-    id.parse().map_err(|()| s3_error!(NoSuchUpload, "There is no such upload."))
+    id.parse().map_err(|()| no_upload())
+}
+
+fn no_upload() -> S3Error {
+    s3_error!(NoSuchUpload, "There is no such upload.")
+}
+
+/// Which checksum an upload is begun with, if any. What is not said about its kind is as with S3.
+fn checksum(asked: Option<&ChecksumAlgorithm>, kind: Option<&ChecksumType>) -> S3Result<Option<UploadChecksum>> {
+    let Some(asked) = asked else { return Ok(None) };
+    let Some(algorithm) = Algorithm::named(asked.as_str()) else {
+        return Err(s3_error!(InvalidRequest, "x-amz-checksum-algorithm is none of those that S3 has."));
+    };
+    let kind = match kind.map(ChecksumType::as_str) {
+        None if algorithm == Algorithm::Crc64Nvme => ChecksumKind::FullObject,
+        None | Some(ChecksumType::COMPOSITE) => ChecksumKind::Composite,
+        Some(ChecksumType::FULL_OBJECT) => ChecksumKind::FullObject,
+        Some(_) => return Err(s3_error!(InvalidRequest, "x-amz-checksum-type is COMPOSITE or FULL_OBJECT.")),
+    };
+    match (algorithm, kind) {
+        (Algorithm::Sha1 | Algorithm::Sha256, ChecksumKind::FullObject)
+        | (Algorithm::Crc64Nvme, ChecksumKind::Composite) => Err(s3_error!(
+            InvalidRequest,
+            "The checksum type {} cannot be used with {}.",
+            kind_name(kind),
+            algorithm.name()
+        )),
+        _ => Ok(Some(UploadChecksum { algorithm, kind })),
+    }
+}
+
+fn kind_name(kind: ChecksumKind) -> &'static str {
+    match kind {
+        ChecksumKind::Composite => ChecksumType::COMPOSITE,
+        ChecksumKind::FullObject => ChecksumType::FULL_OBJECT,
+    }
 }
 
 fn number(number: i32) -> S3Result<u16> {

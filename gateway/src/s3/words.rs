@@ -23,8 +23,8 @@ const WORDS: &[(&str, &str)] = &[
     ("NotImplemented", "This is not offered by this gateway."),
 ];
 
-/// An answer whose error says what is wrong, and the code of the error.
-pub(super) async fn explained(answer: HttpResponse) -> (HttpResponse, Option<String>) {
+/// An answer whose error says what is wrong, with what, and in which request; and the code of the error.
+pub(super) async fn explained(answer: HttpResponse, path: &str, request_id: &str) -> (HttpResponse, Option<String>) {
     if !(answer.status().is_client_error() || answer.status().is_server_error()) {
         return (answer, None);
     }
@@ -48,7 +48,18 @@ pub(super) async fn explained(answer: HttpResponse) -> (HttpResponse, Option<Str
         }
     };
     head.headers.remove(hyper::header::CONTENT_LENGTH);
-    (HttpResponse::from_parts(head, Body::from(told)), code)
+    (HttpResponse::from_parts(head, Body::from(named(&told, path, request_id))), code)
+}
+
+/// Says at the end of an error to which path it belongs, and to which request.
+fn named(told: &str, path: &str, request_id: &str) -> String {
+    match told.rsplit_once("</Error>") {
+        None => told.to_owned(),
+        Some((error, rest)) => {
+            let resource = path.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+            format!("{error}<Resource>{resource}</Resource><RequestId>{request_id}</RequestId></Error>{rest}")
+        }
+    }
 }
 
 /// A character, or how it is shown where it cannot be told.

@@ -56,12 +56,16 @@ pub struct PutObject {
 }
 
 /// A removal of objects, all or none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DeleteObjects {
     /// By which token.
     pub presented: Option<Presented>,
     /// Which ones; each with the ref that its intent gets, if it is in the index.
     pub keys: Vec<(Key, ObjectCondition, Option<u64>)>,
+    /// Which folder markers, by the names of their folders.
+    pub folders: Vec<(Key, ObjectCondition)>,
+    /// What is judged with them and not changed: names that are judged in the place of others that cannot exist.
+    pub judged: Vec<Key>,
 }
 
 /// What may be wrong with each requirement.
@@ -125,7 +129,7 @@ impl Store {
 
     /// Removes objects, if every fence admits it. The fences stay.
     pub async fn delete_objects(&self, delete: DeleteObjects) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
-        let DeleteObjects { presented, keys } = delete;
+        let DeleteObjects { presented, keys, folders, judged } = delete;
         let mut draft = Draft::default();
         for (key, condition, id) in &keys {
             draft.require(RecordKey::object(key), Requirement::Condition(condition.clone()), Why::Condition);
@@ -135,7 +139,28 @@ impl Store {
                 draft.delete(RecordKey::object(key));
             }
         }
-        self.change_of(keys.iter().map(|(key, ..)| key), presented.as_ref(), Access::Write, draft).await
+        for (folder, condition) in &folders {
+            draft.require(RecordKey::folder(folder), Requirement::Condition(condition.clone()), Why::Condition);
+            draft.delete(RecordKey::folder(folder));
+        }
+        let names = keys.iter().map(|(key, ..)| key).chain(folders.iter().map(|(folder, _)| folder)).chain(&judged);
+        self.change_of(names, presented.as_ref(), Access::Write, draft).await
+    }
+
+    /// Writes the marker of a folder, if the fence of the folder's name admits it. A marker has no bytes, so this commit
+    /// is all of it: there is nothing to stage, to publish or to redo.
+    pub async fn put_folder(
+        &self,
+        folder: &Key,
+        presented: Option<&Presented>,
+        condition: ObjectCondition,
+        mut marker: ObjectRecord,
+    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+        marker.token = presented.map(|presented| presented.token);
+        let mut draft = Draft::default();
+        draft.require(RecordKey::folder(folder), Requirement::Condition(condition), Why::Condition);
+        draft.put(RecordKey::folder(folder), marker.encode());
+        self.change_of([folder], presented, Access::Write, draft).await
     }
 
     /// Asks the judge, and raises, without changing an object: for what a storage does beside them, such as buckets.

@@ -10,8 +10,8 @@ use crate::store::Store;
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// An object.
-    Object(Key, Box<ObjectRecord>),
+    /// An object, or the marker of a folder, whose name ends in `/`.
+    Object(String, Box<ObjectRecord>),
     /// Everything whose name begins like this, up to and with the delimiter.
     Prefix(String),
 }
@@ -26,14 +26,36 @@ impl Store {
         Ok(found.map(|bytes| ObjectRecord::decode(&bytes)).transpose()?)
     }
 
-    /// Objects in order of name.
+    /// What the index says of the marker of a folder.
+    pub async fn folder(&self, folder: &Key) -> Result<Option<ObjectRecord>, ReadError> {
+        let found = self.record(&RecordKey::folder(folder)).await?;
+        Ok(found.map(|bytes| ObjectRecord::decode(&bytes)).transpose()?)
+    }
+
+    /// Objects in order of name, without folder markers. `next` is always the name of an object.
     pub async fn objects(
         &self,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<(Key, ObjectRecord)>, ReadError> {
-        self.page(record::object_prefix, prefix, after, limit, entry).await
+        let (mut objects, mut after) = (Page { entries: Vec::new(), next: None }, after.map(str::to_owned));
+        loop {
+            // Beyond the limit only as long as markers are at the end.
+            let wanted = limit.saturating_sub(objects.entries.len()).max(1);
+            let page = self.page(record::object_prefix, prefix, after.as_deref(), wanted, entry).await?;
+            for (name, object) in page.entries.into_iter().filter(|(name, _)| !is_folder(name)) {
+                let key = Key::new(&name).map_err(|error| ReadError::Failed(error.to_string()))?;
+                objects.entries.push((key, object));
+            }
+            match page.next {
+                Some(next) if is_folder(&next) => after = Some(next),
+                next => {
+                    objects.next = next;
+                    return Ok(objects);
+                }
+            }
+        }
     }
 
     /// Objects in order of name, those with a delimiter after the prefix grouped into one entry each. A group is
@@ -58,21 +80,21 @@ impl Store {
             let more = page.next.is_some();
             let mut passed: Option<String> = None;
             for (key, object) in page.entries {
-                if passed.as_ref().is_some_and(|group| key.as_str().starts_with(group.as_str())) {
+                if passed.as_ref().is_some_and(|group| key.starts_with(group.as_str())) {
                     continue;
                 }
                 if listed.entries.len() == limit {
                     listed.next = listed.entries.last().map(Listed::name);
                     return Ok(listed);
                 }
-                match group(key.as_str(), prefix, delimiter) {
+                match group(&key, prefix, delimiter) {
                     Some(group) => {
                         from = behind(&group);
                         listed.entries.push(Listed::Prefix(group.clone()));
                         passed = Some(group);
                     }
                     None => {
-                        from = [record::object_prefix(key.as_str()).as_slice(), &[0]].concat();
+                        from = [record::object_prefix(&key).as_slice(), &[0]].concat();
                         listed.entries.push(Listed::Object(key, Box::new(object)));
                     }
                 }
@@ -84,15 +106,21 @@ impl Store {
     }
 }
 
-fn entry(name: &str, found: &Record) -> Result<(Key, ObjectRecord), ReadError> {
-    let key = Key::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
-    Ok((key, ObjectRecord::decode(&found.bytes)?))
+fn entry(name: &str, found: &Record) -> Result<(String, ObjectRecord), ReadError> {
+    let key = Key::new(name.strip_suffix('/').unwrap_or(name));
+    key.map_err(|error| ReadError::Failed(error.to_string()))?;
+    Ok((name.to_owned(), ObjectRecord::decode(&found.bytes)?))
+}
+
+/// Is this the name of a folder marker?
+fn is_folder(name: &str) -> bool {
+    name.ends_with('/')
 }
 
 impl Listed {
     fn name(&self) -> String {
         match self {
-            Listed::Object(key, _) => key.as_str().to_owned(),
+            Listed::Object(name, _) => name.clone(),
             Listed::Prefix(prefix) => prefix.clone(),
         }
     }

@@ -47,6 +47,12 @@ impl RecordKey {
         RecordKey::named(OBJECT, key.as_str())
     }
 
+    /// A folder marker's entry in the index: the name of its folder, with a `/` behind it. So it sorts before everything
+    /// in the folder, and no object has that name.
+    pub(crate) fn folder(folder: &Key) -> RecordKey {
+        RecordKey::named(OBJECT, &format!("{folder}/"))
+    }
+
     /// What has to happen in the storage, under the ref of the write that wants it.
     pub(crate) fn intent(id: u64) -> RecordKey {
         RecordKey::named(INTENT, &digits(id))

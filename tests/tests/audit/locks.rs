@@ -318,7 +318,8 @@ async fn c08_the_next_call_asks_for_the_time_that_is_left() {
     let backend = fencepost_client::locks::connect(&format!("fencepost://{address}")).await.unwrap();
     let (name, holder) = (Resource::new("k").unwrap(), Holder::new("a#1").unwrap());
     let (ttl, wait) = (Duration::from_secs(30), Duration::from_secs(25 * 60));
-    let acquired = backend.acquire(&Wanted { name: &name, holder: &holder, ttl, wait, floor: 0, generation: 0 }).await.unwrap();
+    let acquired =
+        backend.acquire(&Wanted { name: &name, holder: &holder, ttl, wait, floor: 0, generation: 0 }).await.unwrap();
     assert!(matches!(acquired, Acquired::Held(_)), "{acquired:?}");
     let asked = served.join().unwrap();
     assert!(asked.iter().all(|asked| asked["wait_ms"] == 600_000), "{asked:?}");

@@ -33,8 +33,7 @@ fn t09_buckets_are_neither_made_nor_removed_where_that_is_not_allowed() {
         assert_refused(&answer, 403, "AccessDenied");
         assert!(answer.text().contains("--s3-create-buckets"), "{}", answer.text());
     }
-    assert_refused(&make(&reports, "reports"), 409, "BucketAlreadyOwnedByYou");
-    assert_refused(&make(&reader, "free"), 409, "BucketAlreadyOwnedByYou");
+    assert_eq!((make(&reports, "reports").status, make(&reader, "free").status), (200, 200), "these are there");
     for answer in [remove(&reports, "reports"), remove(&reports, "free"), remove(&reader, "free")] {
         assert_refused(&answer, 403, "AccessDenied");
     }
@@ -53,7 +52,7 @@ fn a_bucket_is_made_filled_emptied_and_removed() {
     assert_eq!((made.status, made.header("location")), (200, Some("/newbucket")), "{}", made.text());
     let directory = gateway.objects().join("newbucket");
     assert!(directory.is_dir());
-    assert_refused(&make(&holder, "newbucket"), 409, "BucketAlreadyOwnedByYou");
+    assert_eq!(make(&holder, "newbucket").status, 200, "as in us-east-1, the region here");
 
     assert_eq!(writer.put("newbucket/x", b"x").status, 200);
     assert_refused(&remove(&holder, "newbucket"), 409, "BucketNotEmpty");

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 
+mod answers;
 mod audited;
 mod audited_bodies;
 mod blocked;
 mod bodies;
 mod buckets;
 mod checking;
+mod checksums;
 mod chunked;
 mod completions;
 mod conditions;
@@ -16,6 +18,7 @@ mod crashes;
 mod described;
 mod directories;
 mod disconnects;
+mod folders;
 mod large;
 mod links;
 mod lists;

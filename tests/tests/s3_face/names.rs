@@ -134,8 +134,13 @@ fn names_inside_requests_are_checked_like_others() {
         let answer = signer.request("PUT", "/reports/copy", &[("x-amz-copy-source", source)], b"");
         assert_clear(source, &answer);
     }
-    for key in ["../canary", "../../canary", "there/../there", "/there", "", ".", "a\u{1}", "&#0;", "&#10;"] {
+    for key in ["a\u{1}", "&#0;"] {
         assert_clear(key, &signer.delete_all("reports", &["there", key]));
+    }
+    // What cannot exist is gone already.
+    for key in ["../canary", "../../canary", "there/../there", "/there", "there/", "", ".", "&#10;"] {
+        let answer = signer.delete_all("reports", &["none", key]);
+        assert_eq!((answer.status, answer.text().contains("<Error>")), (200, false), "{key}: {}", answer.text());
     }
     assert_eq!(surroundings(&gateway), before);
 }

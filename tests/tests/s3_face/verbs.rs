@@ -36,11 +36,29 @@ const SETTINGS: [&str; 24] = [
 ];
 
 /// What of these is answered to readers, because clients ask.
-const ANSWERED: [&str; 2] = ["acl=", "versioning="];
+const ANSWERED: [&str; 18] = [
+    "accelerate=",
+    "acl=",
+    "cors=",
+    "encryption=",
+    "lifecycle=",
+    "logging=",
+    "notification=",
+    "object-lock=",
+    "ownershipControls=",
+    "policy=",
+    "policyStatus=",
+    "publicAccessBlock=",
+    "replication=",
+    "requestPayment=",
+    "tagging=",
+    "versioning=",
+    "versions=",
+    "website=",
+];
 
 /// Calls about one object that are not offered.
-const NOT_OFFERED: [(&str, &str); 17] = [
-    ("GET", "attributes="),
+const NOT_OFFERED: [(&str, &str); 16] = [
     ("GET", "legal-hold="),
     ("GET", "retention="),
     ("GET", "torrent="),
@@ -169,6 +187,8 @@ fn t09_reads_are_answered_to_the_stale() {
         ("GET", "/reports?location="),
         ("GET", "/reports?acl="),
         ("GET", "/reports?versioning="),
+        ("GET", "/reports?versions="),
+        ("GET", "/reports?requestPayment="),
         ("GET", "/reports?uploads="),
         ("GET", "/reports/x"),
         ("HEAD", "/reports/x"),

@@ -1,0 +1,105 @@
+//! Copies of objects, and their sources.
+
+use fencepost_core::Key;
+use s3s::dto::*;
+use s3s::{S3Request, S3Result, s3_error};
+
+use super::attributes::{self, Said, checksum_type, etag, time};
+use super::body;
+use super::caller::{Caller, may_read};
+use super::conditions::{self, OfRead, Unmet};
+use super::face::{Answer, Face, caller_of};
+use super::names::{self, Target};
+use super::refuse::{self, Unkept};
+use crate::objects::{Algorithm, Promised, Put, Reading, Source};
+
+impl Face {
+    pub(super) async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
+        let (target, presented) = self.target(&request, &request.input.bucket, &request.input.key).await?;
+        let (grant, caller) = (self.grant(&request)?, caller_of(&request)?.clone());
+        refuse::unkept(&Unkept::from(&request.input))?;
+        let condition = conditions::of_headers(&request.headers)?;
+        let input = request.input;
+        let conditions = OfRead {
+            if_match: input.copy_source_if_match,
+            if_none_match: input.copy_source_if_none_match,
+            if_modified_since: input.copy_source_if_modified_since,
+            if_unmodified_since: input.copy_source_if_unmodified_since,
+        };
+        let source = self.source(&caller, &input.copy_source, &conditions).await?;
+        let replaces =
+            input.metadata_directive.is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
+        if !replaces && is_source(&input.copy_source, &input.bucket, &input.key) {
+            return Err(s3_error!(
+                InvalidRequest,
+                "A copy of an object onto itself changes nothing unless its metadata are replaced."
+            ));
+        }
+        let attributes = match replaces {
+            false => attributes::described(&source.object.attributes),
+            true => Said {
+                content_type: input.content_type,
+                cache_control: input.cache_control,
+                content_disposition: input.content_disposition,
+                content_encoding: input.content_encoding,
+                content_language: input.content_language,
+                expires: input.expires,
+                website_redirect_location: input.website_redirect_location,
+                metadata: input.metadata,
+            }
+            .into_attributes()?,
+        };
+        if source.object.size > body::MAX_PIECE_BYTES {
+            return Err(s3_error!(InvalidRequest, "An object of more than 5 GiB is copied in parts."));
+        }
+        let asked = input.checksum_algorithm.as_ref().and_then(|algorithm| Algorithm::named(algorithm.as_str()));
+        let put = |key: &Key| Put { key: key.clone(), presented, condition: condition.clone(), attributes, grant };
+        let written = match &target {
+            // A marker of a folder takes what describes its source, which must be as empty as it is.
+            Target::Folder(folder) => {
+                let promised = Promised { length: Some(source.object.size), ..Promised::default() };
+                self.objects.put_folder(put(folder), promised, futures_util::stream::empty(), Vec::new).await
+            }
+            Target::Object(key) => {
+                let range = 0..source.object.size;
+                self.objects.copy(put(key), Source { reading: source, range }, asked).await
+            }
+        };
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => return Err(self.unmet(error, &condition, &target).await),
+        };
+        let sum = |algorithm: Algorithm| attributes::kept(&written.object.attributes, algorithm.header());
+        let result = CopyObjectResult {
+            e_tag: Some(etag(&written.object.etag)),
+            last_modified: Some(time(written.object.modified)),
+            checksum_crc32: sum(Algorithm::Crc32),
+            checksum_crc32c: sum(Algorithm::Crc32c),
+            checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+            checksum_sha1: sum(Algorithm::Sha1),
+            checksum_sha256: sum(Algorithm::Sha256),
+            checksum_type: checksum_type(&written.object.attributes),
+        };
+        let output = CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() };
+        Ok(self.applied(output, written.changed))
+    }
+
+    /// The source of a copy, opened as it is now.
+    pub(super) async fn source(&self, caller: &Caller, source: &CopySource, conditions: &OfRead) -> S3Result<Reading> {
+        let CopySource::Bucket { bucket, key, version_id } = source else {
+            return Err(s3_error!(NotImplemented, "A copy comes from a bucket of this gateway."));
+        };
+        refuse::versions(version_id.as_deref())?;
+        may_read(self, caller, &names::judged_by(bucket, key)?)?;
+        let reading = self.reading(bucket, key).await?;
+        conditions.hold(&reading.object, Unmet::Failed)?;
+        Ok(reading)
+    }
+}
+
+fn is_source(source: &CopySource, to_bucket: &str, to_key: &str) -> bool {
+    match source {
+        CopySource::Bucket { bucket, key, .. } => (bucket.as_ref(), key.as_ref()) == (to_bucket, to_key),
+        _ => false,
+    }
+}

@@ -1,0 +1,92 @@
+//! Calls that remove objects, one or several at once.
+
+use fencepost_store::ObjectCondition;
+use s3s::dto::*;
+use s3s::{S3Request, S3Result, s3_error};
+
+use super::body;
+use super::caller::covers;
+use super::conditions;
+use super::face::{Answer, Face, caller_of};
+use super::names::Named;
+use super::refuse;
+use crate::objects::Removal;
+
+/// The most objects that one request removes, as S3 has it.
+const MAX_DELETES: usize = 1000;
+
+impl Face {
+    pub(super) async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
+        let (named, presented) = self.named(&request, &request.input.bucket, &request.input.key).await?;
+        let input = request.input;
+        refuse::versions(input.version_id.as_deref())?;
+        conditional(input.if_match_size, input.if_match_last_modified_time.as_ref())?;
+        let mut removal = Removal::default();
+        add(&mut removal, named, conditions::of_write(input.if_match, None)?);
+        let deleted = self.objects.delete(presented, removal).await;
+        let changed = deleted.map_err(|error| self.error(error))?;
+        Ok(self.applied(DeleteObjectOutput::default(), changed))
+    }
+
+    /// Refused whole: one key that may not be removed, and none is. A name that cannot exist counts as removed.
+    pub(super) async fn delete_objects(&self, request: S3Request<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
+        let caller = caller_of(&request)?;
+        body::arrived_whole(&request)?.map_err(|error| self.error(error))?;
+        let wanted = &request.input.delete.objects;
+        if wanted.is_empty() || wanted.len() > MAX_DELETES {
+            return Err(s3_error!(MalformedXML, "One request removes from 1 to {MAX_DELETES} objects."));
+        }
+        let mut names = Vec::with_capacity(wanted.len());
+        for object in wanted {
+            let named = Named::new(&request.input.bucket, &object.key)?;
+            covers(&self.objects, caller, named.judged())?;
+            names.push((named, object));
+        }
+        let Some((first, _)) = names.first() else { return Err(s3_error!(MalformedXML)) };
+        let presented = self.presented(&request, first.judged()).await?;
+        // The fence is asked before anything else is found wrong: a stale holder must know that it is one.
+        let foreseen = self.objects.foresee(first.judged(), presented.as_ref()).await;
+        foreseen.map_err(|error| self.error(error))?;
+        let mut removal = Removal::default();
+        for (named, object) in names {
+            refuse::versions(object.version_id.as_deref())?;
+            conditional(object.size, object.last_modified_time.as_ref())?;
+            let condition = match &object.e_tag {
+                Some(etag) => ObjectCondition::ETag(etag.value().to_owned()),
+                None => ObjectCondition::Always,
+            };
+            add(&mut removal, named, condition);
+        }
+        let deleted = self.objects.delete(presented, removal).await;
+        let changed = deleted.map_err(|error| self.error(error))?;
+        let quiet = request.input.delete.quiet.unwrap_or(false);
+        let told = |object: ObjectIdentifier| DeletedObject { key: Some(object.key), ..DeletedObject::default() };
+        let deleted = (!quiet).then(|| request.input.delete.objects.into_iter().map(told).collect());
+        Ok(self.applied(DeleteObjectsOutput { deleted, ..DeleteObjectsOutput::default() }, changed))
+    }
+}
+
+/// Conditions that only directory buckets of S3 have.
+fn conditional(size: Option<i64>, modified: Option<&Timestamp>) -> S3Result<()> {
+    match size.is_some() || modified.is_some() {
+        true => Err(s3_error!(NotImplemented, "A delete on condition takes an ETag, neither a size nor a time.")),
+        false => Ok(()),
+    }
+}
+
+/// Adds a name to what is removed, unless it is among it already.
+fn add(removal: &mut Removal, named: Named, condition: ObjectCondition) {
+    let names = match &named {
+        Named::Object(_) => &mut removal.keys,
+        Named::Folder(_) => &mut removal.folders,
+        Named::Impossible(impossible) => {
+            if !removal.judged.contains(&impossible.judged) {
+                removal.judged.push(impossible.judged.clone());
+            }
+            return;
+        }
+    };
+    if names.iter().all(|(known, _)| known != named.judged()) {
+        names.push((named.judged().clone(), condition));
+    }
+}

@@ -1,0 +1,176 @@
+//! What a request names: an object, the marker of a folder, or something that cannot exist here.
+//!
+//! S3 has names that a directory cannot hold. What cannot exist cannot be read and need not be removed: a read of it is
+//! answered that it is not there, a removal that it is gone, and only a write of it is refused. All of them are judged
+//! first, by the fence of the nearest name there can be, so that a stale holder is told so whatever it names.
+
+use fencepost_core::{Key, MAX_NAME_BYTES, Presented};
+use s3s::{S3Error, S3Request, S3Result, s3_error};
+
+use super::caller::object_name;
+use super::errors;
+use super::face::Face;
+use crate::objects::untellable;
+
+/// What a bucket and a key name together.
+pub(super) enum Named {
+    /// An object.
+    Object(Key),
+    /// The marker of a folder, by the folder's name, which is also what it is judged by.
+    Folder(Key),
+    /// Nothing that can exist.
+    Impossible(Impossible),
+}
+
+/// What can be written.
+#[derive(Clone)]
+pub(super) enum Target {
+    /// An object.
+    Object(Key),
+    /// The marker of a folder, by the folder's name.
+    Folder(Key),
+}
+
+/// A name that cannot exist.
+pub(super) struct Impossible {
+    /// It is judged by the fence of this name.
+    pub(super) judged: Key,
+    /// Why it cannot exist.
+    pub(super) why: S3Error,
+}
+
+impl Named {
+    pub(super) fn new(bucket: &str, key: &str) -> S3Result<Named> {
+        let why = match object_name(bucket, key) {
+            Ok(name) => return Ok(Named::Object(name)),
+            Err(why) => why,
+        };
+        let fits = bucket.len() + 1 + key.len() <= MAX_NAME_BYTES;
+        match key.strip_suffix('/').filter(|_| fits).map(|folder| object_name(bucket, folder)) {
+            Some(Ok(folder)) => Ok(Named::Folder(folder)),
+            Some(Err(_)) | None => Ok(Named::Impossible(Impossible { judged: judged_by(bucket, key)?, why })),
+        }
+    }
+
+    /// The name by whose fence it is judged.
+    pub(super) fn judged(&self) -> &Key {
+        match self {
+            Named::Object(key) | Named::Folder(key) => key,
+            Named::Impossible(Impossible { judged, .. }) => judged,
+        }
+    }
+}
+
+/// The name by whose fence a name is judged: its own if it has one, else the nearest there can be, without the segments
+/// and characters that make it impossible.
+pub(super) fn judged_by(bucket: &str, key: &str) -> S3Result<Key> {
+    let mut name = bucket.to_owned();
+    for segment in key.split('/') {
+        let segment: String = segment.chars().filter(|c| !untellable(*c)).collect();
+        if matches!(segment.as_str(), "" | "." | "..") {
+            continue;
+        }
+        if name.len() + 1 + segment.len() > MAX_NAME_BYTES {
+            break;
+        }
+        name.push('/');
+        name.push_str(&segment);
+    }
+    Key::new(&name).map_err(|error| errors::name(bucket, &error))
+}
+
+impl Face {
+    /// What a write names, and what it presents to the judge.
+    pub(super) async fn named<T>(
+        &self,
+        request: &S3Request<T>,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<(Named, Option<Presented>)> {
+        let named = Named::new(bucket, key)?;
+        let presented = self.presented(request, named.judged()).await?;
+        Ok((named, presented))
+    }
+
+    /// What a write can be made to, and what it presents.
+    pub(super) async fn target<T>(
+        &self,
+        request: &S3Request<T>,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<(Target, Option<Presented>)> {
+        let (named, presented) = self.named(request, bucket, key).await?;
+        match named {
+            Named::Object(key) => Ok((Target::Object(key), presented)),
+            Named::Folder(folder) => Ok((Target::Folder(folder), presented)),
+            Named::Impossible(impossible) => Err(self.unwritable(impossible, presented.as_ref()).await),
+        }
+    }
+
+    /// Why nothing is written under such a name: the fence's refusal if there is one, else what is wrong with the name.
+    async fn unwritable(&self, impossible: Impossible, presented: Option<&Presented>) -> S3Error {
+        match self.objects.foresee(&impossible.judged, presented).await {
+            Ok(()) => impossible.why,
+            Err(error) => self.error(error),
+        }
+    }
+
+    /// The object that a call about an upload names, and what it presents. There are no uploads of anything else.
+    pub(super) async fn uploaded<T>(
+        &self,
+        request: &S3Request<T>,
+        bucket: &str,
+        key: &str,
+    ) -> S3Result<(Key, Option<Presented>)> {
+        let (named, presented) = self.named(request, bucket, key).await?;
+        let impossible = match named {
+            Named::Object(name) => return Ok((name, presented)),
+            Named::Impossible(impossible) => impossible,
+            Named::Folder(judged) => Impossible {
+                why: s3_error!(
+                    InvalidArgument,
+                    "`{judged}/` ends in `/`, so it is the marker of a folder, which is not uploaded in parts."
+                ),
+                judged,
+            },
+        };
+        Err(self.unwritable(impossible, presented.as_ref()).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(key: &str) -> String {
+        match Named::new("bkt", key).unwrap() {
+            Named::Object(key) => format!("object {key}"),
+            Named::Folder(key) => format!("folder {key}"),
+            Named::Impossible(impossible) => format!("judged by {}", impossible.judged),
+        }
+    }
+
+    #[test]
+    fn a_name_is_an_object_a_folder_or_judged_by_the_nearest_one() {
+        let long = "n".repeat(MAX_NAME_BYTES - 4);
+        let (too_long, too_deep) = (format!("{long}/"), format!("a/{long}"));
+        let longest = format!("judged by bkt/{long}");
+        for (key, expected) in [
+            ("a/b", "object bkt/a/b"),
+            ("a/", "folder bkt/a"),
+            ("a/b/", "folder bkt/a/b"),
+            ("/", "judged by bkt"),
+            ("a//", "judged by bkt/a"),
+            ("//a", "judged by bkt/a"),
+            ("a//b", "judged by bkt/a/b"),
+            ("a/../b", "judged by bkt/a/b"),
+            ("./", "judged by bkt"),
+            ("a\u{1}b", "judged by bkt/ab"),
+            (".\u{1}.", "judged by bkt"),
+            (too_long.as_str(), longest.as_str()),
+            (too_deep.as_str(), "judged by bkt/a"),
+        ] {
+            assert_eq!(shown(key), expected, "{key}");
+        }
+    }
+}
