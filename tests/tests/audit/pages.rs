@@ -212,8 +212,15 @@ fn s01_hosts_that_the_operator_names_are_answered() {
     command
         .args(["serve", "--engine", "memory", "--listen", "0.0.0.0:0", "--insecure-no-auth"])
         .current_dir(dir.path());
+    command.env("FENCEPOST_HOSTS", "fence.example,other.example");
     let gateway = GatewayProcess::spawn(command).unwrap();
-    for (host, status) in [("192.0.2.7:3362", 200), ("[2001:db8::7]", 200), ("localhost", 200), ("evil.example", 421)] {
+    for (host, status) in [
+        ("192.0.2.7:3362", 200),
+        ("[2001:db8::7]", 200),
+        ("localhost", 200),
+        ("other.example", 200),
+        ("evil.example", 421),
+    ] {
         assert_eq!(ask(&gateway, host), status, "{host}");
     }
 }
