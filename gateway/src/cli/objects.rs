@@ -11,7 +11,7 @@ use crate::quantity::Span;
 pub(super) enum Objects {
     /// Compare the index with the storage and say what differs (administrators only)
     Check(Check),
-    /// Remove bytes of uploads that were never finished (administrators only)
+    /// Remove bytes of uploads that were never finished, and uploads in parts of fenced holders (administrators only)
     Collect(Collect),
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Check {
 
 #[derive(Args)]
 pub(super) struct Collect {
-    /// Only what belongs to nothing for so long; an upload that takes longer has to begin again
+    /// Only what belongs to nothing for so long, and unfinished uploads of fenced holders with which nothing was done for so long; an upload that takes longer has to begin again
     #[arg(long, value_name = "TIME", default_value = "24h")]
     older_than: Span,
     /// Only say how much there is
@@ -113,8 +113,14 @@ impl Collect {
             return super::print(&serde_json::to_string(&answer).map_err(Failed::other)?);
         }
         super::print(&match self.dry_run {
-            true => format!("{} leftovers found; none removed, this was a dry run", answer.found),
-            false => format!("{} leftovers removed", answer.removed),
+            true => format!(
+                "{} leftovers and {} unfinished uploads of fenced holders found; none removed, this was a dry run",
+                answer.found, answer.uploads
+            ),
+            false => format!(
+                "{} leftovers removed, {} unfinished uploads of fenced holders ended",
+                answer.removed, answer.uploads
+            ),
         })
     }
 }

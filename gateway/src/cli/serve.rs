@@ -14,8 +14,8 @@ use super::exit::{self, Failed};
 use crate::config::{Config, Face, Flags, Objects as Place, S3Settings};
 use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped, sole_owner};
 use crate::listener::files;
-use crate::objects::Objects;
 use crate::objects::directory::Directory;
+use crate::objects::{Objects, collect_abandoned_uploads};
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
 use crate::s3::door::S3Door;
@@ -163,6 +163,7 @@ async fn make_ready(
     if let (Some((listener, transport)), Some(face)) = (s3, &config.s3.face) {
         let credentials = credentials(&config.s3, &config.data, &listener)?;
         let objects = open_objects(face, store.clone()).await?;
+        tokio::spawn(collect_abandoned_uploads(Arc::downgrade(&objects), config.s3.upload_retention));
         gateway = gateway.with_s3(credentials.clone(), objects.clone());
         let address = listener.local_addr().map_err(Failed::other)?;
         s3_welcome = format!("S3 on http://{address} (objects in {})\n", face.objects);

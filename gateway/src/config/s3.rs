@@ -19,6 +19,9 @@ use crate::s3::secret_file;
 /// The shortest bound of credentials, and the longest: a week, as for presigned URLs.
 const CREDENTIALS_TTL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600));
 
+/// The shortest time that unfinished uploads can be kept.
+const LEAST_RETENTION: Duration = Duration::from_secs(1);
+
 /// Settings of the S3 face.
 #[derive(Clone, Debug)]
 pub struct S3Settings {
@@ -32,6 +35,8 @@ pub struct S3Settings {
     pub insecure_plaintext: bool,
     /// What a lease may read.
     pub read: Read,
+    /// How long unfinished uploads of a holder that was fenced off are kept.
+    pub upload_retention: Duration,
     /// How long lease credentials last at the most.
     pub credentials_max_ttl: Duration,
     /// The keys that sign lease credentials; `None`: the gateway's own.
@@ -136,6 +141,9 @@ pub struct S3Flags {
     /// What the credentials of a lease may read: every bucket, or what its own resource protects [default: all]
     #[arg(long, value_name = "WHAT", env = "FENCEPOST_S3_READ")]
     pub s3_read: Option<Read>,
+    /// How long unfinished uploads of a holder that was fenced off are kept [default: 168h]
+    #[arg(long, value_name = "TIME", env = "FENCEPOST_S3_UPLOAD_RETENTION")]
+    pub s3_upload_retention: Option<Span>,
     /// How long S3 credentials of a lease last at the most [default: 12h]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_S3_CREDENTIALS_MAX_TTL")]
     pub s3_credentials_max_ttl: Option<Span>,
@@ -151,6 +159,7 @@ pub(super) struct FileS3 {
     create_buckets: Option<bool>,
     insecure_plaintext: Option<bool>,
     read: Option<Read>,
+    upload_retention: Option<Span>,
     credentials_max_ttl: Option<Span>,
     mac_keys: Option<Vec<FileMacKey>>,
     #[serde(default)]
@@ -216,7 +225,22 @@ impl S3Settings {
         let create_buckets = flags.s3_create_buckets.or(file.create_buckets).unwrap_or(false);
         let insecure_plaintext = flags.s3_insecure_plaintext.or(file.insecure_plaintext).unwrap_or(false);
         let read = flags.s3_read.or(file.read).unwrap_or_default();
-        Ok(S3Settings { face, endpoint, create_buckets, insecure_plaintext, read, credentials_max_ttl, mac_keys, keys })
+        let retention = flags.s3_upload_retention.or(file.upload_retention);
+        let upload_retention = retention.map_or(Duration::from_secs(7 * 24 * 3600), |retention| retention.0);
+        if upload_retention < LEAST_RETENTION {
+            return Err(ConfigError::Brief("upload_retention", Span(LEAST_RETENTION)));
+        }
+        Ok(S3Settings {
+            face,
+            endpoint,
+            create_buckets,
+            insecure_plaintext,
+            read,
+            upload_retention,
+            credentials_max_ttl,
+            mac_keys,
+            keys,
+        })
     }
 
     /// The keys of the face. Without configured MAC keys, the gateway's own is made in its data directory.
@@ -261,6 +285,7 @@ impl fmt::Display for S3Settings {
         writeln!(f, "s3.create_buckets {}", self.create_buckets)?;
         writeln!(f, "s3.insecure_plaintext {}", self.insecure_plaintext)?;
         writeln!(f, "s3.read          {}", self.read)?;
+        writeln!(f, "s3.upload_retention {}", Span(self.upload_retention))?;
         writeln!(f, "s3.credentials_max_ttl {}", Span(self.credentials_max_ttl))?;
         writeln!(f, "s3.mac_keys      {}", self.mac_keys.as_ref().map_or("own".to_owned(), MacKeys::to_string))?;
         writeln!(f, "s3.key           {}", LongTermKey::list(&self.keys))

@@ -107,6 +107,7 @@ fn the_s3_face_is_off_unless_it_is_asked_for() {
     let settings = parse("").unwrap().s3;
     assert_eq!((settings.face, settings.create_buckets), (None, false));
     assert_eq!(settings.credentials_max_ttl, Duration::from_secs(12 * 3600));
+    assert_eq!(settings.upload_retention, Duration::from_secs(7 * 24 * 3600));
     let face = parse("[s3]\nlisten = '127.0.0.1:9000'\nobjects = 'dir:/srv/files'").unwrap().s3.face.unwrap();
     assert_eq!((face.listen.as_str(), face.objects), ("127.0.0.1:9000", Objects::Directory("/srv/files".into())));
     let file = toml::from_str("[s3]\nlisten = '127.0.0.1:9000'\ncreate_buckets = true").unwrap();
@@ -166,6 +167,7 @@ fn an_s3_face_that_cannot_be() {
         ("[s3]\nendpoint = 'files.example'", "files.example"),
         ("[s3]\nendpoint = 'http://files.example/path'", "without a path"),
         ("[s3]\nendpoint = 'ftp://files.example'", "ftp://"),
+        ("[s3]\nupload_retention = '0s'", "upload_retention must be at least 1s"),
         ("[s3]\ncredentials_max_ttl = '0s'", "credentials_max_ttl must be at least 1s"),
         ("[s3]\ncredentials_max_ttl = '169h'", "credentials_max_ttl must be at most 168h"),
         ("[s3]\nmac_keys = []", "no MAC key"),

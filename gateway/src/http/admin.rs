@@ -90,7 +90,11 @@ impl Gateway {
             }
             AdminCall::CollectObjects(asked) => {
                 let answer = self.collect_objects(asked).await?;
-                let facts = vec![("found", answer.found.into()), ("removed", answer.removed.into())];
+                let facts = vec![
+                    ("found", answer.found.into()),
+                    ("removed", answer.removed.into()),
+                    ("uploads", answer.uploads.into()),
+                ];
                 Ok((Answer::json_bytes(json(&answer)), facts))
             }
             AdminCall::Reload => match self.reload.run(&self.store, self.s3.as_deref()) {

@@ -32,8 +32,10 @@ impl Gateway {
     pub(super) async fn collect_objects(&self, asked: ObjectsCollectRequest) -> Result<ObjectsCollectAnswer, Problem> {
         let objects = self.objects()?;
         let before = Timestamp(Timestamp::now().0.saturating_sub(asked.older_than_s.saturating_mul(1000)));
+        // First, because what they leave is removed with them.
+        let uploads = objects.abandoned_uploads(before, asked.dry_run).await.map_err(of_objects)?;
         let left = objects.leftovers(before, asked.dry_run).await.map_err(of_objects)?;
-        Ok(ObjectsCollectAnswer { found: left.refs, removed: left.removed })
+        Ok(ObjectsCollectAnswer { found: left.refs, removed: left.removed, uploads })
     }
 }
 

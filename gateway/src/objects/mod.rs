@@ -3,6 +3,7 @@
 //! The life of a write: an early look at the fence, the bytes into fresh staging, one commit that decides, then the
 //! storage shows what was committed, then the answer, then the intent is dropped.
 
+mod abandoned;
 mod buckets;
 mod checking;
 mod choosing;
@@ -36,6 +37,7 @@ use refs::Refs;
 use unshown::Unshown;
 use writing::Settling;
 
+pub use abandoned::collect_abandoned_uploads;
 pub use checking::{Checked, Difference, Leftovers};
 pub use choosing::{GivenPart, MIN_PART_BYTES};
 pub use composition::Composition;

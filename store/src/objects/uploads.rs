@@ -116,6 +116,14 @@ impl Store {
         self.change_of([key], presented, Access::Claim, draft).await
     }
 
+    /// Ends an upload without an object and without asking the judge: for one whose holder was fenced off. `false`: it is
+    /// over, or a part of it was replaced.
+    pub async fn end_upload(&self, key: &Key, complete: Complete) -> Result<bool, Failure> {
+        let mut draft = Draft::default();
+        complete.into_draft(key, &mut draft);
+        Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
+    }
+
     /// An upload, if it was begun and is not over.
     pub async fn upload(&self, key: &Key, id: UploadId) -> Result<Option<Upload>, ReadError> {
         let found = self.record(&RecordKey::upload(key, id)).await?;

@@ -170,10 +170,17 @@ fn leftovers_are_counted_by_a_dry_run_and_then_removed() {
     crate::world::until_so_many_are_staged(&gateway.objects(), 2);
 
     let dry = objects(&gateway, &["collect", "--older-than", "0s", "--dry-run"]);
-    assert_eq!(dry, (0, "1 leftovers found; none removed, this was a dry run\n".into(), String::new()));
+    assert_eq!(
+        dry,
+        (
+            0,
+            "1 leftovers and 0 unfinished uploads of fenced holders found; none removed, this was a dry run\n".into(),
+            String::new()
+        )
+    );
     assert_eq!(staged(&gateway.objects()).len(), 2);
     let young = objects(&gateway, &["collect"]);
-    assert_eq!(young.1, "0 leftovers removed\n", "it is not a day old");
+    assert_eq!(young.1, "0 leftovers removed, 0 unfinished uploads of fenced holders ended\n", "it is not a day old");
     let (code, out, _) = objects(&gateway, &["collect", "--older-than", "0s", "--json"]);
     assert_eq!((code, serde_json::from_str::<Value>(&out).unwrap()["removed"].clone()), (0, json!(1)), "{out}");
     assert_eq!(staged(&gateway.objects()).len(), 1, "parts of an upload that is under way are no leftovers");

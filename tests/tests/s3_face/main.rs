@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 
+mod abandoned;
 mod answers;
 mod audited;
 mod audited_bodies;

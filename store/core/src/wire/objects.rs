@@ -65,4 +65,7 @@ pub struct ObjectsCollectAnswer {
     pub found: usize,
     /// How many were removed; none in a dry run.
     pub removed: usize,
+    /// Unfinished uploads of holders that were fenced off, ended unless it was a dry run.
+    #[serde(default)]
+    pub uploads: usize,
 }
