@@ -37,7 +37,7 @@ impl Objects {
     /// Ends uploads of holders that were fenced off, if nothing was done with them since before. How many; in a dry run
     /// they are only counted.
     ///
-    /// Nothing is judged: an upload changes no object, and whoever completes one that is ended is told so.
+    /// Nothing is judged: an upload changes no object, and completing an ended one fails as an upload that does not exist.
     pub async fn abandoned_uploads(&self, before: Timestamp, dry_run: bool) -> Result<usize, ObjectError> {
         let (mut ended, mut after): (usize, Option<(Key, UploadId)>) = (0, None);
         loop {
@@ -54,7 +54,7 @@ impl Objects {
         }
     }
 
-    /// Would a write by whoever began it be refused as older than the fence?
+    /// Is the token that began the upload older than the fence?
     async fn is_fenced_off(&self, upload: &Upload) -> Result<bool, ObjectError> {
         let Some(token) = upload.record.token else { return Ok(false) };
         let guarded = self.store.guards().of_key(&upload.key).map_err(|error| ObjectError::Name(error.to_string()))?;

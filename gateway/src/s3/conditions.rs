@@ -110,7 +110,7 @@ fn not_modified(object: &ObjectRecord) -> S3Error {
 /// Which bytes of an object are wanted.
 pub(super) struct Bytes {
     pub(super) range: Range<u64>,
-    /// How that is told, if they are not all.
+    /// The `Content-Range` of the answer, unless all bytes are wanted.
     pub(super) shown: Option<String>,
     /// Of how many parts they are one, if they were asked for as one.
     pub(super) parts_count: Option<i32>,
@@ -148,7 +148,7 @@ fn part_of(object: &ObjectRecord, number: i32) -> S3Result<Bytes> {
     };
     let start: u64 = sizes.iter().take(before).sum();
     let range = start..start + size;
-    // An empty range cannot be told.
+    // `Content-Range` cannot express an empty range.
     let shown = (size > 0).then(|| format!("bytes {}-{}/{}", range.start, range.end - 1, object.size));
     let parts_count = match composition {
         Composition::Parts(_) => i32::try_from(sizes.len()).ok(),

@@ -8,7 +8,7 @@ use super::body;
 use super::caller::covers;
 use super::conditions;
 use super::face::{Answer, Face, caller_of};
-use super::names::Named;
+use super::names::{Named, breaks_xml};
 use super::refuse;
 use crate::objects::Removal;
 
@@ -44,11 +44,15 @@ impl Face {
         }
         let Some((first, _)) = names.first() else { return Err(s3_error!(MalformedXML)) };
         let presented = self.presented(&request, first.judged()).await?;
-        // The fence is asked before anything else is found wrong: a stale holder must know that it is one.
+        // The fence comes before every other check: a stale holder must see that refusal and no other.
         let foreseen = self.objects.foresee(first.judged(), presented.as_ref()).await;
         foreseen.map_err(|error| self.error(error))?;
         let mut removal = Removal::default();
         for (named, object) in names {
+            // The answer repeats the keys, and could not be read with such a one.
+            if breaks_xml(&object.key) {
+                return Err(s3_error!(MalformedXML, "A key has a character that XML does not allow."));
+            }
             refuse::versions(object.version_id.as_deref())?;
             conditional(object.size, object.last_modified_time.as_ref())?;
             let condition = match &object.e_tag {
@@ -60,8 +64,8 @@ impl Face {
         let deleted = self.objects.delete(presented, removal).await;
         let changed = deleted.map_err(|error| self.error(error))?;
         let quiet = request.input.delete.quiet.unwrap_or(false);
-        let told = |object: ObjectIdentifier| DeletedObject { key: Some(object.key), ..DeletedObject::default() };
-        let deleted = (!quiet).then(|| request.input.delete.objects.into_iter().map(told).collect());
+        let removed = |object: ObjectIdentifier| DeletedObject { key: Some(object.key), ..DeletedObject::default() };
+        let deleted = (!quiet).then(|| request.input.delete.objects.into_iter().map(removed).collect());
         Ok(self.applied(DeleteObjectsOutput { deleted, ..DeleteObjectsOutput::default() }, changed))
     }
 }

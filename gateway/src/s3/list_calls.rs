@@ -9,10 +9,11 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 use super::attributes::time;
 use super::caller::{Caller, bucket_name, covers};
 use super::face::{Answer, Face, caller_of};
+use super::names::breaks_xml;
 use super::object_calls::{listed, version};
 use super::refuse;
 use super::upload_calls::limit;
-use crate::objects::{tellable, untellable};
+use crate::objects::tellable;
 
 /// The region of every bucket.
 const REGION: &str = "us-east-1";
@@ -254,9 +255,8 @@ impl Face {
         Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
     }
 
-    /// Who makes a bucket that is there gets it, as in `us-east-1`, which is the region here; who names another region is
-    /// told that it is there. Nothing changes, so anyone may ask; only a holder of the bucket's own lock that is stale
-    /// is told that.
+    /// The answer for a bucket that exists: 200 as in `us-east-1`, which is the region here, or 409 if another region is
+    /// named. Nothing changes, so every caller may ask; only a stale holder of the bucket's own resource is refused.
     async fn bucket_is_there(
         &self,
         request: &S3Request<CreateBucketInput>,
@@ -314,12 +314,11 @@ fn not_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-/// The prefix in the first version of the list, and in that of versions: clients take it as it is there, so it is encoded
-/// only if it could not be told otherwise.
+/// The prefix in version 1 of the list and in the list of versions. Clients do not decode it there, so it is encoded only
+/// if XML cannot carry it otherwise.
 fn as_sent(text: String, encoded: bool) -> String {
-    let hidden = |c: char| untellable(c) && !matches!(c, '\n' | '\t' | '\r');
-    let must = text.chars().any(hidden);
-    shown(text, encoded && must)
+    let encoded = encoded && breaks_xml(&text);
+    shown(text, encoded)
 }
 
 fn shown(text: String, encoded: bool) -> String {

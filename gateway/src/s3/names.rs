@@ -2,7 +2,7 @@
 //!
 //! S3 has names that a directory cannot hold. What cannot exist cannot be read and need not be removed: a read of it is
 //! answered that it is not there, a removal that it is gone, and only a write of it is refused. All of them are judged
-//! first, by the fence of the nearest name there can be, so that a stale holder is told so whatever it names.
+//! first, by the fence of the nearest name there can be, so that a stale holder is refused whatever it names.
 
 use fencepost_core::{Key, MAX_NAME_BYTES, Presented};
 use s3s::{S3Error, S3Request, S3Result, s3_error};
@@ -77,6 +77,11 @@ pub(super) fn judged_by(bucket: &str, key: &str) -> S3Result<Key> {
         name.push_str(&segment);
     }
     Key::new(&name).map_err(|error| errors::name(bucket, &error))
+}
+
+/// Has a text characters that XML cannot carry?
+pub(super) fn breaks_xml(text: &str) -> bool {
+    text.chars().any(|c| untellable(c) && !matches!(c, '\n' | '\t' | '\r'))
 }
 
 impl Face {

@@ -1,4 +1,4 @@
-//! Calls about one object: writing, reading, and what is told of it.
+//! Calls about one object: writing, reading, and its description.
 
 use fencepost_core::{Key, Token};
 use fencepost_store::ObjectCondition;
@@ -79,7 +79,7 @@ impl Face {
         };
         conditions.hold(&reading.object, Unmet::NotModified)?;
         let wanted = conditions::wanted(input.range.as_ref(), input.part_number, &reading.object)?;
-        let head = told(&reading.object, &wanted, input.checksum_mode.as_ref());
+        let head = headers(&reading.object, &wanted, input.checksum_mode.as_ref());
         let token = reading.object.token;
         let output =
             GetObjectOutput { body: Some(StreamingBlob::wrap(reading.stream(wanted.range))), ..attributes::get(head) };
@@ -98,7 +98,7 @@ impl Face {
         };
         conditions.hold(&object, Unmet::NotModified)?;
         let wanted = conditions::wanted(input.range.as_ref(), input.part_number, &object)?;
-        let head = told(&object, &wanted, input.checksum_mode.as_ref());
+        let head = headers(&object, &wanted, input.checksum_mode.as_ref());
         Ok(with_token(head, object.token))
     }
 
@@ -209,8 +209,8 @@ fn no_object(bucket: &str, key: &str) -> ObjectError {
     ObjectError::NoObject(format!("{bucket}/{shown}"))
 }
 
-/// What is told of the bytes that are wanted of an object. Checksums are those of the whole.
-fn told(object: &ObjectRecord, wanted: &conditions::Bytes, mode: Option<&ChecksumMode>) -> HeadObjectOutput {
+/// The description of an object in an answer with these bytes of it. Checksums are those of the whole.
+fn headers(object: &ObjectRecord, wanted: &conditions::Bytes, mode: Option<&ChecksumMode>) -> HeadObjectOutput {
     let asked = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
     let mut head = attributes::head(object, asked && wanted.shown.is_none());
     head.content_length = i64::try_from(wanted.range.end - wanted.range.start).ok();

@@ -1,5 +1,5 @@
 //! Settings of a bucket that this gateway does not have. Consoles, infrastructure tools and clean-up scripts ask for them,
-//! and expect to be told that they are not set. Setting one is not offered.
+//! and expect the answer that they are not set. Setting one is not offered.
 
 use hyper::StatusCode;
 use s3s::dto::*;

@@ -52,9 +52,9 @@ pub(super) async fn explained(answer: HttpResponse, path: &str, request_id: &str
 }
 
 /// Says at the end of an error to which path it belongs, and to which request.
-fn named(told: &str, path: &str, request_id: &str) -> String {
-    match told.rsplit_once("</Error>") {
-        None => told.to_owned(),
+fn named(text: &str, path: &str, request_id: &str) -> String {
+    match text.rsplit_once("</Error>") {
+        None => text.to_owned(),
         Some((error, rest)) => {
             let resource = path.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
             format!("{error}<Resource>{resource}</Resource><RequestId>{request_id}</RequestId></Error>{rest}")

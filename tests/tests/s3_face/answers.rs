@@ -70,7 +70,7 @@ fn b_small_errors_name_their_request() {
 }
 
 #[test]
-fn b_small_lists_tell_owners_and_what_was_asked() {
+fn b_small_lists_name_owners_and_echo_what_was_asked() {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
     assert_eq!(signer.put("reports/a%20b", b"x").status, 200);

@@ -1,4 +1,4 @@
-//! Checksums and parts of objects: kept, told, and read by.
+//! Checksums and parts of objects: kept, returned, and used to read.
 
 use data_encoding::BASE64;
 use fencepost_conformance::harness::bucketed::Bucketed;
@@ -37,7 +37,7 @@ fn sha256_of(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn b_checksums_of_uploads_are_told() {
+fn b_checksums_of_uploads_are_returned() {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
     let enabled = [("x-amz-checksum-mode", "ENABLED")];
@@ -118,7 +118,7 @@ fn b_part_number_reads_a_part() {
 }
 
 #[test]
-fn b_object_attributes_are_told() {
+fn b_object_attributes_are_returned() {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
     let begin = [("x-amz-checksum-algorithm", "CRC32"), ("x-amz-checksum-type", "FULL_OBJECT")];
