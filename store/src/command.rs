@@ -4,7 +4,7 @@ use bytes::Bytes;
 use fencepost_core::{Access, Guarded, Holder, IdempotencyKey, Issuer, Key, Mode, Presented, Resource};
 use tokio::sync::oneshot;
 
-use crate::engine::{Change, Version};
+use crate::engine::{Change, Purpose, Version};
 use crate::outcome::{Failure, Outcome};
 use crate::record::{LeaseId, ObjectRecord, OutcomeKey, RecordKey};
 
@@ -134,6 +134,8 @@ pub(crate) struct ObjectChange {
     /// All must hold.
     pub(crate) require: Vec<(RecordKey, Requirement)>,
     pub(crate) edits: Vec<(RecordKey, Change)>,
+    /// It removes something, and puts only what comes with that.
+    pub(crate) frees: bool,
 }
 
 /// What a record must be for a change to happen.
@@ -251,6 +253,26 @@ impl Command {
             Operation::Delete | Operation::Add { .. } | Operation::Get => 0,
         };
         write.operations.iter().map(body).sum()
+    }
+
+    /// Why it is committed. What removes something passes below the free-space floor, see [`Purpose::Free`].
+    pub(crate) fn purpose(&self) -> Purpose {
+        let frees = match &self.action {
+            Action::Write(write) => {
+                let mut operations = write.operations.iter().map(|step| &step.operation).filter(|step| step.writes());
+                let removes = |operation: &Operation| matches!(operation, Operation::Delete);
+                operations.next().is_some_and(removes) && operations.all(removes)
+            }
+            Action::Objects(change) => change.frees,
+            Action::Release { .. } | Action::ForceRelease | Action::Forget { .. } => true,
+            Action::Claim { .. }
+            | Action::Acquire(_)
+            | Action::Renew { .. }
+            | Action::Rotate { .. }
+            | Action::RotateAll { .. }
+            | Action::Abandon(_) => false,
+        };
+        if frees { Purpose::Free } else { Purpose::Store }
     }
 
     /// Does a guard of its resources only observe?

@@ -51,6 +51,32 @@ pub struct Batch {
     pub compare: Vec<(RecordKey, Option<Version>)>,
     /// Applied in this order; the same key may occur again.
     pub changes: Vec<(RecordKey, Change)>,
+    /// Why it is written, which decides how much space must stay free.
+    pub purpose: Purpose,
+}
+
+/// Why a batch is written. An engine with a free-space floor refuses an ordinary batch below the floor, and a batch that frees
+/// space only below [`FREEING_SHARE`] of it: otherwise a full disk could not be cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It stores something.
+    Store,
+    /// Every command in it removes something. It may put the small records that come with a removal: the fence that the
+    /// request raised, the outcome under its idempotency key, the intent to remove a file.
+    Free,
+}
+
+/// A batch that frees space passes down to the floor divided by this.
+pub const FREEING_SHARE: u64 = 4;
+
+impl Purpose {
+    /// The bytes that must stay free for such a batch, given the floor for ordinary ones.
+    pub fn floor(self, floor: u64) -> u64 {
+        match self {
+            Purpose::Store => floor,
+            Purpose::Free => floor / FREEING_SHARE,
+        }
+    }
 }
 
 /// How a commit ended, where that is known.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fencepost_core::Guards;
 
-use crate::engine::{Batch, Change, Commit, Engine, EngineError};
+use crate::engine::{Batch, Change, Commit, Engine, EngineError, Purpose};
 use crate::record::{FORMAT, Meta, RecordKey, Undecodable};
 
 /// Why a store did not open.
@@ -73,6 +73,7 @@ pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Me
         as_of: loaded.as_of,
         compare: vec![(RecordKey::meta(), None)],
         changes: vec![(RecordKey::meta(), Change::Put(meta.encode()))],
+        purpose: Purpose::Store,
     };
     match engine.commit(batch).await? {
         Commit::Done { .. } => Ok(meta),

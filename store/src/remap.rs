@@ -5,7 +5,7 @@
 
 use fencepost_core::Guards;
 
-use crate::engine::{Batch, Change, Commit, Engine, EngineError, Scan};
+use crate::engine::{Batch, Change, Commit, Engine, EngineError, Purpose, Scan};
 use crate::opening::{OpenError, read_meta};
 use crate::record::{self, Meta, RecordKey, Undecodable};
 
@@ -84,6 +84,7 @@ pub async fn remap(engine: &dyn Engine, guards: &Guards) -> Result<Remapped, Rem
         as_of: loaded.as_of,
         compare: vec![(RecordKey::meta(), Some(record.version))],
         changes: vec![(RecordKey::meta(), Change::Put(changed.encode()))],
+        purpose: Purpose::Store,
     };
     match engine.commit(batch).await {
         Ok(Commit::Done { .. }) => Ok(Remapped::Changed { from, to, generation }),

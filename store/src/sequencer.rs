@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::command::{Command, Reply};
-use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Version};
+use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Purpose, Version};
 use crate::fence_cache::FenceCache;
 use crate::lock_queue::Locks;
 use crate::outcome::{Failure, Outcome, Rejected};
@@ -75,6 +75,23 @@ impl Waiting {
     fn answer_all(&mut self, failure: &Failure) {
         for at in 0..self.replies.len() {
             self.answer(at, Err(failure.clone()));
+        }
+    }
+
+    /// What all of them are for: a batch frees space only if each of its commands does.
+    fn purpose(&self) -> Purpose {
+        match self.commands.iter().all(|command| command.purpose() == Purpose::Free) {
+            true => Purpose::Free,
+            false => Purpose::Store,
+        }
+    }
+
+    /// Answers the commands that store something.
+    fn answer_those_that_store(&mut self, failure: &Failure) {
+        for at in 0..self.replies.len() {
+            if self.commands[at].purpose() == Purpose::Store {
+                self.answer(at, Err(failure.clone()));
+            }
         }
     }
 
@@ -161,7 +178,8 @@ impl Sequencer {
             }
             let compare = plan.keys.into_iter().zip(versions(&loaded)).collect();
             let committing = Instant::now();
-            let result = self.engine.commit(Batch { as_of: loaded.as_of, compare, changes }).await;
+            let purpose = waiting.purpose();
+            let result = self.engine.commit(Batch { as_of: loaded.as_of, compare, changes, purpose }).await;
             let took = committing.elapsed();
             match result {
                 Ok(Commit::Done { first }) => {
@@ -173,7 +191,16 @@ impl Sequencer {
                     waiting.keep_unanswered();
                     continue;
                 }
-                Ok(Commit::NoSpace { free, floor }) => waiting.answer_all(&Rejected::NoSpace { free, floor }.into()),
+                Ok(Commit::NoSpace { free, floor }) => {
+                    let rejected = Rejected::NoSpace { free, floor }.into();
+                    waiting.answer_those_that_store(&rejected);
+                    waiting.keep_unanswered();
+                    // Commands that free space may pass once they are by themselves.
+                    if purpose == Purpose::Store && !waiting.commands.is_empty() {
+                        continue;
+                    }
+                    waiting.answer_all(&rejected);
+                }
                 Ok(Commit::Unavailable(why)) => {
                     let rejected = match self.engine.fault() {
                         Some(fault) => {

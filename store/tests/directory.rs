@@ -6,17 +6,19 @@ mod testbed;
 
 use std::fs::File;
 use std::path::Path;
+use std::pin::Pin;
 use std::process::Command;
 
-use fencepost_store::engine::{Commit, Engine};
+use fencepost_store::engine::{Batch, Commit, Engine, Purpose};
 use fencepost_store::engines::rocksdb::RocksDb;
 use fencepost_store::engines::{EngineOpenError, EngineOptions, find};
-use fencepost_store::{Failure, Rejected};
+use fencepost_store::{Failure, Outcome, Rejected};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tempfile::TempDir;
 use testbed::directory::{edit, logs, roomy, small, try_open};
 use testbed::history::{Seen, Written};
-use testbed::{applied, fence, put, text, token};
+use testbed::requests::{acquire, grant, once, release, txn, wanted};
+use testbed::{applied, delete, fence, put, reason, text, together, token};
 
 fn refusal(path: &Path) -> EngineOpenError {
     RocksDb::open(path, &roomy()).err().unwrap()
@@ -179,6 +181,62 @@ async fn a_full_disk_makes_no_new_store() {
     assert!(error.text().contains("free_space_floor"), "{}", error.text());
     let engine = RocksDb::open(dir.path(), &options).unwrap();
     let loaded = engine.load(&[]).await.unwrap();
-    let batch = fencepost_store::engine::Batch { as_of: loaded.as_of, compare: vec![], changes: vec![] };
+    let batch = Batch { as_of: loaded.as_of, compare: vec![], changes: vec![], purpose: Purpose::Store };
     assert!(matches!(engine.commit(batch).await, Ok(Commit::NoSpace { .. })));
+}
+
+/// Does it remove something, and was it done?
+type Removal = (bool, bool);
+
+/// Trap 47. The floor is twice what is free, so that it is below the floor and above a quarter of it whatever others write.
+#[tokio::test]
+async fn c04_below_the_floor_what_removes_something_is_committed() {
+    let dir = TempDir::new().unwrap();
+    let store = testbed::directory::open(dir.path(), &roomy()).await;
+    for n in 0..40 {
+        applied(put(&store, &format!("k{n}"), token("5"), "stored").await);
+    }
+    let lease = grant(&store, "lock", "A#1").await;
+    store.close().await;
+
+    let options = EngineOptions { free_space_floor: 2 * free(dir.path()), ..small() };
+    let store = testbed::directory::open(dir.path(), &options).await;
+    let is_full = |ended: &Result<_, Failure>| matches!(ended, Err(Failure::Rejected(Rejected::NoSpace { .. })));
+    assert!(is_full(&put(&store, "k0", token("5"), "more").await));
+    assert!(is_full(&acquire(&store, wanted("other", "A#1", 1000)).await));
+    assert_eq!(reason(delete(&store, "k0", token("4")).await), fencepost_core::Reason::Stale, "it is judged as ever");
+    applied(delete(&store, "k0", token("6")).await);
+    assert_eq!((text(&store, "k0").await, fence(&store, "k0").await.as_deref()), (None, Some("6")));
+    assert_eq!(release(&store, "lock", &lease).await, Ok(Outcome::Released));
+    let removal =
+        || txn().token("k1", token("5")).token("k2", token("5")).delete("k1").delete("k2").once(once("removal", 1));
+    assert!(matches!(removal().send(&store).await, Ok(Outcome::Transacted(_))));
+    assert!(matches!(removal().send(&store).await, Ok(Outcome::Replayed(_))));
+    let mixed = txn().token("k3", token("5")).token("k4", token("5")).delete("k3").put("k4", "more");
+    assert!(is_full(&mixed.send(&store).await), "a transaction that also stores something");
+    assert_eq!(text(&store, "k3").await.as_deref(), Some("stored"));
+
+    // However they share batches, each ends as it would by itself.
+    let mut all: Vec<Pin<Box<dyn Future<Output = Removal>>>> = Vec::new();
+    for n in 5..40 {
+        let store = &store;
+        all.push(Box::pin(async move { (false, put(store, &format!("new{n}"), token("5"), "more").await.is_ok()) }));
+        all.push(Box::pin(async move { (true, delete(store, &format!("k{n}"), token("5")).await.is_ok()) }));
+    }
+    for (removes, done) in together(all).await {
+        assert_eq!(done, removes);
+    }
+}
+
+#[tokio::test]
+async fn c04_far_below_the_floor_nothing_is_committed() {
+    let dir = TempDir::new().unwrap();
+    let store = testbed::directory::open(dir.path(), &roomy()).await;
+    applied(put(&store, "a", token("5"), "stored").await);
+    store.close().await;
+    let floor = 16 * free(dir.path());
+    let store = testbed::directory::open(dir.path(), &EngineOptions { free_space_floor: floor, ..small() }).await;
+    let ended = delete(&store, "a", token("5")).await;
+    let Err(Failure::Rejected(Rejected::NoSpace { floor: told, .. })) = ended else { panic!("{ended:?}") };
+    assert_eq!(told, floor / 4, "it says how much must be free for this");
 }

@@ -61,8 +61,9 @@ impl RocksDb {
     fn try_commit(&self, batch: &Batch) -> Result<Option<Commit>, EngineError> {
         let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
         let db = &self.shared.db;
+        let floor = batch.purpose.floor(committer.floor);
         match self.shared.free_space() {
-            Ok(free) if free < committer.floor => return Ok(Some(Commit::NoSpace { free, floor: committer.floor })),
+            Ok(free) if free < floor => return Ok(Some(Commit::NoSpace { free, floor })),
             Ok(_) => {}
             Err(why) => return Ok(Some(Commit::Unavailable(format!("free space cannot be read: {why}")))),
         }

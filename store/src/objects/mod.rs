@@ -98,6 +98,11 @@ impl Draft {
         self.change.edits.push((key, Change::Delete));
     }
 
+    /// It removes something, so it passes below the free-space floor.
+    fn freeing() -> Draft {
+        Draft { change: ObjectChange { frees: true, ..ObjectChange::default() }, why: Vec::new() }
+    }
+
     /// A ref gets bytes that belong to something: until now it was pending.
     fn use_ref(&mut self, id: u64) {
         self.require(RecordKey::pending(id), Requirement::Present, Why::Collected);
@@ -130,7 +135,7 @@ impl Store {
     /// Removes objects, if every fence admits it. The fences stay.
     pub async fn delete_objects(&self, delete: DeleteObjects) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
         let DeleteObjects { presented, keys, folders, judged } = delete;
-        let mut draft = Draft::default();
+        let mut draft = Draft::freeing();
         for (key, condition, id) in &keys {
             draft.require(RecordKey::object(key), Requirement::Condition(condition.clone()), Why::Condition);
             if let Some(id) = *id {

@@ -11,7 +11,7 @@ use fencepost_core::{Key, Timestamp};
 
 use super::{Draft, ObjectOutcome, Why};
 use crate::command::Requirement;
-use crate::engine::EngineError;
+use crate::engine::{EngineError, Purpose};
 use crate::outcome::{Failure, Rejected};
 use crate::reads::{Page, ReadError};
 use crate::record::{self, Intent, ObjectRecord, RecordKey, decode_number, encode_number};
@@ -23,11 +23,23 @@ const ATTEMPTS: usize = 16;
 impl Store {
     /// Reserves refs, which are pending from now on.
     pub async fn reserve_refs(&self, count: u64) -> Result<Range<u64>, Failure> {
+        self.reserve(count, Purpose::Store).await
+    }
+
+    /// The same for objects that are to be removed: it passes below the free-space floor like their removal.
+    pub async fn reserve_refs_to_remove(&self, count: u64) -> Result<Range<u64>, Failure> {
+        self.reserve(count, Purpose::Free).await
+    }
+
+    async fn reserve(&self, count: u64, purpose: Purpose) -> Result<Range<u64>, Failure> {
         for _ in 0..ATTEMPTS {
             let found = self.record(&RecordKey::refs()).await.map_err(unavailable)?;
             let first = found.as_ref().map_or(Ok(1), decode_number).map_err(|error| unavailable(error.into()))?;
             let refs = first..first.saturating_add(count);
-            let mut draft = Draft::default();
+            let mut draft = match purpose {
+                Purpose::Store => Draft::default(),
+                Purpose::Free => Draft::freeing(),
+            };
             let same = found.map_or(Requirement::Absent, Requirement::Exactly);
             draft.require(RecordKey::refs(), same, Why::Condition);
             draft.put(RecordKey::refs(), encode_number(refs.end));
@@ -67,7 +79,7 @@ impl Store {
     }
 
     async fn collect(&self, refs: &[(u64, Timestamp)]) -> Result<bool, Failure> {
-        let mut draft = Draft::default();
+        let mut draft = Draft::freeing();
         for (id, since) in refs {
             draft.require(RecordKey::pending(*id), Requirement::Exactly(encode_number(since.0)), Why::Collected);
             draft.delete(RecordKey::pending(*id));
@@ -77,7 +89,7 @@ impl Store {
 
     /// Forgets refs whose bytes are known to be gone, whatever else happens.
     pub async fn forget_refs(&self, refs: &[u64]) -> Result<(), Failure> {
-        let mut draft = Draft::default();
+        let mut draft = Draft::freeing();
         for id in refs {
             draft.delete(RecordKey::pending(*id));
         }
@@ -95,7 +107,7 @@ impl Store {
 
     /// Notes that what was intended has happened.
     pub async fn settle_intents(&self, ids: &[u64]) -> Result<(), Failure> {
-        let mut draft = Draft::default();
+        let mut draft = Draft::freeing();
         for id in ids {
             draft.delete(RecordKey::intent(*id));
         }
@@ -118,7 +130,7 @@ impl Store {
 
     /// Takes an object out of the index whose bytes are gone, if the index still says that of it.
     pub async fn disown_object(&self, key: &Key, object: &ObjectRecord) -> Result<bool, Failure> {
-        let mut draft = Draft::default();
+        let mut draft = Draft::freeing();
         draft.require(RecordKey::object(key), Requirement::Exactly(object.encode()), Why::Condition);
         draft.delete(RecordKey::object(key));
         Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
@@ -131,7 +143,7 @@ impl Store {
 
     /// Notes that the files of a bucket were taken into the index, or that the bucket is gone.
     pub async fn set_adopted(&self, bucket: &str, adopted: bool) -> Result<(), Failure> {
-        let mut draft = Draft::default();
+        let mut draft = if adopted { Draft::default() } else { Draft::freeing() };
         match adopted {
             true => draft.put(RecordKey::adopted(bucket), encode_number(Timestamp::now().0)),
             false => draft.delete(RecordKey::adopted(bucket)),

@@ -94,7 +94,7 @@ impl Store {
     /// Forgets parts of an upload that is over; their bytes go to the collector.
     pub async fn forget_parts(&self, upload: UploadId, parts: Vec<(u16, PartRecord)>) -> Result<(), Failure> {
         let now = Timestamp::now();
-        let mut draft = Draft::default();
+        let mut draft = Draft::freeing();
         for (number, part) in parts {
             let record = RecordKey::part(upload, number);
             draft.require(record.clone(), Requirement::Exactly(part.encode()), Why::PartChanged);
@@ -111,7 +111,7 @@ impl Store {
         presented: Option<&Presented>,
         complete: Complete,
     ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
-        let mut draft = Draft::default();
+        let mut draft = Draft::freeing();
         complete.into_draft(key, &mut draft);
         self.change_of([key], presented, Access::Claim, draft).await
     }

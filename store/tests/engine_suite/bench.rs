@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fencepost_core::Key;
-use fencepost_store::engine::{Batch, Change, Commit, Engine, Loaded, Record, Scan, Scanned, Version};
+use fencepost_store::engine::{Batch, Change, Commit, Engine, Loaded, Purpose, Record, Scan, Scanned, Version};
 use fencepost_store::engines::{EngineKind, EngineOptions};
 use fencepost_store::record::RecordKey;
 use tempfile::TempDir;
@@ -66,7 +66,7 @@ pub(crate) async fn commit_after(
 ) -> Commit {
     let versions = loaded.records.iter().map(|record| record.as_ref().map(|record| record.version));
     let compare = names.iter().map(|name| at(name)).zip(versions).collect();
-    engine.commit(Batch { as_of: loaded.as_of, compare, changes }).await.unwrap()
+    engine.commit(Batch { as_of: loaded.as_of, compare, changes, purpose: Purpose::Store }).await.unwrap()
 }
 
 /// Commits and compares nothing.
