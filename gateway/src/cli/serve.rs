@@ -162,7 +162,7 @@ async fn make_ready(
     let mut s3_welcome = String::new();
     if let (Some((listener, transport)), Some(face)) = (s3, &config.s3.face) {
         let credentials = credentials(&config.s3, &config.data, &listener)?;
-        let objects = open_objects(face, store.clone()).await?;
+        let objects = open_objects(face, store.clone(), config.engine_options.free_space_floor).await?;
         tokio::spawn(collect_abandoned_uploads(Arc::downgrade(&objects), config.s3.upload_retention));
         gateway = gateway.with_s3(credentials.clone(), objects.clone());
         let address = listener.local_addr().map_err(Failed::other)?;
@@ -200,9 +200,10 @@ async fn listen_for_s3(face: &Face, insecure_plaintext: bool) -> Result<(TcpList
     }
 }
 
-async fn open_objects(face: &Face, store: Arc<Store>) -> Result<Arc<Objects>, Failed> {
+async fn open_objects(face: &Face, store: Arc<Store>, free_space_floor: u64) -> Result<Arc<Objects>, Failed> {
     let Place::Directory(path) = &face.objects;
     let directory = Directory::open(path).map_err(Failed::other)?;
+    directory.keep_free(free_space_floor);
     let known = store.objects("", None, 1).await.map_err(Failed::other)?;
     directory.belongs_to(&store.store_id(), !known.entries.is_empty()).map_err(Failed::other)?;
     Objects::open(store, Arc::new(directory)).await.map_err(Failed::other)

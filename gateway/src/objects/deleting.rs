@@ -51,7 +51,7 @@ impl Objects {
                 there.push(objects.store.object(key).await?.is_some());
             }
             let needed = there.iter().filter(|there| **there).count();
-            let mut ids = objects.refs.several(&objects.store, needed).await?.into_iter();
+            let mut ids = objects.refs.several_to_remove(&objects.store, needed).await?.into_iter();
             let wanted: Vec<_> = keys
                 .into_iter()
                 .zip(there)

@@ -131,6 +131,32 @@ impl From<WrongResource> for ObjectError {
 }
 
 impl ObjectError {
+    /// Is it certain that nothing was committed, so that nothing points to the bytes that were staged for it?
+    pub(super) fn is_surely_not_applied(&self) -> bool {
+        match self {
+            ObjectError::Unshown { .. } | ObjectError::Unknown(_) | ObjectError::Failure(Failure::Unknown(_)) => false,
+            ObjectError::Refused(_)
+            | ObjectError::ConditionFailed { .. }
+            | ObjectError::NoObject(_)
+            | ObjectError::NoUpload
+            | ObjectError::InvalidPart(_)
+            | ObjectError::PartOrder
+            | ObjectError::PartTooSmall { .. }
+            | ObjectError::Incomplete { .. }
+            | ObjectError::Body(_)
+            | ObjectError::BadDigest(_)
+            | ObjectError::TooLarge { .. }
+            | ObjectError::Collected
+            | ObjectError::NotEmpty
+            | ObjectError::Blocked { .. }
+            | ObjectError::Changed { .. }
+            | ObjectError::Name(_)
+            | ObjectError::Layout(_)
+            | ObjectError::Failure(Failure::Rejected(_))
+            | ObjectError::Read(_) => true,
+        }
+    }
+
     /// Others replaced a part meanwhile.
     pub(super) fn part_changed() -> ObjectError {
         ObjectError::InvalidPart("a part was replaced by others at the same time".to_owned())

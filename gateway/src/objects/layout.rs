@@ -99,8 +99,12 @@ pub struct Walked {
 /// - **L6** Nothing outside the root is ever touched, whatever a name says and wherever links point.
 #[async_trait]
 pub trait Layout: Send + Sync + 'static {
-    /// Begins new bytes.
-    async fn stage(&self, id: Ref) -> Result<Box<dyn Staging>, LayoutError>;
+    /// Begins new bytes, `length` of them as far as that is known. [`LayoutError::NoSpace`] if they would take the space that
+    /// must stay free; also while they are written.
+    async fn stage(&self, id: Ref, length: Option<u64>) -> Result<Box<dyn Staging>, LayoutError>;
+
+    /// Where staged bytes lie, for messages.
+    fn staging_place(&self) -> String;
 
     /// Makes ready for bytes to be published under a key (L3).
     async fn prepare(&self, key: &Key) -> Result<Box<dyn Place>, LayoutError>;

@@ -18,6 +18,8 @@ pub mod layout;
 mod reading;
 mod recovery;
 mod refs;
+#[cfg(test)]
+mod tests;
 mod unshown;
 mod upload_checksums;
 mod uploads;
@@ -106,8 +108,8 @@ impl Objects {
             settling,
             settler,
         });
-        objects.recover().await?;
-        tokio::spawn(recovery::collect_now_and_then(Arc::downgrade(&objects)));
+        let recovered = objects.recover().await?;
+        tokio::spawn(recovery::collect_now_and_then(Arc::downgrade(&objects), recovered));
         Ok(objects)
     }
 

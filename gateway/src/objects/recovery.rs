@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fencepost_core::{Key, Timestamp};
 use fencepost_store::record::{Act, ObjectRecord, UploadId};
+use fencepost_store::{Failure, Rejected};
 
 use super::error::ObjectError;
 use super::layout::{Found, Mark, Ref};
@@ -21,11 +22,35 @@ const COLLECT_EVERY: Duration = Duration::from_secs(3600);
 /// can happen to it.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
 
-/// Collects leftovers as long as the objects are open.
-pub(super) async fn collect_now_and_then(objects: Weak<Objects>) {
+/// How soon the collection that the start had to put off is tried again.
+const RETRY_EVERY: Duration = Duration::from_secs(60);
+
+/// What the start did about the leftovers of the last run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recovered {
+    /// All of them are gone.
+    Fully,
+    /// The store took no commit for it, for want of space or because it is overloaded: what was pending before this time is
+    /// collected later.
+    PutOff(Timestamp),
+}
+
+/// Collects leftovers as long as the objects are open; first what the start had to put off.
+pub(super) async fn collect_now_and_then(objects: Weak<Objects>, mut recovered: Recovered) {
     loop {
-        tokio::time::sleep(COLLECT_EVERY).await;
+        let pause = if recovered == Recovered::Fully { COLLECT_EVERY } else { RETRY_EVERY };
+        tokio::time::sleep(pause).await;
         let Some(objects) = objects.upgrade() else { return };
+        if let Recovered::PutOff(started) = recovered {
+            match objects.collect_what_was_put_off(started).await {
+                Ok(collected) => {
+                    tracing::info!(collected, "removed leftovers of the last run");
+                    recovered = Recovered::Fully;
+                }
+                Err(error) => tracing::warn!(%error, "leftovers of the last run stay for now"),
+            }
+            continue;
+        }
         let grace = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
         let before = Timestamp(Timestamp::now().0.saturating_sub(grace));
         match objects.collect_leftovers(Some(before)).await {
@@ -37,15 +62,33 @@ pub(super) async fn collect_now_and_then(objects: Weak<Objects>) {
 }
 
 impl Objects {
-    pub(super) async fn recover(&self) -> Result<(), ObjectError> {
+    /// Finishes what the last run began. A commit that the store rejects, below the free-space floor for one, is put off:
+    /// everything can be served without it.
+    pub(super) async fn recover(&self) -> Result<Recovered, ObjectError> {
+        let started = Timestamp::now();
         self.redo_all().await?;
-        self.forget_stray_parts().await?;
-        self.collect_leftovers(None).await?;
+        // Needs no commit, and may make the room that the commits below need.
         self.discard_strangers().await?;
-        for bucket in self.layout.buckets().await? {
-            self.take_in_bucket(&bucket.name).await?;
+        let mut recovered = Recovered::Fully;
+        for cleaned in [self.forget_stray_parts().await, self.collect_leftovers(None).await.map(|_| ())] {
+            if let Some(rejected) = put_off(cleaned)? {
+                let staging = self.layout.staging_place();
+                tracing::warn!(error = %rejected, staging, "leftovers of uploads are collected later");
+                recovered = Recovered::PutOff(started);
+            }
         }
-        Ok(())
+        for bucket in self.layout.buckets().await? {
+            // Without this its first use takes it in.
+            if let Some(rejected) = put_off(self.take_in_bucket(&bucket.name).await)? {
+                tracing::warn!(bucket = bucket.name, error = %rejected, "its files are taken in when it is first used");
+            }
+        }
+        Ok(recovered)
+    }
+
+    async fn collect_what_was_put_off(&self, started: Timestamp) -> Result<usize, ObjectError> {
+        self.forget_stray_parts().await?;
+        self.collect_leftovers(Some(started)).await
     }
 
     /// Takes the files of a bucket into the index, if that has never been done.
@@ -82,7 +125,10 @@ impl Objects {
             }
             if !settled.is_empty() {
                 tracing::info!(changes = settled.len(), "finished what was committed before the last stop");
-                self.store.settle_intents(&settled).await?;
+                if let Some(rejected) = put_off(self.store.settle_intents(&settled).await.map_err(ObjectError::from))? {
+                    // Done again at the next start, which changes nothing.
+                    tracing::warn!(error = %rejected, intents = settled.len(), "intents stay until the next start");
+                }
             }
             if page.next.is_none() {
                 return Ok(());
@@ -116,11 +162,12 @@ impl Objects {
 
     /// Forgets parts whose upload is over: they were added while it was completed or aborted.
     async fn forget_stray_parts(&self) -> Result<(), ObjectError> {
-        let uploads: HashSet<UploadId> = self.all_uploads().await?.into_iter().collect();
         let mut after = None;
         loop {
             let page = self.store.all_parts(after, PAGE).await?;
             after = page.entries.last().map(|(upload, number, _)| (*upload, *number));
+            // After the parts: an upload is begun before it has any, so one that is not there now is over.
+            let uploads: HashSet<UploadId> = self.all_uploads().await?.into_iter().collect();
             for (upload, number, part) in page.entries.into_iter().filter(|(upload, ..)| !uploads.contains(upload)) {
                 self.store.forget_parts(upload, vec![(number, part)]).await?;
             }
@@ -186,6 +233,18 @@ impl Objects {
                 None => return Ok(adopted),
             }
         }
+    }
+}
+
+/// A rejection, which a start can do without. Any other failure stays one.
+fn put_off(result: Result<(), ObjectError>) -> Result<Option<Rejected>, ObjectError> {
+    match result {
+        Ok(()) => Ok(None),
+        // A poisoned store takes no commit any more; nothing is better later.
+        Err(ObjectError::Failure(Failure::Rejected(rejected))) if !matches!(rejected, Rejected::Poisoned(_)) => {
+            Ok(Some(rejected))
+        }
+        Err(error) => Err(error),
     }
 }
 

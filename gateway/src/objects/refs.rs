@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use fencepost_store::{Failure, Store};
+use fencepost_store::{Failure, Rejected, Store};
 use tokio::sync::Mutex;
 
 use super::layout::Ref;
@@ -39,6 +39,17 @@ impl Refs {
     /// Those that are reserved and that nobody has.
     pub(super) async fn unused(&self) -> Range<u64> {
         self.block.lock().await.0.clone()
+    }
+
+    /// Several, for objects that are to be removed. Below the free-space floor no block can be reserved, but what a removal
+    /// needs can.
+    pub(super) async fn several_to_remove(&self, store: &Store, count: usize) -> Result<Vec<Ref>, Failure> {
+        match self.several(store, count).await {
+            Err(Failure::Rejected(Rejected::NoSpace { .. })) => {
+                Ok(store.reserve_refs_to_remove(count as u64).await?.map(Ref).collect())
+            }
+            several => several,
+        }
     }
 
     /// Several of them.

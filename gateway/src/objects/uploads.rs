@@ -127,33 +127,40 @@ impl Objects {
         // Once it is sent, it comes to its end, whether its caller waits or not.
         let (objects, part) = (self.clone(), record.clone());
         let adding = tokio::spawn(async move {
-            let mut tries = 0;
-            let (added, replaced) = loop {
-                tries += 1;
-                let replaced = objects.store.part(upload, number).await?;
-                let before = replaced.as_ref().map(|part| Ref(part.id));
-                let added =
-                    objects.store.put_part(&key, presented.as_ref(), upload, number, part.clone(), replaced).await;
-                // A client that lost patience sends the same part twice at once; the later one takes its place.
-                if !matches!(added, Ok(Ok(ObjectOutcome::PartChanged))) || tries == MAX_REPLACED {
-                    break (added, before);
-                }
-            };
-            match added.map(done) {
-                Ok(Err(error)) => Err(error),
-                Ok(Ok(changed)) => {
-                    staged.bytes.keep();
-                    objects.release(replaced.as_slice()).await;
-                    Ok(changed)
-                }
-                Err(failure) => {
-                    staged.bytes.keep();
-                    Err(failure.into())
-                }
+            // Before the commit: if this task panics after it, the part points to them.
+            let id = staged.bytes.keep();
+            let added = objects.commit_part(&key, presented.as_ref(), upload, number, &part).await;
+            if added.as_ref().is_err_and(ObjectError::is_surely_not_applied) {
+                objects.give_up(id).await;
             }
+            added
         });
         let changed = adding.await.unwrap_or_else(|error| Err(ObjectError::Unknown(error.to_string())))?;
         Ok((record, changed))
+    }
+
+    /// Commits a part whose bytes are staged. A client that lost patience sends the same part twice at once; the later one
+    /// takes its place.
+    async fn commit_part(
+        &self,
+        key: &Key,
+        presented: Option<&Presented>,
+        upload: UploadId,
+        number: u16,
+        part: &PartRecord,
+    ) -> Result<Changed, ObjectError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let replaced = self.store.part(upload, number).await?;
+            let before = replaced.as_ref().map(|part| Ref(part.id));
+            let added = self.store.put_part(key, presented, upload, number, part.clone(), replaced).await?;
+            if !matches!(added, Ok(ObjectOutcome::PartChanged)) || tries == MAX_REPLACED {
+                let changed = done(added)?;
+                self.release(before.as_slice()).await;
+                return Ok(changed);
+            }
+        }
     }
 
     /// Copies an object, as a write of the destination. It gets a checksum by the algorithm asked for, or by those of its
@@ -341,7 +348,8 @@ impl Objects {
     /// New bytes that are those of an object.
     async fn copied(&self, source: Source, algorithms: &[Algorithm]) -> Result<Staged, ObjectError> {
         let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
-        let mut staging = self.layout.stage(bytes.id()).await?;
+        // Nothing is announced: the storage may be able to share the bytes instead of copying them.
+        let mut staging = self.layout.stage(bytes.id(), None).await?;
         let Range { start, end } = source.range;
         if start < end {
             staging.append(source.reading.opened(), start, end - start).await?;
@@ -354,7 +362,8 @@ impl Objects {
     /// New bytes that are those of parts, one after the other. One at a time is open: there may be thousands.
     async fn join(&self, parts: &[PartRecord]) -> Result<(Staying, Mark), ObjectError> {
         let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
-        let mut staging = self.layout.stage(bytes.id()).await?;
+        // Nothing is announced: the storage may be able to share the bytes instead of copying them.
+        let mut staging = self.layout.stage(bytes.id(), None).await?;
         for part in parts {
             let opened = match self.layout.open_staged(Ref(part.id)).await {
                 Err(LayoutError::Missing(_)) => return Err(ObjectError::part_changed()),

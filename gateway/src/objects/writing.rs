@@ -116,9 +116,10 @@ impl Staying {
         self.id
     }
 
-    /// Something points to them, or may.
-    pub(super) fn keep(mut self) {
+    /// Something may point to them from now on. If it turns out that nothing does, they are removed by their ref.
+    pub(super) fn keep(mut self) -> Ref {
         self.layout = None;
+        self.id
     }
 }
 
@@ -169,7 +170,7 @@ impl Objects {
         trailer: impl FnOnce() -> Vec<(Algorithm, String)> + Send,
     ) -> Result<Staged, ObjectError> {
         let bytes = Staying::new(self.refs.next(&self.store).await?, &self.layout);
-        let mut staging = self.layout.stage(bytes.id()).await?;
+        let mut staging = self.layout.stage(bytes.id(), promised.length).await?;
         let algorithms = promised.checksums.iter().map(|(algorithm, _)| *algorithm).chain(promised.announced.clone());
         let mut measure = Measure::new(algorithms);
         // What is gathered counts against its sender's share of memory as long as it is held here.
@@ -221,13 +222,11 @@ impl Objects {
         let acting = self.act().await?;
         let objects = self.clone();
         let committing = tokio::spawn(async move {
+            // Before the commit: if this task panics after it, the index points to them.
+            let id = bytes.keep();
             let committed = objects.commit_and_publish(put, object, completes, acting).await;
-            match &committed {
-                Ok(_) | Err(ObjectError::Unshown { .. } | ObjectError::Unknown(_) | ObjectError::Failure(_)) => {
-                    bytes.keep();
-                }
-                // Surely nothing points to them.
-                Err(_) => drop(bytes),
+            if committed.as_ref().is_err_and(ObjectError::is_surely_not_applied) {
+                objects.give_up(id).await;
             }
             committed
         });

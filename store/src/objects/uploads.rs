@@ -119,7 +119,7 @@ impl Store {
     /// Ends an upload without an object and without asking the judge: for one whose holder was fenced off. `false`: it is
     /// over, or a part of it was replaced.
     pub async fn end_upload(&self, key: &Key, complete: Complete) -> Result<bool, Failure> {
-        let mut draft = Draft::default();
+        let mut draft = Draft::freeing();
         complete.into_draft(key, &mut draft);
         Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
     }

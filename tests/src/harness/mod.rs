@@ -15,6 +15,7 @@ pub mod proxy;
 pub mod record;
 pub mod seed;
 pub mod servers;
+pub mod small_disk;
 pub mod strace;
 pub mod terminal;
 pub mod transfers;

@@ -64,6 +64,11 @@ impl Directory {
         opening::belongs_to(&self.tree.root, &self.shown, store, knows_objects)
     }
 
+    /// Sets how many bytes must stay free on its file system; without this, none.
+    pub fn keep_free(&self, floor: u64) {
+        self.tree.keep_free(floor);
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Arc<Tree>) -> Result<T, LayoutError> + Send + 'static,
@@ -75,8 +80,12 @@ impl Directory {
 
 #[async_trait]
 impl Layout for Directory {
-    async fn stage(&self, id: Ref) -> Result<Box<dyn Staging>, LayoutError> {
-        Ok(Box::new(self.run(move |tree| StagedFile::create(tree, id)).await?))
+    async fn stage(&self, id: Ref, length: Option<u64>) -> Result<Box<dyn Staging>, LayoutError> {
+        Ok(Box::new(self.run(move |tree| StagedFile::create(tree, id, length.unwrap_or(0))).await?))
+    }
+
+    fn staging_place(&self) -> String {
+        format!("{}/.fencepost/staging", self.shown)
     }
 
     async fn prepare(&self, key: &Key) -> Result<Box<dyn Place>, LayoutError> {

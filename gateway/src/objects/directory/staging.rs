@@ -35,9 +35,10 @@ pub(super) struct StagedFile {
 }
 
 impl StagedFile {
-    /// Makes the file.
-    pub(super) fn create(tree: &Arc<Tree>, id: Ref) -> Result<StagedFile, LayoutError> {
+    /// Makes the file, if there is room for so many bytes.
+    pub(super) fn create(tree: &Arc<Tree>, id: Ref, length: u64) -> Result<StagedFile, LayoutError> {
         tree.check_running()?;
+        tree.check_room(length)?;
         let file = tree
             .staging
             .create(&Tree::staged_name(id), SHARED_FILE)
@@ -87,8 +88,10 @@ impl StagedFile {
             return Ok(());
         }
         let (file, what) = (self.file.clone(), format!("writing `{}`", self.shown()));
+        let tree = self.tree.clone();
         let mut bytes = std::mem::replace(&mut self.gathered, std::mem::take(&mut self.spare));
         self.writing = Some(tokio::task::spawn_blocking(move || {
+            tree.check_room(bytes.len() as u64)?;
             (&*file).write_all(&bytes).map_err(|error| failed_io(what, &error))?;
             bytes.clear();
             Ok(bytes)
@@ -100,7 +103,9 @@ impl StagedFile {
     async fn copy(&mut self, from: &OpenedFile, start: u64, length: u64) -> Result<(), LayoutError> {
         let (to, source) = (self.file.clone(), from.file.clone());
         let what = format!("copying `{}` to `{}`", from.path, self.shown());
+        let tree = self.tree.clone();
         self.writing = Some(tokio::task::spawn_blocking(move || {
+            tree.check_room(length)?;
             copy_range(&source, start, &to, length, &what)?;
             Ok(Vec::new())
         }));
@@ -165,6 +170,7 @@ impl Staging for StagedFile {
         self.settle().await?;
         blocking(move || {
             self.tree.check_running()?;
+            self.tree.check_room(self.gathered.len() as u64)?;
             // Syncing takes a while, and many may wait for it: not with their memory.
             let (gathered, _) = (std::mem::take(&mut self.gathered), std::mem::take(&mut self.spare));
             let what = || format!("writing `{}`", self.shown());

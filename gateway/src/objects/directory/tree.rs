@@ -1,8 +1,10 @@
 //! What all parts of the layout share: the open directories, the names in use, and whether writing may go on.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fencepost_core::Key;
+use rustix::fs::fstatvfs;
 
 use super::dir::{Dir, failed};
 use super::names::ObjectPath;
@@ -21,13 +23,37 @@ pub(super) struct Tree {
     pub(super) name_max: usize,
     pub(super) reservations: Reservations,
     stopped: OnceLock<String>,
+    /// Bytes that must stay free.
+    floor: AtomicU64,
     _lock: Lock,
 }
 
 impl Tree {
     pub(super) fn new(root: Dir, staging: Dir, device: u64, name_max: usize, lock: Lock) -> Tree {
-        let (reservations, stopped) = (Reservations::default(), OnceLock::new());
-        Tree { root, staging, device, name_max, reservations, stopped, _lock: lock }
+        let (reservations, stopped, floor) = (Reservations::default(), OnceLock::new(), AtomicU64::new(0));
+        Tree { root, staging, device, name_max, reservations, stopped, floor, _lock: lock }
+    }
+
+    pub(super) fn keep_free(&self, floor: u64) {
+        self.floor.store(floor, Ordering::Relaxed);
+    }
+
+    /// Refuses to write so many bytes if less than the floor would be free afterwards. Objects often share their file system
+    /// with the store, and one upload must not stop every write (trap 47).
+    pub(super) fn check_room(&self, bytes: u64) -> Result<(), LayoutError> {
+        let floor = self.floor.load(Ordering::Relaxed);
+        if floor == 0 {
+            return Ok(());
+        }
+        let disk = fstatvfs(&self.staging)
+            .map_err(|error| failed(format!("asking for the free space of `{}`", self.staging.path()), error))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        match free.checked_sub(bytes) {
+            Some(left) if left >= floor => Ok(()),
+            _ => Err(LayoutError::NoSpace(format!(
+                "{free} bytes are free for objects, {bytes} are to be written, and {floor} must stay free (free_space_floor)"
+            ))),
+        }
     }
 
     pub(super) fn path<'a>(&self, key: &'a Key) -> Result<ObjectPath<'a>, LayoutError> {

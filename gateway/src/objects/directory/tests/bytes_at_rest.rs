@@ -32,7 +32,7 @@ async fn l1_what_is_staged_is_seen_under_no_key() {
 async fn small_and_large_writes_arrive_in_order() {
     let storage = Storage::new();
     let mut expected = Vec::new();
-    let mut staging = storage.layout.stage(Ref(77)).await.unwrap();
+    let mut staging = storage.layout.stage(Ref(77), None).await.unwrap();
     for length in [0, 1, 100_000, 3, 300_000, 262_144, 5, 1_000_000, 0, 9] {
         let bytes = pattern(length);
         expected.extend_from_slice(&bytes);
@@ -49,7 +49,7 @@ async fn small_and_large_writes_arrive_in_order() {
 async fn a_ref_is_staged_once() {
     let storage = Storage::new();
     let (id, _) = storage.stage(b"first").await;
-    assert!(matches!(storage.layout.stage(id).await.err(), Some(LayoutError::Failed { .. })));
+    assert!(matches!(storage.layout.stage(id, None).await.err(), Some(LayoutError::Failed { .. })));
     assert_eq!(read(&*storage.layout.open_staged(id).await.unwrap()).await.unwrap(), b"first");
 }
 
@@ -60,7 +60,7 @@ async fn ranges_of_other_files_are_appended() {
     storage.put("bucket/source", &bytes).await.unwrap();
     let source = storage.layout.open(&key("bucket/source")).await.unwrap();
     let memory = InMemory(pattern(3_000_000));
-    let mut staging = storage.layout.stage(Ref(78)).await.unwrap();
+    let mut staging = storage.layout.stage(Ref(78), None).await.unwrap();
     staging.write(Bytes::from_static(b"head ")).await.unwrap();
     staging.append(&*source, 1, 600_000).await.unwrap();
     staging.write(Bytes::from_static(b" middle ")).await.unwrap();
@@ -108,7 +108,7 @@ fn a_dropped_write_is_not_sealed_over() {
         let storage = Storage::new();
         storage.put("bucket/source", &pattern(1000)).await.unwrap();
         let source = storage.layout.open(&key("bucket/source")).await.unwrap();
-        let mut staging = storage.layout.stage(Ref(79)).await.unwrap();
+        let mut staging = storage.layout.stage(Ref(79), None).await.unwrap();
         let (free, busy) = std::sync::mpsc::sync_channel::<()>(1);
         let keeping = tokio::task::spawn_blocking(move || busy.recv());
         {
@@ -176,7 +176,7 @@ async fn files_are_for_others_to_read() {
 async fn staged_bytes_are_listed_and_discarded() {
     let storage = Storage::new();
     for id in [Ref(5), Ref(u64::MAX), Ref(1)] {
-        storage.layout.stage(id).await.unwrap().seal().await.unwrap();
+        storage.layout.stage(id, None).await.unwrap().seal().await.unwrap();
     }
     fs::write(storage.path(".fencepost/staging/note"), b"not ours").unwrap();
     fs::write(storage.path(".fencepost/staging/5"), b"not ours").unwrap();

@@ -60,7 +60,7 @@ fn short(line: &str) -> String {
 #[ignore = "played under strace by l2_and_l4_names_and_bytes_are_synced_before_the_answer"]
 async fn write_and_remove() {
     let layout = play();
-    let mut staging = layout.stage(Ref(1)).await.unwrap();
+    let mut staging = layout.stage(Ref(1), None).await.unwrap();
     staging.write("bytes".into()).await.unwrap();
     let mark = staging.seal().await.unwrap();
     let place = layout.prepare(&key("bucket/a/b/c")).await.unwrap();
@@ -110,9 +110,9 @@ fn l2_and_l4_names_and_bytes_are_synced_before_the_answer() {
 #[ignore = "played under strace by g8_after_a_failed_sync_of_names_nothing_is_written"]
 async fn write_where_the_sync_fails() {
     let layout = play();
-    layout.stage(Ref(1)).await.unwrap().seal().await.unwrap();
-    let mark = layout.stage(Ref(2)).await.unwrap().seal().await.unwrap();
-    let mut unsealed = layout.stage(Ref(3)).await.unwrap();
+    layout.stage(Ref(1), None).await.unwrap().seal().await.unwrap();
+    let mark = layout.stage(Ref(2), None).await.unwrap().seal().await.unwrap();
+    let mut unsealed = layout.stage(Ref(3), None).await.unwrap();
     unsealed.write("x".into()).await.unwrap();
     let error = layout.publish(&key("bucket/a"), Ref(2), mark).await.unwrap_err();
     assert!(error.to_string().starts_with("syncing the directory `bucket`: "), "{error}");
@@ -120,7 +120,7 @@ async fn write_where_the_sync_fails() {
         layout.publish(&key("bucket/a"), Ref(2), mark).await.unwrap_err(),
         layout.prepare(&key("other/a")).await.err().unwrap(),
         layout.remove(&key("other/a")).await.unwrap_err(),
-        layout.stage(Ref(4)).await.err().unwrap(),
+        layout.stage(Ref(4), None).await.err().unwrap(),
         unsealed.seal().await.unwrap_err(),
         layout.create_bucket("new").await.unwrap_err(),
         layout.delete_bucket("other").await.unwrap_err(),
@@ -146,12 +146,12 @@ fn g8_after_a_failed_sync_of_names_nothing_is_written() {
 #[ignore = "played under strace by a_full_disk_is_told_as_that"]
 async fn write_on_a_full_disk() {
     let layout = play();
-    let mut staging = layout.stage(Ref(7)).await.unwrap();
+    let mut staging = layout.stage(Ref(7), None).await.unwrap();
     staging.write(vec![0; 300_000].into()).await.unwrap();
     let error = staging.seal().await.unwrap_err();
     assert!(matches!(&error, LayoutError::NoSpace(text) if text.contains(&Ref(7).to_string())), "{error}");
     // A file that could not be written stops nobody else.
-    let mark = layout.stage(Ref(8)).await.unwrap().seal().await.unwrap();
+    let mark = layout.stage(Ref(8), None).await.unwrap().seal().await.unwrap();
     layout.publish(&key("bucket/a"), Ref(8), mark).await.unwrap();
 }
 

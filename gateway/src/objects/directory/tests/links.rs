@@ -101,7 +101,7 @@ async fn l6_links_in_our_own_directory_are_not_followed() {
     symlink(outside.path().join("secret"), staged(Ref(50))).unwrap();
     symlink(outside.path().join("new"), staged(Ref(51))).unwrap();
     for id in [Ref(50), Ref(51)] {
-        assert!(storage.layout.stage(id).await.is_err());
+        assert!(storage.layout.stage(id, None).await.is_err());
         assert!(matches!(storage.layout.open_staged(id).await.err(), Some(LayoutError::Missing(_))));
     }
     storage.layout.discard(Ref(50)).await.unwrap();

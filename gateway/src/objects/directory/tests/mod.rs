@@ -54,7 +54,7 @@ impl Storage {
 
     async fn stage(&self, bytes: &[u8]) -> (Ref, Mark) {
         let id = Ref(self.refs.fetch_add(1, Ordering::Relaxed));
-        let mut staging = self.layout.stage(id).await.unwrap();
+        let mut staging = self.layout.stage(id, None).await.unwrap();
         staging.write(Bytes::copy_from_slice(bytes)).await.unwrap();
         (id, staging.seal().await.unwrap())
     }

@@ -33,7 +33,7 @@ fn one_gateway_alone_uses_a_directory() {
 #[tokio::test]
 async fn the_directory_is_held_as_long_as_somebody_works_with_it() {
     let storage = Storage::new();
-    let staging = storage.layout.stage(Ref(9)).await.unwrap();
+    let staging = storage.layout.stage(Ref(9), None).await.unwrap();
     let Storage { home, layout, .. } = storage;
     drop(layout);
     assert!(matches!(Directory::open(home.path()), Err(OpenError::InUse { .. })));
@@ -45,7 +45,7 @@ async fn the_directory_is_held_as_long_as_somebody_works_with_it() {
 async fn leftovers_of_a_crash_stay_to_be_collected_and_those_of_the_probe_go() {
     let storage = Storage::new();
     let (id, mark) = storage.stage(b"left over").await;
-    drop(storage.layout.stage(Ref(99)).await.unwrap());
+    drop(storage.layout.stage(Ref(99), None).await.unwrap());
     fs::create_dir_all(storage.path("bucket/empty/inner")).unwrap();
     fs::create_dir(storage.path(".fencepost/probe")).unwrap();
     fs::write(storage.path(".fencepost/probe/target"), b"of an interrupted start").unwrap();
