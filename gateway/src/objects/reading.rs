@@ -39,8 +39,17 @@ impl Objects {
     /// Opens an object.
     pub async fn read(&self, key: &Key) -> Result<Reading, ObjectError> {
         // Nobody is between a commit and its rename while this is held.
-        let _reading = self.locks.read(key).await;
-        let object = self.head(key).await?;
+        let mut _reading = self.locks.read(key).await;
+        let object = match self.store.object(key).await? {
+            Some(object) => object,
+            None => {
+                // Its bucket may have to be taken in, which takes the locks of the files in it.
+                drop(_reading);
+                self.head(key).await?;
+                _reading = self.locks.read(key).await;
+                self.store.object(key).await?.ok_or_else(|| ObjectError::NoObject(key.clone()))?
+            }
+        };
         let unshown = self.unshown(key).map(|(id, intent)| (id, intent.act));
         let opened = match unshown {
             Some((id, Act::Publish { .. })) => match self.layout.open_staged(id).await {

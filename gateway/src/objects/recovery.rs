@@ -9,11 +9,14 @@ use fencepost_store::record::{Act, ObjectRecord, UploadId};
 use fencepost_store::{Failure, Rejected};
 
 use super::error::ObjectError;
-use super::layout::{Found, Mark, Ref};
+use super::layout::{Found, LayoutError, Mark, Ref};
 use super::{Objects, tellable};
 
 /// Records that are looked at in one step.
 const PAGE: usize = 1000;
+
+/// Files that are taken in by one commit. A write of an object that shares a lock with one of them waits for it.
+const ADOPT_AT_ONCE: usize = 64;
 
 /// How often leftovers are looked for.
 const COLLECT_EVERY: Duration = Duration::from_secs(3600);
@@ -211,6 +214,26 @@ impl Objects {
         Ok(known)
     }
 
+    /// Takes files into the index that are still there and not in it. Their locks are held from the look at both until the commit:
+    /// a delete that was admitted earlier may be under way, and must not be undone.
+    async fn adopt_files(&self, files: &[Found]) -> Result<usize, ObjectError> {
+        let _alone = self.locks.write(files.iter().map(|found| &found.key)).await;
+        let mut fresh = Vec::with_capacity(files.len());
+        for seen in files {
+            if self.unshown(&seen.key).is_some() || self.store.object(&seen.key).await?.is_some() {
+                continue;
+            }
+            let (mark, modified_ms) = match self.layout.open(&seen.key).await {
+                Ok(file) => (file.mark(), file.modified_ms()),
+                Err(LayoutError::Missing(_) | LayoutError::NoBucket(_)) => continue,
+                // It is there, and this process may not read it.
+                Err(_) => (seen.mark, seen.modified_ms),
+            };
+            fresh.push((Found { key: seen.key.clone(), mark, modified_ms }, None));
+        }
+        self.take_in(fresh).await
+    }
+
     /// Takes the files of a bucket into the index, unless they are in it. How many.
     pub(super) async fn adopt(&self, bucket: &str) -> Result<usize, ObjectError> {
         let (mut after, mut adopted) = (None, 0);
@@ -219,15 +242,14 @@ impl Objects {
             for foreign in &walked.foreign {
                 tracing::warn!(path = foreign.path, why = foreign.why, "not taken in");
             }
-            let mut fresh = Vec::with_capacity(walked.found.len());
-            for found in walked.found {
-                if !tellable(found.key.as_str()) {
-                    tracing::warn!(name = ?found.key.as_str(), "not taken in: its name cannot be told in XML");
-                } else if self.unshown(&found.key).is_none() && self.store.object(&found.key).await?.is_none() {
-                    fresh.push(found);
-                }
+            let (files, untellable): (Vec<_>, Vec<_>) =
+                walked.found.into_iter().partition(|found| tellable(found.key.as_str()));
+            for found in untellable {
+                tracing::warn!(name = ?found.key.as_str(), "not taken in: its name cannot be told in XML");
             }
-            adopted += self.take_in(fresh.into_iter().map(|found| (found, None)).collect()).await?;
+            for files in files.chunks(ADOPT_AT_ONCE) {
+                adopted += self.adopt_files(files).await?;
+            }
             match walked.next {
                 Some(next) => after = Some(next),
                 None => return Ok(adopted),

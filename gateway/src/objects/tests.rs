@@ -213,3 +213,50 @@ async fn c10_bytes_of_a_committed_object_stay_if_its_task_panics() {
     let read = again.read(&key("reports/x")).await.unwrap();
     assert_eq!((read.object.id, read.object.size), (object.id, 5));
 }
+
+/// A delete that was admitted before the bucket was taken in anew, and commits while its files are looked at.
+#[tokio::test]
+async fn c11_a_delete_is_not_undone_by_taking_its_bucket_in() {
+    let trial = Trial::new().await;
+    trial.put("reports/x").await.unwrap();
+    trial.settled().await;
+    let objects = trial.objects.clone();
+
+    // The delete has had its early look, and waits for its turn.
+    let held = objects.buckets.write().await;
+    let deleting = tokio::spawn({
+        let objects = objects.clone();
+        async move { objects.delete(token(), vec![(key("reports/x"), ObjectCondition::Always)]).await }
+    });
+    while objects.acting.available_permits() == super::MAX_SETTLING {
+        tokio::task::yield_now().await;
+    }
+
+    // The bucket counts as new, as after it was removed and made again, and is taken in.
+    objects.store.set_adopted("reports", false).await.unwrap();
+    objects.adopted.write().await.remove("reports");
+    trial.layout.walk_waits.store(true, Ordering::SeqCst);
+    let taking_in = tokio::spawn({
+        let objects = objects.clone();
+        async move { objects.need_bucket("reports").await }
+    });
+    trial.layout.walked.notified().await;
+    drop(held);
+    deleting.await.unwrap().unwrap();
+    trial.layout.go_on.notify_one();
+    taking_in.await.unwrap().unwrap();
+    assert_eq!(objects.store.object(&key("reports/x")).await.unwrap(), None, "what was deleted stays so");
+}
+
+/// Reading takes a new bucket in, which takes the locks of its files.
+#[tokio::test]
+async fn c11_the_first_read_of_a_new_bucket_takes_it_in() {
+    let trial = Trial::new().await;
+    std::fs::create_dir(trial._dir.path().join("new")).unwrap();
+    std::fs::write(trial._dir.path().join("new/file"), "here").unwrap();
+    let name = key("new/file");
+    let reading = trial.objects.read(&name);
+    let read =
+        tokio::time::timeout(std::time::Duration::from_secs(30), reading).await.expect("it does not wait for itself");
+    assert_eq!(read.unwrap().object.size, 4);
+}
