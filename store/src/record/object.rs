@@ -10,7 +10,8 @@ use super::{RECORD_FORMAT, Reader, Undecodable, put_short};
 /// An object, as the index knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRecord {
-    /// Under which ref its bytes were written; of two writes of one key the later has the larger one.
+    /// Under which ref its bytes were written. Refs are taken when staging begins, so of two writes of one key the later may
+    /// have the smaller one: only equality means something.
     pub id: u64,
     /// Bytes.
     pub size: u64,
