@@ -14,6 +14,7 @@ use fencepost_store::engines::{self, ENGINES, EngineKind, EngineOptions};
 
 use crate::http::Host;
 use crate::listener::Bounds;
+use crate::position_file::StateDir;
 use crate::quantity::{Size, Span};
 use file::File;
 
@@ -33,6 +34,8 @@ pub struct Config {
     pub admin_socket: PathBuf,
     /// Where administrators' acts are written down.
     pub audit_log: PathBuf,
+    /// Where the position of the store is noted.
+    pub state_dir: StateDir,
     /// May it listen beyond loopback although nobody has to say who they are?
     pub insecure_no_auth: bool,
     /// Names by which clients reach the gateway, beside localhost and its addresses.
@@ -153,6 +156,9 @@ pub enum ConfigError {
     /// The S3 face cannot be as it is asked for.
     #[error(transparent)]
     S3(#[from] S3SettingsError),
+    /// Not a place for the note of the store's position.
+    #[error("state_dir: {0}")]
+    StateDir(String),
     /// A guard is wrong.
     #[error("{0}")]
     Guard(#[from] fencepost_core::GuardError),
@@ -199,6 +205,11 @@ impl Config {
             listen: flags.listen.clone().or(file.listen).unwrap_or_else(|| "127.0.0.1:3362".into()),
             data,
             engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| ENGINES[0].name.into()),
+            state_dir: match (&flags.state_dir, file.state_dir) {
+                (Some(state_dir), _) => state_dir.clone(),
+                (None, Some(text)) => text.parse().map_err(ConfigError::StateDir)?,
+                (None, None) => StateDir::default(),
+            },
             insecure_no_auth: flags.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false),
             hosts: flags.hosts.clone().or(file.hosts).unwrap_or_default(),
             guards: Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?,
@@ -290,6 +301,7 @@ impl fmt::Display for Config {
         writeln!(f, "engine           {}", self.engine)?;
         writeln!(f, "admin_socket     {}", self.admin_socket.display())?;
         writeln!(f, "audit_log        {}", self.audit_log.display())?;
+        writeln!(f, "state_dir        {}", self.state_dir)?;
         writeln!(f, "outcome_retention {}", Span(self.store.outcome_retention))?;
         writeln!(f, "lock_delay       {}", Span(self.store.lock_delay))?;
         writeln!(f, "insecure_no_auth {}", self.insecure_no_auth)?;

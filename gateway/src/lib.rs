@@ -8,6 +8,7 @@ pub mod config;
 pub mod http;
 mod listener;
 pub mod objects;
+pub mod position_file;
 mod quantity;
 pub mod reload;
 pub mod s3;

@@ -51,7 +51,12 @@ impl Store {
 
     /// Ends the generation of every resource, if the store's base generation is `from`.
     pub async fn rotate_all(&self, from: u32) -> Result<Outcome, Failure> {
-        self.door.submit(Command::of_store(Action::RotateAll { from })).await
+        self.rotate_all_to(from, 0).await
+    }
+
+    /// The same, and the new generation is at least this one.
+    pub async fn rotate_all_to(&self, from: u32, at_least: u32) -> Result<Outcome, Failure> {
+        self.door.submit(Command::of_store(Action::RotateAll { from, at_least })).await
     }
 
     /// Rotates a page of existing fences. A resource never seen is not covered.

@@ -102,7 +102,7 @@ pub(crate) enum Action {
     Release { lease: LeaseId },
     ForceRelease,
     Rotate { from: u32, issuer: Option<Issuer> },
-    RotateAll { from: u32 },
+    RotateAll { from: u32, at_least: u32 },
     Objects(ObjectChange),
     Abandon(OutcomeKey),
     Forget { index: RecordKey, outcomes: Vec<OutcomeKey> },

@@ -185,4 +185,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Who writes the records.
     fn ownership(&self) -> Ownership;
+
+    /// How far this engine was committed, as far as that is known to be durable: it only grows, and an older copy of the records
+    /// has a lower one. `None`: nothing outlives the engine, or it cannot say.
+    fn position(&self) -> Option<u64>;
 }

@@ -18,9 +18,11 @@ mod opening;
 mod outcome;
 mod overlay;
 mod poison;
+mod position;
 mod reads;
 pub mod record;
 mod remap;
+mod restored;
 mod sequencer;
 mod store;
 
@@ -34,8 +36,10 @@ pub use outcome::{
     Applied, Changed, Claimed, Done, Failure, Grant, Held, Holding, Impossible, Outcome, Rejected, Transacted,
     WaiterBound,
 };
+pub use position::{Position, position};
 pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};
 pub use remap::{RemapError, Remapped, remap};
+pub use restored::{Restored, generation_by_clock, restored};
 pub use sequencer::{BatchReport, Observer};
 pub use store::{
     ClaimKeys, Delete, Health, MAX_RECORDED_BYTES, MappingDiffers, NoObserver, Put, Store, StoreOptions, Transaction,

@@ -28,7 +28,7 @@ pub enum Remapped {
     },
 }
 
-/// Why a remap did not happen. Nothing was changed, unless the outcome is unknown.
+/// Why a stopped store was not changed, by a remap or after a restore. Nothing was, unless the outcome is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum RemapError {
     /// There is no store yet.
@@ -41,10 +41,10 @@ pub enum RemapError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The commit was refused.
-    #[error("the new mapping was not written: {0}")]
+    #[error("nothing was changed: {0}")]
     NotWritten(String),
     /// The commit may or may not have happened.
-    #[error("it is unknown whether the new mapping was written: {0}; run the command again")]
+    #[error("it is unknown whether it was changed: {0}; run the command again")]
     Unknown(String),
 }
 
@@ -60,8 +60,9 @@ impl From<Undecodable> for RemapError {
     }
 }
 
-/// Stores the guards' mapping, in a generation above every stored one. Nobody else may serve the engine meanwhile.
-pub async fn remap(engine: &dyn Engine, guards: &Guards) -> Result<Remapped, RemapError> {
+/// Stores the guards' mapping, in a generation above every stored one and not below the given one. The engine must not be served
+/// meanwhile.
+pub async fn remap(engine: &dyn Engine, guards: &Guards, at_least: u32) -> Result<Remapped, RemapError> {
     let mapping = guards.mapping();
     let loaded = engine.load(&[RecordKey::meta()]).await?;
     let record = loaded.records.first().and_then(Option::as_ref).ok_or(RemapError::NoStore)?;
@@ -69,8 +70,7 @@ pub async fn remap(engine: &dyn Engine, guards: &Guards) -> Result<Remapped, Rem
     if meta.mapping_hash == mapping.hash {
         return Ok(Remapped::Unchanged { generation: meta.base_generation });
     }
-    let highest = highest_generation(engine).await?.max(meta.base_generation).max(meta.highest_generation);
-    let generation = highest.checked_add(1).ok_or(RemapError::NoGeneration(highest))?;
+    let generation = next_generation(engine, &meta, at_least).await?;
     let from = fencepost_core::describe_mapping(&meta.mapping_text);
     let to = mapping.to_string();
     let changed = Meta {
@@ -86,8 +86,20 @@ pub async fn remap(engine: &dyn Engine, guards: &Guards) -> Result<Remapped, Rem
         changes: vec![(RecordKey::meta(), Change::Put(changed.encode()))],
         purpose: Purpose::Store,
     };
+    commit(engine, batch).await?;
+    Ok(Remapped::Changed { from, to, generation })
+}
+
+/// A generation above every stored one, and not below the given one.
+pub(crate) async fn next_generation(engine: &dyn Engine, meta: &Meta, at_least: u32) -> Result<u32, RemapError> {
+    let highest = highest_generation(engine).await?.max(meta.base_generation).max(meta.highest_generation);
+    Ok(highest.checked_add(1).ok_or(RemapError::NoGeneration(highest))?.max(at_least))
+}
+
+/// Commits a change of a stopped store.
+pub(crate) async fn commit(engine: &dyn Engine, batch: Batch) -> Result<(), RemapError> {
     match engine.commit(batch).await {
-        Ok(Commit::Done { .. }) => Ok(Remapped::Changed { from, to, generation }),
+        Ok(Commit::Done { .. }) => Ok(()),
         Ok(Commit::Conflict) => Err(RemapError::NotWritten("another process changed the store; try again".into())),
         Ok(Commit::NoSpace { free, floor }) => {
             Err(RemapError::NotWritten(format!("{free} bytes are free, and {floor} must stay free")))

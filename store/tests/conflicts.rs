@@ -138,7 +138,7 @@ async fn t33_the_stores_own_record_is_compared() {
 async fn a_mapping_changed_by_another_process_stops_writes_and_reads() {
     let (store, memory) = shared().await;
     applied(put(&store, "a/1", token("33"), "first").await);
-    remap(&memory, &guard("a/*", Some("a"), Policy::default())).await.unwrap();
+    remap(&memory, &guard("a/*", Some("a"), Policy::default()), 0).await.unwrap();
     let commits = memory.commits().len();
     for name in ["a/1", "other"] {
         let ended = put(&store, name, token("34"), "second").await;

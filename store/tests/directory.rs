@@ -240,3 +240,22 @@ async fn c04_far_below_the_floor_nothing_is_committed() {
     let Err(Failure::Rejected(Rejected::NoSpace { floor: told, .. })) = ended else { panic!("{ended:?}") };
     assert_eq!(told, floor / 4, "it says how much must be free for this");
 }
+
+/// What is noted of a store must never be ahead of what a reopened one has.
+#[tokio::test]
+async fn c03_the_position_grows_with_commits_and_survives_reopening() {
+    let dir = TempDir::new().unwrap();
+    let mut last = None;
+    for round in 1..=3 {
+        let store = testbed::directory::open(dir.path(), &roomy()).await;
+        let opened = store.position().unwrap();
+        assert!(last.is_none_or(|last| !opened.is_behind(&last)), "{opened:?} after {last:?}");
+        for n in 1..=5 {
+            let before = store.position().unwrap();
+            applied(put(&store, "a", token(&(round * 10 + n).to_string()), "x").await);
+            assert!(before.is_behind(&store.position().unwrap()));
+        }
+        last = store.position();
+        store.close().await;
+    }
+}

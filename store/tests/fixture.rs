@@ -52,7 +52,7 @@ async fn make(dir: &Path) {
     store.close().await;
 
     let engine = RocksDb::open(dir, &roomy()).unwrap();
-    assert!(matches!(remap(&engine, &guards()).await, Ok(Remapped::Changed { generation: 1, .. })));
+    assert!(matches!(remap(&engine, &guards(), 0).await, Ok(Remapped::Changed { generation: 1, .. })));
     drop(engine);
 
     // Opening moved what was in the log to a table. What follows stays in the log.

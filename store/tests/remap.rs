@@ -10,7 +10,7 @@ use fencepost_core::{GuardSpec, Guards, Policy, Reason};
 use fencepost_store::engine::{Change, Engine};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::{Meta, RecordKey};
-use fencepost_store::{NoObserver, OpenError, RemapError, Remapped, Store, StoreOptions, remap};
+use fencepost_store::{NoObserver, OpenError, RemapError, Remapped, Restored, Store, StoreOptions, remap, restored};
 use testbed::{applied, claim, claimed, fence, guard, open, put, reason, text, token};
 
 fn by_order() -> Guards {
@@ -53,7 +53,7 @@ async fn t32_another_mapping_is_refused_and_remap_is_named() {
 #[tokio::test]
 async fn t32_remap_retires_every_token_of_before() {
     let memory = filled().await;
-    let remapped = remap(&memory, &by_order()).await.unwrap();
+    let remapped = remap(&memory, &by_order(), 0).await.unwrap();
     let expected = Remapped::Changed {
         from: "each key is its own resource".into(),
         to: "orders/*/** -> orders/*".into(),
@@ -84,9 +84,9 @@ async fn remap_goes_above_every_stored_generation() {
     let store = open(Arc::new(memory.clone()), Guards::default()).await;
     applied(put(&store, "x", token("1"), "carries the interleaved record in").await);
     store.close().await;
-    assert!(matches!(remap(&memory, &by_order()).await, Ok(Remapped::Changed { generation: 8, .. })));
+    assert!(matches!(remap(&memory, &by_order(), 0).await, Ok(Remapped::Changed { generation: 8, .. })));
     assert_eq!(meta(&memory).await.base_generation, 8);
-    let back = remap(&memory, &Guards::default()).await;
+    let back = remap(&memory, &Guards::default(), 0).await;
     assert!(matches!(back, Ok(Remapped::Changed { generation: 9, .. })), "there is no way back down: {back:?}");
 }
 
@@ -94,7 +94,7 @@ async fn remap_goes_above_every_stored_generation() {
 async fn remap_to_the_same_mapping_changes_nothing() {
     let memory = filled().await;
     let (before, commits) = (meta(&memory).await, memory.commits().len());
-    assert_eq!(remap(&memory, &Guards::default()).await.unwrap(), Remapped::Unchanged { generation: 0 });
+    assert_eq!(remap(&memory, &Guards::default(), 0).await.unwrap(), Remapped::Unchanged { generation: 0 });
     assert_eq!((meta(&memory).await, memory.commits().len()), (before, commits));
 }
 
@@ -118,17 +118,17 @@ async fn the_order_of_guards_is_part_of_the_mapping() {
 
 #[tokio::test]
 async fn remap_of_nothing_and_remap_that_fails() {
-    assert!(matches!(remap(&Memory::default(), &by_order()).await, Err(RemapError::NoStore)));
+    assert!(matches!(remap(&Memory::default(), &by_order(), 0).await, Err(RemapError::NoStore)));
     for (fault, unknown) in
         [(Fault::Conflict, false), (Fault::NoSpace, false), (Fault::Unavailable, false), (Fault::UnknownLost, true)]
     {
         let memory = filled().await;
         let before = meta(&memory).await;
         memory.inject(fault.clone());
-        let error = remap(&memory, &by_order()).await.err().unwrap();
+        let error = remap(&memory, &by_order(), 0).await.err().unwrap();
         assert_eq!(matches!(error, RemapError::Unknown(_)), unknown, "{fault:?}: {error}");
         assert_eq!(meta(&memory).await, before, "{fault:?}");
-        assert!(matches!(remap(&memory, &by_order()).await, Ok(Remapped::Changed { generation: 1, .. })));
+        assert!(matches!(remap(&memory, &by_order(), 0).await, Ok(Remapped::Changed { generation: 1, .. })));
     }
 }
 
@@ -137,8 +137,8 @@ async fn there_is_no_generation_above_the_last() {
     let memory = filled().await;
     let last = Meta { base_generation: u32::MAX, ..meta(&memory).await };
     memory.inject(Fault::Interleave(vec![(RecordKey::meta(), Change::Put(last.encode()))]));
-    assert!(matches!(remap(&memory, &by_order()).await, Err(RemapError::NotWritten(_))));
-    assert!(matches!(remap(&memory, &by_order()).await, Err(RemapError::NoGeneration(u32::MAX))));
+    assert!(matches!(remap(&memory, &by_order(), 0).await, Err(RemapError::NotWritten(_))));
+    assert!(matches!(remap(&memory, &by_order(), 0).await, Err(RemapError::NoGeneration(u32::MAX))));
 }
 
 #[tokio::test]
@@ -146,10 +146,10 @@ async fn a_newer_format_of_the_record_is_refused() {
     let memory = filled().await;
     let newer = Meta { format: 2, ..meta(&memory).await };
     memory.inject(Fault::Interleave(vec![(RecordKey::meta(), Change::Put(newer.encode()))]));
-    assert!(remap(&memory, &by_order()).await.is_err());
+    assert!(remap(&memory, &by_order(), 0).await.is_err());
     let error = try_open(&memory, Guards::default()).await.err().unwrap();
     assert!(matches!(error, OpenError::NewerFormat { found: 2, known: 1 }), "{error}");
-    assert!(matches!(remap(&memory, &by_order()).await, Err(RemapError::Open(OpenError::NewerFormat { .. }))));
+    assert!(matches!(remap(&memory, &by_order(), 0).await, Err(RemapError::Open(OpenError::NewerFormat { .. }))));
 }
 
 #[tokio::test]
@@ -158,4 +158,37 @@ async fn a_store_keeps_its_id() {
     let first = open(Arc::new(memory.clone()), Guards::default()).await.store_id();
     assert_eq!(open(Arc::new(memory.clone()), Guards::default()).await.store_id(), first);
     assert_ne!(open(Arc::new(Memory::default()), Guards::default()).await.store_id(), first);
+}
+
+#[tokio::test]
+async fn c03_a_restore_raises_the_base_above_all_and_drops_every_lease() {
+    let memory = filled().await;
+    assert_eq!(restored(&memory, 0).await.unwrap(), Restored { generation: 1, locks: 0 });
+    let store = open(Arc::new(memory.clone()), Guards::default()).await;
+    for n in 0..1_500 {
+        testbed::requests::grant(&store, &format!("lock/{n}"), "A#1").await;
+    }
+    store.close().await;
+    assert_eq!(restored(&memory, 1_700_000_000).await.unwrap(), Restored { generation: 1_700_000_000, locks: 1_500 });
+    let again = restored(&memory, 1_700_000_000).await.unwrap();
+    assert_eq!(again, Restored { generation: 1_700_000_001, locks: 0 }, "never the same twice");
+    let Meta { base_generation, highest_generation, .. } = meta(&memory).await;
+    assert_eq!((base_generation, highest_generation), (1_700_000_001, 1_700_000_001));
+    let store = open(Arc::new(memory.clone()), Guards::default()).await;
+    for zombie in ["40", "1:1", "1700000000:1"] {
+        assert_eq!(reason(put(&store, "orders/1/head", token(zombie), "late").await), Reason::RetiredGeneration);
+        assert_eq!(reason(put(&store, "lock/7", token(zombie), "late").await), Reason::RetiredGeneration);
+    }
+    let granted = testbed::requests::grant(&store, "lock/7", "B#1").await;
+    assert_eq!(granted.token.to_string(), "1700000001:1");
+    assert_eq!(text(&store, "orders/1/head").await.as_deref(), Some("head"), "the data stays");
+    store.close().await;
+    assert!(matches!(restored(&Memory::default(), 0).await, Err(RemapError::NoStore)));
+}
+
+/// A clock that is wrong by centuries must not use up the generations.
+#[test]
+fn c03_the_clock_gives_a_generation_with_room_above() {
+    let generation = fencepost_store::generation_by_clock();
+    assert!((1_700_000_000..=4_000_000_000).contains(&generation), "{generation}");
 }

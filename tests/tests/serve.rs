@@ -88,7 +88,11 @@ fn a_second_process_on_the_same_data_is_told_who_has_it() {
     let gateway = Fresh::rocksdb(&[]);
     let data = gateway.data();
     let data = data.to_str().unwrap();
-    for arguments in [&["serve", "--listen", "127.0.0.1:0", "--data", data][..], &["remap", "--yes", "--data", data]] {
+    for arguments in [
+        &["serve", "--listen", "127.0.0.1:0", "--data", data][..],
+        &["remap", "--yes", "--data", data],
+        &["restored", "--yes", "--data", data],
+    ] {
         let second = run(arguments, &[]);
         assert_eq!(second.status.code(), Some(1), "{second:?}");
         let said = stderr(&second);
@@ -244,10 +248,22 @@ fn help_of_every_command_tells_every_flag() {
     for (command, groups) in [
         (
             &[][..],
-            &[&["serve", "kv", "claim", "fence", "remap", "config", "version", "completions", "Exit codes"][..]][..],
+            &[&[
+                "serve",
+                "kv",
+                "claim",
+                "fence",
+                "remap",
+                "restored",
+                "config",
+                "version",
+                "completions",
+                "Exit codes",
+            ][..]][..],
         ),
         (&["serve"], &[GATEWAY, &["--log", "--log-format"]]),
         (&["remap"], &[GATEWAY, &["--yes"]]),
+        (&["restored"], &[GATEWAY, &["--yes"]]),
         (&["config", "check"], &[GATEWAY]),
         (&["kv"], &[&["put", "get", "delete", "list"]]),
         (&["kv", "put"], &[CONNECT, TOKEN, CONDITION, &["--file", "--content-type"]]),

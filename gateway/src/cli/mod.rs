@@ -10,10 +10,12 @@ mod kv;
 mod lock;
 mod objects;
 mod remap;
+mod restored;
 mod run;
 mod s3;
 mod secret_file;
 mod serve;
+mod stopped_store;
 mod terminal;
 mod txn;
 
@@ -68,6 +70,8 @@ enum Command {
     Bench(bench::Bench),
     /// Change the guard mapping of a stopped store; starts a new generation
     Remap(remap::Remap),
+    /// Go on with an older copy of a stopped store; starts a new generation and frees every lock
+    Restored(restored::Restored),
     /// Work with the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -107,6 +111,7 @@ pub fn run() -> ExitCode {
         Command::Reload(reload) => reload.run(),
         Command::Bench(bench) => bench.run(),
         Command::Remap(remap) => remap.run(),
+        Command::Restored(restored) => restored.run(),
         Command::Config(ConfigCommand::Check(flags)) => check(&flags),
         Command::Version => print(&format!("fencepost {}", env!("CARGO_PKG_VERSION"))),
         Command::Completions { shell } => {

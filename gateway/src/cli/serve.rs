@@ -16,6 +16,7 @@ use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Sto
 use crate::listener::files;
 use crate::objects::directory::Directory;
 use crate::objects::{Objects, collect_abandoned_uploads};
+use crate::position_file::{PositionFile, PositionKeeper};
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
 use crate::s3::door::S3Door;
@@ -95,21 +96,25 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         )));
     }
     let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
+    // Before anything is committed: an older copy of the store must not go on.
+    PositionFile::check(engine.as_ref(), &config.state_dir, &config.data).await.map_err(Failed::other)?;
     let metrics = Arc::new(Metrics::new());
     let store = Store::open(engine, config.guards.clone(), config.store.clone(), metrics.clone())
         .await
         .map_err(Failed::other)?;
     let store = Arc::new(store);
-    let Ready { gateway, admin, s3_door, s3_welcome } = match make_ready(&config, &store, metrics, reload, s3).await {
-        Ok(ready) => ready,
-        Err(failed) => {
-            // Its threads must be gone before the process ends.
-            if let Some(store) = sole_owner(store).await {
-                store.close().await;
+    let Ready { gateway, admin, s3_door, s3_welcome, noted } =
+        match make_ready(&config, &store, metrics, reload, s3).await {
+            Ok(ready) => ready,
+            Err(failed) => {
+                // Its threads must be gone before the process ends.
+                if let Some(store) = sole_owner(store).await {
+                    store.close().await;
+                }
+                return Err(failed);
             }
-            return Err(failed);
-        }
-    };
+        };
+    let keeper = noted.map(|file| PositionKeeper::start(file, &store));
     drop(store);
     let gateway = gateway.answering_for(&config.hosts, server.address().ip());
     let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
@@ -123,6 +128,9 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
     tracing::info!(%address, engine = kind.name, admin = %config.admin_socket.display(), "serving");
     match server.run(gateway, admin, s3_door).await {
         Stopped::Drained(gateway) => {
+            if let Some(keeper) = keeper {
+                keeper.stop().await;
+            }
             close(gateway, Duration::MAX).await;
             tracing::info!("stopped");
             Ok(())
@@ -140,6 +148,7 @@ struct Ready {
     admin: AdminDoor,
     s3_door: Option<S3Door>,
     s3_welcome: String,
+    noted: Option<PositionFile>,
 }
 
 async fn make_ready(
@@ -149,6 +158,8 @@ async fn make_ready(
     reload: Reload,
     s3: Option<(TcpListener, Transport)>,
 ) -> Result<Ready, Failed> {
+    // Again, because a store that was just made had no position before.
+    let noted = PositionFile::of_store(store, &config.state_dir, &config.data).map_err(Failed::other)?;
     // After the engine has the data directory to itself. An engine without one may not have made it.
     for directory in [&config.admin_socket, &config.audit_log].into_iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(directory)
@@ -178,7 +189,7 @@ async fn make_ready(
         };
         s3_door = Some(S3Door::new(listener, objects, credentials, metrics, limits, &options));
     }
-    Ok(Ready { gateway, admin, s3_door, s3_welcome })
+    Ok(Ready { gateway, admin, s3_door, s3_welcome, noted })
 }
 
 /// Beyond loopback the operator must say that bodies and headers may be seen by others.

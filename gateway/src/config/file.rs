@@ -20,6 +20,7 @@ pub(super) struct File {
     pub(super) engine: Option<String>,
     pub(super) admin_socket: Option<PathBuf>,
     pub(super) audit_log: Option<PathBuf>,
+    pub(super) state_dir: Option<String>,
     pub(super) outcome_retention: Option<Span>,
     pub(super) lock_delay: Option<Span>,
     pub(super) insecure_no_auth: Option<bool>,

@@ -7,6 +7,7 @@ use fencepost_store::engines::ENGINES;
 
 use super::s3::S3Flags;
 use crate::http::Host;
+use crate::position_file::StateDir;
 use crate::quantity::{Size, Span};
 
 /// Settings of the gateway as flags and environment variables.
@@ -27,6 +28,10 @@ pub struct Flags {
     /// File of what administrators did, in JSON lines [default: audit.jsonl in the data directory]
     #[arg(long, value_name = "PATH", env = "FENCEPOST_AUDIT_LOG")]
     pub audit_log: Option<PathBuf>,
+    /// Directory outside the data directory where the position of the store is noted, so that an older copy of the data is noticed;
+    /// `user` for fencepost in $XDG_STATE_HOME or ~/.local/state, `off` for none [default: user]
+    #[arg(long, value_name = "DIR", env = "FENCEPOST_STATE_DIR")]
+    pub state_dir: Option<StateDir>,
     /// How long outcomes of requests with an idempotency key are kept [default: 24h]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_OUTCOME_RETENTION")]
     pub outcome_retention: Option<Span>,

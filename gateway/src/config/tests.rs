@@ -204,3 +204,16 @@ fn an_error_does_not_show_a_line_with_a_secret() {
     let error = Config::load(&Flags { config: Some(path), ..Flags::default() }).unwrap_err().to_string();
     assert!(error.contains("listn = 'x'"), "other lines are shown: {error}");
 }
+
+#[test]
+fn the_position_of_the_store_is_noted_where_flag_or_file_say() {
+    use crate::position_file::StateDir;
+    assert_eq!(parse("").unwrap().state_dir, StateDir::User);
+    let file = parse("state_dir = '/var/lib/x'").unwrap();
+    assert_eq!(file.state_dir, StateDir::At("/var/lib/x".into()));
+    assert!(file.to_string().contains("state_dir        /var/lib/x\n"), "{file}");
+    let flags = Flags { state_dir: Some(StateDir::Off), ..Flags::default() };
+    let merged = Config::merge(&flags, toml::from_str("state_dir = '/var/lib/x'").unwrap()).unwrap();
+    assert_eq!(merged.state_dir, StateDir::Off);
+    assert!(parse("state_dir = ''").unwrap_err().contains("state_dir"));
+}

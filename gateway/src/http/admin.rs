@@ -2,7 +2,7 @@
 
 use fencepost_core::ProblemKind;
 use fencepost_core::wire::{ForceReleasedAnswer, RotateAllRequest, RotatePrefixAnswer, RotateRequest, RotatedAnswer};
-use fencepost_store::{Outcome, Rejected, RotatePrefix};
+use fencepost_store::{Outcome, Rejected, RotatePrefix, generation_by_clock};
 use serde_json::Value;
 
 use super::Gateway;
@@ -60,13 +60,16 @@ impl Gateway {
                     other => Err(unfulfilled(other)),
                 }
             }
-            AdminCall::RotateAll(RotateAllRequest { from, .. }) => match self.store.rotate_all(from).await? {
-                Outcome::Rotated { generation } => {
-                    let answer = RotatedAnswer { resource: None, generation };
-                    Ok((Answer::json_bytes(json(&answer)), vec![("generation", generation.into())]))
+            // By the clock too, in case this store is an older copy that was put back unnoticed (trap 40).
+            AdminCall::RotateAll(RotateAllRequest { from, .. }) => {
+                match self.store.rotate_all_to(from, generation_by_clock()).await? {
+                    Outcome::Rotated { generation } => {
+                        let answer = RotatedAnswer { resource: None, generation };
+                        Ok((Answer::json_bytes(json(&answer)), vec![("generation", generation.into())]))
+                    }
+                    other => Err(unfulfilled(other)),
                 }
-                other => Err(unfulfilled(other)),
-            },
+            }
             AdminCall::RotatePrefix(asked) => {
                 let (prefix, from, issuer, after) = (asked.prefix, asked.from, asked.issuer, asked.after);
                 let done = self.store.rotate_prefix(RotatePrefix { prefix, from, issuer, after }).await?;

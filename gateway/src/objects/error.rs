@@ -136,6 +136,8 @@ impl ObjectError {
         match self {
             ObjectError::Unshown { .. } | ObjectError::Unknown(_) | ObjectError::Failure(Failure::Unknown(_)) => false,
             ObjectError::Refused(_)
+            | ObjectError::Expired
+            | ObjectError::Revoked
             | ObjectError::ConditionFailed { .. }
             | ObjectError::NoObject(_)
             | ObjectError::NoUpload

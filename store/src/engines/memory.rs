@@ -184,4 +184,8 @@ impl Engine for Memory {
     fn ownership(&self) -> Ownership {
         self.ownership
     }
+
+    fn position(&self) -> Option<u64> {
+        None
+    }
 }

@@ -4,6 +4,7 @@
 //! stored before the record's bytes. Commits run on the thread that polls them: the sequencer's.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ pub struct RocksDb {
     /// One commit at a time: compare and write must not be parted (E2).
     committer: Mutex<Committer>,
     disk_reads: Semaphore,
+    /// The sequence number of the last commit that is durable. What opening found is durable: RocksDB writes the writes of its
+    /// logs into tables and syncs those before it opens.
+    durable: AtomicU64,
 }
 
 /// Fields are dropped in this order: the database closes before the directory is given up.
@@ -81,8 +85,10 @@ impl RocksDb {
             Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(None),
             Err(error) => return Err(EngineError(error.to_string())),
         }
-        let marked = committer.mark.set(db.latest_sequence_number());
+        let last = db.latest_sequence_number();
+        let marked = committer.mark.set(last);
         marked.map_err(|error| EngineError(format!("the committed mark cannot be written: {error}")))?;
+        self.durable.store(last, Ordering::Release);
         Ok(Some(Commit::Done { first: Version(first) }))
     }
 
@@ -115,6 +121,7 @@ impl RocksDb {
             shared: Arc::new(Shared { db, dir }),
             committer: Mutex::new(Committer { mark, sync, floor: options.free_space_floor }),
             disk_reads: Semaphore::new(MAX_DISK_READS),
+            durable: AtomicU64::new(found),
         })
     }
 }
@@ -304,6 +311,10 @@ impl Engine for RocksDb {
 
     fn ownership(&self) -> Ownership {
         Ownership::Exclusive
+    }
+
+    fn position(&self) -> Option<u64> {
+        Some(self.durable.load(Ordering::Acquire))
     }
 }
 

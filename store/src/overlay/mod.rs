@@ -127,7 +127,7 @@ impl Overlay {
             Action::Release { lease } => self.release(command, *lease),
             Action::ForceRelease => self.force_release(command),
             Action::Rotate { from, issuer } => self.rotate(command, *from, issuer.as_ref()),
-            Action::RotateAll { from } => self.rotate_all(*from),
+            Action::RotateAll { from, at_least } => self.rotate_all(*from, *at_least),
             Action::Objects(change) => self.change_objects(command, change),
             Action::Abandon(key) => self.abandon(key),
             Action::Forget { index, outcomes } => self.forget(index, outcomes),

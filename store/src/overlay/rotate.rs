@@ -26,14 +26,16 @@ impl Overlay {
         Draft::Pending(Outcome::<Pending>::Rotated { generation })
     }
 
-    /// Ends the generation of every resource, seen or not: the base goes above every generation there ever was.
-    pub(super) fn rotate_all(&mut self, from: u32) -> Draft {
+    /// Ends the generation of every resource, seen or not: the base goes above every generation that this store knows, and to the
+    /// given one at least, because a store that was restored does not know them all.
+    pub(super) fn rotate_all(&mut self, from: u32, at_least: u32) -> Draft {
         if self.meta.base_generation != from {
             return Draft::Pending(Outcome::OtherGeneration { found: self.meta.base_generation });
         }
         let Some(generation) = self.meta.highest_generation.max(from).checked_add(1) else {
             return Draft::Pending(Outcome::Exhausted { fence: None, generation: from });
         };
+        let generation = generation.max(at_least);
         self.meta.base_generation = generation;
         self.meta.highest_generation = generation;
         self.meta_changed = true;

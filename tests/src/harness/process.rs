@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::http::Client;
 use super::wait;
 
+const STATE_DIR: &str = "FENCEPOST_STATE_DIR";
+
 /// The binary beside this test in the target directory.
 pub fn binary() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
@@ -27,7 +29,17 @@ pub fn binary() -> PathBuf {
 
 /// Runs the binary to its end.
 pub fn run(arguments: &[&str]) -> std::process::Output {
-    Command::new(binary()).args(arguments).stdin(Stdio::null()).output().expect("fencepost runs")
+    let mut command = Command::new(binary());
+    command.args(arguments).stdin(Stdio::null());
+    note_nothing(&mut command);
+    command.output().expect("fencepost runs")
+}
+
+/// Positions of the stores of tests are not noted in the home directory of who runs them.
+fn note_nothing(command: &mut Command) {
+    if !command.get_envs().any(|(name, _)| name == STATE_DIR) {
+        command.env(STATE_DIR, "off");
+    }
 }
 
 /// A gateway that is killed when it is dropped.
@@ -48,6 +60,7 @@ impl GatewayProcess {
 
     /// Starts a prepared command that ends up in `fencepost serve`. `Err`: it ended instead, and this is what it said.
     pub fn spawn(mut command: Command) -> Result<GatewayProcess, String> {
+        note_nothing(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the gateway can be started");
         let (stdout, out) = follow(child.stdout.take().expect("stdout is piped"));

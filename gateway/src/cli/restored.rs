@@ -1,0 +1,39 @@
+//! `fencepost restored`: an older copy of a stopped store was put back.
+
+use clap::Args;
+use fencepost_store::{Restored as Done, generation_by_clock};
+
+use super::exit::Failed;
+use super::stopped_store::StoppedStore;
+use crate::config::Flags;
+
+#[derive(Args)]
+pub(super) struct Restored {
+    /// Really do it; without this, only say what would happen
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    flags: Box<Flags>,
+}
+
+impl Restored {
+    pub(super) fn run(self) -> Result<(), Failed> {
+        let store = StoppedStore::configured(&self.flags, "after a restore there is one")?;
+        if !self.yes {
+            return Err(Failed::usage(format!(
+                "nothing was changed. With --yes this starts a generation in {} above every one that was ever used, and frees \
+                 every lock: every token handed out so far is refused, and every lock holder must read the fence and acquire \
+                 again. Stop the gateway first",
+                store.config.data.display()
+            )));
+        }
+        let (engine, runtime) = store.open()?;
+        let restored = fencepost_store::restored(engine.as_ref(), generation_by_clock());
+        let Done { generation, locks } = runtime.block_on(restored).map_err(Failed::other)?;
+        // Ahead of whatever was noted before. Without a note it serves as well.
+        if let Err(error) = store.check_position(engine.as_ref(), &runtime) {
+            eprintln!("fencepost: {error}");
+        }
+        super::print(&format!("base generation is now {generation}; {locks} locks were freed"))
+    }
+}

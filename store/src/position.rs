@@ -1,0 +1,45 @@
+//! How far a store has come, so that an older copy of it is noticed (trap 40).
+
+use std::sync::atomic::Ordering;
+
+use crate::engine::Engine;
+use crate::opening::{OpenError, read_meta};
+use crate::record::RecordKey;
+use crate::store::Store;
+
+/// How far a store has come. Both numbers only grow, and both were durable when they were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Which store.
+    pub store_id: [u8; 16],
+    /// Its base generation. A restore raises it above every earlier one, so what was written before is behind.
+    pub base_generation: u32,
+    /// How far its engine was committed.
+    pub sequence: u64,
+}
+
+impl Position {
+    /// Is it before another one of the same store?
+    pub fn is_behind(&self, other: &Position) -> bool {
+        self.store_id == other.store_id
+            && (self.base_generation, self.sequence) < (other.base_generation, other.sequence)
+    }
+}
+
+/// How far the store in an engine has come, before it is opened. `None`: there is no store yet, or its engine cannot say.
+pub async fn position(engine: &dyn Engine) -> Result<Option<Position>, OpenError> {
+    let loaded = engine.load(&[RecordKey::meta()]).await?;
+    let (Some(record), Some(sequence)) = (loaded.records.first().and_then(Option::as_ref), engine.position()) else {
+        return Ok(None);
+    };
+    let meta = read_meta(&record.bytes)?;
+    Ok(Some(Position { store_id: meta.store_id, base_generation: meta.base_generation, sequence }))
+}
+
+impl Store {
+    /// How far it has come. `None`: its engine cannot say.
+    pub fn position(&self) -> Option<Position> {
+        let base_generation = self.base.load(Ordering::Acquire);
+        Some(Position { store_id: self.store_id(), base_generation, sequence: self.engine.position()? })
+    }
+}
