@@ -1,9 +1,9 @@
 //! Opening: the store's own record, checked, or made on the first day.
 
 use bytes::Bytes;
-use fencepost_core::Guards;
+use fencepost_core::{Guards, SameMapping};
 
-use crate::engine::{Batch, Change, Commit, Engine, EngineError, Purpose};
+use crate::engine::{AsOf, Batch, Change, Commit, Engine, EngineError, Purpose, Version};
 use crate::record::{FORMAT, Meta, RecordKey, Undecodable};
 
 /// Why a store did not open.
@@ -22,6 +22,13 @@ pub enum OpenError {
         /// What is configured.
         configured: String,
     },
+    /// The stored mapping cannot be told apart from another one.
+    #[error(
+        "the guard mapping was stored by an earlier version in a form that has two meanings, because a name in it contains ` -> `: \
+         {0}\nRun `fencepost remap` with this configuration: it starts a new generation, so every lock holder must read the fence \
+         and acquire again"
+    )]
+    MappingAmbiguous(String),
     /// Written by a later version.
     #[error("the store has format {found}, and this version of fencepost reads up to {known}: use a newer fencepost")]
     NewerFormat {
@@ -53,11 +60,15 @@ pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Me
     let loaded = engine.load(&[RecordKey::meta()]).await?;
     if let Some(record) = loaded.records.first().and_then(Option::as_ref) {
         let meta = read_meta(&record.bytes)?;
-        if meta.mapping_hash != mapping.hash {
-            let stored = fencepost_core::describe_mapping(&meta.mapping_text);
-            return Err(OpenError::MappingChanged { stored, configured: mapping.to_string() });
-        }
-        return Ok(meta);
+        return match mapping.compare(&meta.mapping_hash) {
+            SameMapping::Yes => Ok(meta),
+            SameMapping::OldForm => renew_hash(engine, meta, mapping.hash, loaded.as_of, record.version).await,
+            SameMapping::Ambiguous => Err(OpenError::MappingAmbiguous(mapping.to_string())),
+            SameMapping::No => {
+                let stored = fencepost_core::describe_mapping(&meta.mapping_text);
+                Err(OpenError::MappingChanged { stored, configured: mapping.to_string() })
+            }
+        };
     }
     let mut store_id = [0; 16];
     getrandom::fill(&mut store_id).map_err(|error| OpenError::Engine(error.to_string()))?;
@@ -82,6 +93,27 @@ pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Me
             Err(OpenError::Engine(format!("{free} bytes are free, and {floor} must stay free (free_space_floor)")))
         }
         Commit::Unavailable(why) => Err(OpenError::Engine(why)),
+    }
+}
+
+/// Stores the hash of the same mapping in its present form. Where that cannot be done now, the next start does it.
+async fn renew_hash(
+    engine: &dyn Engine,
+    meta: Meta,
+    hash: [u8; 32],
+    as_of: AsOf,
+    version: Version,
+) -> Result<Meta, OpenError> {
+    let renewed = Meta { mapping_hash: hash, ..meta.clone() };
+    let batch = Batch {
+        as_of,
+        compare: vec![(RecordKey::meta(), Some(version))],
+        changes: vec![(RecordKey::meta(), Change::Put(renewed.encode()))],
+        purpose: Purpose::Store,
+    };
+    match engine.commit(batch).await? {
+        Commit::Done { .. } => Ok(renewed),
+        Commit::Conflict | Commit::NoSpace { .. } | Commit::Unavailable(_) => Ok(meta),
     }
 }
 

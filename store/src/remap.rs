@@ -3,7 +3,7 @@
 //! A key that moves to another resource leaves its fence behind. So the new mapping starts in a generation above
 //! every stored one: whatever token a zombie still carries is retired there (G1).
 
-use fencepost_core::Guards;
+use fencepost_core::{Guards, SameMapping};
 
 use crate::engine::{Batch, Change, Commit, Engine, EngineError, Purpose, Scan};
 use crate::opening::{OpenError, read_meta};
@@ -67,7 +67,7 @@ pub async fn remap(engine: &dyn Engine, guards: &Guards, at_least: u32) -> Resul
     let loaded = engine.load(&[RecordKey::meta()]).await?;
     let record = loaded.records.first().and_then(Option::as_ref).ok_or(RemapError::NoStore)?;
     let meta = read_meta(&record.bytes)?;
-    if meta.mapping_hash == mapping.hash {
+    if let SameMapping::Yes | SameMapping::OldForm = mapping.compare(&meta.mapping_hash) {
         return Ok(Remapped::Unchanged { generation: meta.base_generation });
     }
     let generation = next_generation(engine, &meta, at_least).await?;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_core::{Access, Guarded, Guards, Issuer, Key, NameError, Presented, Resource};
+use fencepost_core::{Access, Guarded, Guards, Issuer, Key, NameError, Presented, Resource, SameMapping};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -262,7 +262,8 @@ impl Store {
 
     /// Replaces the rules. The mapping is stored state and must be the same; if it is not, nothing changes.
     pub fn set_rules(&self, guards: Guards) -> Result<(), MappingDiffers> {
-        if guards.mapping().hash != self.meta.mapping_hash {
+        // The hash stays in its old form where it could not be written anew.
+        if let SameMapping::No | SameMapping::Ambiguous = guards.mapping().compare(&self.meta.mapping_hash) {
             let stored = fencepost_core::describe_mapping(&self.meta.mapping_text);
             return Err(MappingDiffers { stored, configured: guards.mapping().to_string() });
         }

@@ -6,8 +6,8 @@ mod testbed;
 
 use std::sync::Arc;
 
-use fencepost_core::{GuardSpec, Guards, Policy, Reason};
-use fencepost_store::engine::{Change, Engine};
+use fencepost_core::{GuardSpec, Guards, Mapping, Policy, Reason};
+use fencepost_store::engine::{AsOf, Batch, Change, Engine, Purpose};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::{Meta, RecordKey};
 use fencepost_store::{NoObserver, OpenError, RemapError, Remapped, Restored, Store, StoreOptions, remap, restored};
@@ -158,6 +158,73 @@ async fn a_store_keeps_its_id() {
     let first = open(Arc::new(memory.clone()), Guards::default()).await.store_id();
     assert_eq!(open(Arc::new(memory.clone()), Guards::default()).await.store_id(), first);
     assert_ne!(open(Arc::new(Memory::default()), Guards::default()).await.store_id(), first);
+}
+
+/// Makes the hash of the stored mapping what version 0.1 wrote: that of its text.
+async fn with_the_old_hash(memory: &Memory) {
+    let meta = meta(memory).await;
+    let hash = Mapping { hash: meta.mapping_hash, text: meta.mapping_text.clone() }.old_hash();
+    let change = (RecordKey::meta(), Change::Put(Meta { mapping_hash: hash, ..meta }.encode()));
+    memory.inject(Fault::Interleave(vec![change]));
+    // Carries the record in. Whether it is applied does not matter.
+    let batch = Batch { as_of: AsOf(0), compare: vec![], changes: vec![], purpose: Purpose::Store };
+    memory.commit(batch).await.unwrap();
+}
+
+fn arrow(keys: &str, resource: &str) -> Guards {
+    guard(keys, Some(resource), Policy::default())
+}
+
+#[tokio::test]
+async fn c07_mappings_with_one_text_have_different_hashes() {
+    for (a, b) in [(arrow("a", "b -> c"), arrow("a -> b", "c")), (arrow("x ->", "y"), arrow("x", "-> y"))] {
+        assert_eq!(a.mapping().text, b.mapping().text);
+        assert_ne!(a.mapping().hash, b.mapping().hash);
+        let memory = Memory::default();
+        open(Arc::new(memory.clone()), a.clone()).await.close().await;
+        assert!(matches!(try_open(&memory, b).await, Err(OpenError::MappingChanged { .. })));
+        assert!(try_open(&memory, a).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn c07_a_store_with_the_old_hash_opens_once_and_gets_the_new_one() {
+    for guards in [Guards::default(), by_order(), arrow("a->b/*", "c")] {
+        let memory = Memory::default();
+        open(Arc::new(memory.clone()), guards.clone()).await.close().await;
+        with_the_old_hash(&memory).await;
+        let before = meta(&memory).await;
+        assert_ne!(before.mapping_hash, guards.mapping().hash);
+        assert!(matches!(try_open(&memory, arrow("z", "y")).await, Err(OpenError::MappingChanged { .. })));
+        assert_eq!(remap(&memory, &guards, 0).await.unwrap(), Remapped::Unchanged { generation: 0 });
+        // Without room it serves, and the next start writes it.
+        memory.inject(Fault::NoSpace);
+        let store = try_open(&memory, guards.clone()).await.unwrap();
+        applied(put(&store, "n", token("1"), "served").await);
+        store.set_rules(guards.clone()).unwrap();
+        store.close().await;
+        assert_eq!(meta(&memory).await, before);
+        let store = try_open(&memory, guards.clone()).await.unwrap();
+        applied(put(&store, "n", token("1"), "served").await);
+        store.close().await;
+        assert_eq!(meta(&memory).await, Meta { mapping_hash: guards.mapping().hash, ..before });
+    }
+}
+
+/// It is unknown which of the two it was: only a new generation is safe.
+#[tokio::test]
+async fn c07_an_old_hash_of_a_text_with_two_meanings_needs_a_remap() {
+    for (stored, configured) in [(arrow("a", "b -> c"), arrow("a -> b", "c")), (arrow("x ->", "y"), arrow("x ->", "y"))]
+    {
+        let memory = Memory::default();
+        open(Arc::new(memory.clone()), stored.clone()).await.close().await;
+        with_the_old_hash(&memory).await;
+        let error = try_open(&memory, configured.clone()).await.err().unwrap();
+        assert!(matches!(error, OpenError::MappingAmbiguous(_)), "{error}");
+        assert!(error.to_string().contains("fencepost remap"), "{error}");
+        assert!(matches!(remap(&memory, &configured, 0).await, Ok(Remapped::Changed { generation: 1, .. })));
+        assert!(try_open(&memory, configured).await.is_ok());
+    }
 }
 
 #[tokio::test]

@@ -254,27 +254,74 @@ impl Guards {
         Ok(if guarded.resource == *name { Ok(guarded) } else { Err(guarded.resource) })
     }
 
-    /// The mapping as stored: one line per guard. Rules are not part of it.
+    /// The mapping as stored. Rules are not part of it.
     pub fn mapping(&self) -> Mapping {
-        let text: String = self
-            .guards
-            .iter()
-            .map(|guard| {
-                let spec = &guard.spec;
-                format!("{} -> {}\n", spec.keys, spec.resource.as_deref().unwrap_or(&spec.keys))
-            })
-            .collect();
-        Mapping { hash: Sha256::digest(text.as_bytes()).into(), text }
+        let (mut text, mut hash) = (String::new(), Sha256::new());
+        hash.update(MAPPING_HASH);
+        for GuardSpec { keys, resource, .. } in self.guards.iter().map(|guard| &guard.spec) {
+            let resource = resource.as_deref().unwrap_or(keys);
+            for name in [keys.as_str(), resource] {
+                hash.update((name.len() as u64).to_le_bytes());
+                hash.update(name);
+            }
+            text.push_str(&format!("{keys}{ARROW}{resource}\n"));
+        }
+        Mapping { hash: hash.finalize().into(), text }
     }
 }
+
+/// Begins what is hashed of a mapping. No text of a mapping begins like this, so no hash of the old form can be one of the new.
+const MAPPING_HASH: &[u8] = b"\0fencepost mapping 2\0";
+
+/// Stands between the two names of a guard in the text of a mapping. Names may contain it.
+const ARROW: &str = " -> ";
 
 /// The guard mapping, which is part of the stored state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// SHA-256 of the text.
+    /// SHA-256 of every guard's two names, each with its length before it: no two mappings have the same.
     pub hash: [u8; 32],
-    /// `keys -> resource`, a line each, in order.
+    /// `keys -> resource`, a line each, in order: for people.
     pub text: String,
+}
+
+/// How a mapping compares with a stored hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SameMapping {
+    /// It is the stored one.
+    Yes,
+    /// It is the stored one, whose hash is in the old form and should be written anew.
+    OldForm,
+    /// The stored hash is in the old form, of a text that could be that of another mapping, too.
+    Ambiguous,
+    /// It is another one.
+    No,
+}
+
+impl Mapping {
+    /// The hash of it that version 0.1 stored: that of the text.
+    pub fn old_hash(&self) -> [u8; 32] {
+        Sha256::digest(self.text.as_bytes()).into()
+    }
+
+    /// Is it the one with this hash? Version 0.1 hashed the text, in which `a -> b -> c` has two meanings.
+    pub fn compare(&self, stored: &[u8; 32]) -> SameMapping {
+        if *stored == self.hash {
+            return SameMapping::Yes;
+        }
+        if *stored != self.old_hash() {
+            return SameMapping::No;
+        }
+        match self.text.lines().all(has_one_meaning) {
+            true => SameMapping::OldForm,
+            false => SameMapping::Ambiguous,
+        }
+    }
+}
+
+/// Can a line be taken apart in one way only? Arrows may share a space: `a -> -> b`.
+fn has_one_meaning(line: &str) -> bool {
+    line.as_bytes().windows(ARROW.len()).filter(|window| *window == ARROW.as_bytes()).count() == 1
 }
 
 impl fmt::Display for Mapping {

@@ -201,3 +201,24 @@ fn c03_a_killed_gateway_is_never_taken_for_an_older_copy() {
     }
     stop(noted.started());
 }
+
+/// G1, trap 32: two mappings whose texts are the same are not the same mapping.
+#[test]
+fn c07_a_mapping_with_the_same_text_is_another_mapping() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let serve = |toml: &str| {
+        let config = write_config(dir.path(), toml);
+        let mut command = Command::new(binary());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data).arg("--config").arg(config);
+        GatewayProcess::spawn(command)
+    };
+    let first = "[[guard]]\nkeys = 'a'\nresource = 'b -> c'\n";
+    let gateway = serve(first).unwrap_or_else(|said| panic!("{said}"));
+    assert_eq!((gateway.client().put("a", "34", "v").status, gateway.client().put("a", "33", "w").status), (204, 409));
+    stop(gateway);
+    let said = serve("[[guard]]\nkeys = 'a -> b'\nresource = 'c'\n").err().expect("another mapping must not serve");
+    assert!(said.contains("fencepost remap"), "{said}");
+    let gateway = serve(first).unwrap_or_else(|said| panic!("{said}"));
+    assert_eq!(gateway.client().put("a", "33", "w").status, 409);
+}
