@@ -4,7 +4,7 @@
 //! without a search, and removed through the sequencer like any other change, a few at a time.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencepost_core::{IdempotencyKey, Timestamp};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -15,10 +15,10 @@ use crate::command::{Action, Command};
 use crate::door::Door;
 use crate::engine::{Engine, Scan};
 use crate::fence_cache::FenceCache;
-use crate::locks::millis;
 use crate::outcome::{Failure, Outcome};
 use crate::poison::Poison;
 use crate::record::{self, OutcomeKey, RecordKey};
+use crate::retention::Retention;
 use crate::sequencer::Queued;
 use crate::store::Store;
 
@@ -31,7 +31,8 @@ struct Forgetting {
     queue: mpsc::WeakSender<Queued>,
     cache: Arc<FenceCache>,
     poison: Poison,
-    retention: Duration,
+    retention: Retention,
+    started: Instant,
     /// Everything before this was looked at.
     from: Vec<u8>,
 }
@@ -57,7 +58,8 @@ pub(crate) fn start(engine: &Arc<dyn Engine>, door: &Door, retention: Duration) 
         queue: door.queue.downgrade(),
         cache: door.cache.clone(),
         poison: door.poison.clone(),
-        retention,
+        retention: Retention::new(retention, Timestamp::now()),
+        started: Instant::now(),
         from: record::index_prefix(),
     };
     let pause = (retention / 100).clamp(Duration::from_millis(50), Duration::from_secs(60));
@@ -81,7 +83,9 @@ pub(crate) fn start(engine: &Arc<dyn Engine>, door: &Door, retention: Duration) 
 impl Forgetting {
     /// Forgets the oldest outcomes. How many commits' worth; `None` if the store is closed.
     async fn oldest(&mut self) -> Option<usize> {
-        let before = Timestamp(Timestamp::now().0.saturating_sub(millis(self.retention)));
+        let Some(before) = self.retention.forget_before(self.started.elapsed(), Timestamp::now()) else {
+            return self.engine.upgrade().map(|_| 0);
+        };
         let scan = Scan {
             from: self.from.clone(),
             inclusive: true,

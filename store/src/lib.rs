@@ -23,6 +23,7 @@ mod reads;
 pub mod record;
 mod remap;
 mod restored;
+mod retention;
 mod sequencer;
 mod store;
 

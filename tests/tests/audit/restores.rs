@@ -222,3 +222,59 @@ fn c07_a_mapping_with_the_same_text_is_another_mapping() {
     let gateway = serve(first).unwrap_or_else(|said| panic!("{said}"));
     assert_eq!(gateway.client().put("a", "33", "w").status, 409);
 }
+
+/// Starts a gateway whose clock is that of a file, as far ahead as it says.
+fn with_a_clock(data: &Path, clock: &Path, retention: &str) -> GatewayProcess {
+    let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
+        .map(|machine| PathBuf::from(format!("/usr/lib/{machine}/faketime/libfaketimeMT.so.1")))
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("libfaketime is missing: `scripts/setup test` installs it, or apt-get install faketime");
+    let mut command = Command::new(binary());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--outcome-retention", retention, "--data"]).arg(data);
+    command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock).env("FAKETIME_NO_CACHE", "1");
+    command.env("DONT_FAKE_MONOTONIC", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    GatewayProcess::spawn(command).unwrap_or_else(|said| panic!("the gateway did not start:\n{said}"))
+}
+
+/// The file is replaced as a whole: libfaketime ends a program that finds it empty.
+fn set_clock(clock: &Path, offset: &str) {
+    let new = clock.with_extension("new");
+    std::fs::write(&new, format!("{offset}\n")).unwrap();
+    std::fs::rename(new, clock).unwrap();
+}
+
+/// G7, trap 24: a clock that is set forward does not make a retry apply twice.
+#[test]
+fn c09_a_clock_set_forward_does_not_forget_an_outcome() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = dir.path().join("clock");
+    set_clock(&clock, "+0");
+    // Looked for every 200 ms.
+    let retention = Duration::from_secs(20);
+    let gateway = with_a_clock(&dir.path().join("data"), &clock, "20s");
+    let mut client = gateway.client();
+    let add = json!({"tokens": {"n": "1"}, "then": [{"add": "n", "by": 1}]}).to_string();
+    let headers = [("idempotency-key", "once"), ("content-type", "application/json")];
+    let recorded = Instant::now();
+    assert_eq!(client.request("POST", "/v1/txn", &headers, add.as_bytes()).status, 200);
+    set_clock(&clock, "+25h");
+    // Long enough for it to be looked for several times.
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until {
+        let outcome = client.request("GET", "/v1/outcomes/once", &[], b"");
+        let known = outcome.json()["outcome"] == "applied";
+        assert!(
+            known || recorded.elapsed() > retention,
+            "forgotten after {:?}: {}",
+            recorded.elapsed(),
+            outcome.text()
+        );
+        wait::pause(Duration::from_millis(50));
+    }
+    let again = client.request("POST", "/v1/txn", &headers, add.as_bytes());
+    assert_eq!((again.status, again.header("idempotent-replayed")), (200, Some("true")), "{}", again.text());
+    assert_eq!(client.get("n").text(), "1");
+    wait::until("the log to say so", PATIENCE, || gateway.stderr().contains("the clock was set").then_some(()));
+    stop(gateway);
+}
