@@ -7,7 +7,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fencepost_core::Key;
-use fencepost_store::engine::{Batch, Change};
+use fencepost_store::engine::{Batch, Change, Purpose};
 use fencepost_store::engines::{ENGINES, EngineOptions};
 use fencepost_store::record::RecordKey;
 use tokio::runtime::Builder;
@@ -33,7 +33,8 @@ fn engines(c: &mut Criterion) {
                         let versions = loaded.records.iter().map(|record| record.as_ref().map(|record| record.version));
                         let compare = keys.iter().cloned().zip(versions).collect();
                         let changes = keys.iter().map(|key| (key.clone(), Change::Put(value.clone()))).collect();
-                        engine.commit(Batch { as_of: loaded.as_of, compare, changes }).await.unwrap()
+                        let purpose = Purpose::Store;
+                        engine.commit(Batch { as_of: loaded.as_of, compare, changes, purpose }).await.unwrap()
                     })
                 });
             });
