@@ -144,6 +144,34 @@ fn c03_rotating_all_uses_no_generation_again() {
     stop(gateway);
 }
 
+/// Without a setting it is noted in the user's directory for state, or nowhere if that cannot be written.
+#[test]
+fn c03_by_default_the_position_is_noted_in_the_users_state_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = |variable: &str, value: &Path| {
+        let mut command = Command::new(binary());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(dir.path().join("data"));
+        command.env("FENCEPOST_STATE_DIR", "user").env_remove("XDG_STATE_HOME").env_remove("HOME").env(variable, value);
+        GatewayProcess::spawn(command).unwrap_or_else(|said| panic!("{said}"))
+    };
+    for (variable, below) in [("XDG_STATE_HOME", "xdg/fencepost"), ("HOME", "home/.local/state/fencepost")] {
+        let home = dir.path().join(below.split('/').next().unwrap());
+        stop(start(variable, &home));
+        let notes: Vec<_> =
+            std::fs::read_dir(dir.path().join(below)).unwrap().map(|file| file.unwrap().path()).collect();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        let note = std::fs::read_to_string(&notes[0]).unwrap();
+        assert!(note.starts_with("fencepost position 1\nstore ") && note.contains("\nsequence "), "{note}");
+    }
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let gateway = start("HOME", &file);
+    assert_eq!(gateway.client().put("r", "1", "served").status, 204);
+    let said = "an older copy of the data directory would not be noticed";
+    wait::until("the log to say so", PATIENCE, || gateway.stderr().contains(said).then_some(()));
+    stop(gateway);
+}
+
 /// Leases of before the restore hold nothing.
 #[test]
 fn c03_leases_are_dropped_by_a_restore() {
