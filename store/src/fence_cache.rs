@@ -34,6 +34,15 @@ impl FenceCache {
         }
     }
 
+    /// Forgets a fence that is about to change. Readers see a commit before the sequencer does; from then on a refusal
+    /// that names the fence of before would contradict them.
+    pub(crate) fn forget(&self, resource: &Resource) {
+        let mut slot = self.slot(resource);
+        if slot.as_ref().is_some_and(|(cached, _)| cached == resource) {
+            *slot = None;
+        }
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         for slot in &self.slots {

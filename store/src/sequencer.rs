@@ -177,6 +177,7 @@ impl Sequencer {
                 return None;
             }
             let compare = plan.keys.into_iter().zip(versions(&loaded)).collect();
+            self.forget(&overlay);
             let committing = Instant::now();
             let purpose = waiting.purpose();
             let result = self.engine.commit(Batch { as_of: loaded.as_of, compare, changes, purpose }).await;
@@ -267,11 +268,19 @@ impl Sequencer {
         }
     }
 
+    /// Before a commit: a caller that has read what it wrote must not be refused by what was cached before.
+    fn forget(&self, overlay: &Overlay) {
+        if overlay.new_base().is_some() {
+            self.cache.clear();
+        }
+        for (resource, _) in overlay.changed_fences() {
+            self.cache.forget(resource);
+        }
+    }
+
     fn note(&self, overlay: &Overlay) {
         if let Some(base) = overlay.new_base() {
             self.base.store(base, Ordering::Release);
-            // What is cached could only refuse, but for reasons of an older generation.
-            self.cache.clear();
         }
         for (resource, state) in overlay.fences() {
             if state.high.is_some() || state.generation > 0 {

@@ -6,11 +6,12 @@ mod testbed;
 
 use fencepost_core::{Mode, Policy, Presented, Reason, Refusal};
 use fencepost_store::engine::Ownership;
+use fencepost_store::engines::memory::Fault;
 use fencepost_store::{Read, Store};
 use std::num::NonZeroU64;
 use testbed::{
     applied, body, claim, claimed, delete, everywhere, fence, guard, held, issued, key, memory_store, memory_store_of,
-    put, read, resource, token,
+    put, queue, read, refused, resource, token, within,
 };
 
 async fn checked(store: &Store, name: &str, presented: Presented) -> Result<Read, Refusal> {
@@ -88,6 +89,42 @@ async fn a_read_is_judged_by_the_resource_of_its_key() {
     let read = checked(&store, "orders/1/other", token("5")).await.unwrap();
     assert_eq!((read.resource, read.value), (resource("orders/1"), None));
     assert_eq!(checked(&store, "orders/1/other", token("4")).await.unwrap_err().resource, resource("orders/1"));
+}
+
+/// A commit is visible before the sequencer knows that it is done. A refusal in between waits for it: it must not name a
+/// fence below one that a read has shown.
+#[tokio::test]
+async fn p01_a_refusal_never_names_a_fence_below_one_already_shown() {
+    let (store, memory) = memory_store().await;
+    applied(put(&store, "a", held("6", "A#1"), "one").await);
+    memory.inject(Fault::HoldWritten);
+    let newer = queue(claim(&store, "a", held("9", "B#1"))).await;
+    within(memory.wait_held()).await;
+    let seen = checked(&store, "a", token("9")).await.unwrap();
+    assert_eq!(seen.state.token().unwrap().to_string(), "9");
+    let stale = queue(claim(&store, "a", token("3"))).await;
+    memory.release();
+    claimed(newer.answer().await);
+    let refusal = refused(stale.answer().await);
+    assert_eq!((refusal.reason, refusal.found), (Reason::Stale, seen.state));
+    // From then on the cache knows the new one, and refuses at once.
+    assert_eq!(refused(put(&store, "a", token("8"), "late").await).found.holder.unwrap().as_str(), "B#1");
+}
+
+/// The same for a new generation of everything.
+#[tokio::test]
+async fn p01_a_refusal_never_names_a_generation_below_one_already_stored() {
+    let (store, memory) = memory_store().await;
+    applied(put(&store, "a", held("6", "A#1"), "one").await);
+    memory.inject(Fault::HoldWritten);
+    let rotated = queue(store.rotate_all(0)).await;
+    within(memory.wait_held()).await;
+    assert_eq!(store.fence(&resource("a")).await.unwrap().unwrap().generation, 1);
+    let retired = queue(put(&store, "a", token("3"), "late")).await;
+    memory.release();
+    rotated.answer().await.unwrap();
+    let refusal = refused(retired.answer().await);
+    assert_eq!((refusal.reason, refusal.found.generation), (Reason::RetiredGeneration, 1));
 }
 
 async fn filled() -> Store {

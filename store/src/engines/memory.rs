@@ -28,6 +28,8 @@ pub enum Fault {
     Interleave(Vec<(RecordKey, Change)>),
     /// Waits until [`Memory::release`] is called, then works.
     Hold,
+    /// Works, then waits until [`Memory::release`] is called: readers see what the committer does not know yet.
+    HoldWritten,
 }
 
 #[derive(Default)]
@@ -155,26 +157,12 @@ impl Engine for Memory {
             self.held.notify_one();
             self.released.notified().await;
         }
-        let mut state = self.lock();
-        match fault {
-            Some(Fault::Conflict) => return Ok(Commit::Conflict),
-            Some(Fault::NoSpace) => return Ok(Commit::NoSpace { free: 1, floor: 2 }),
-            Some(Fault::Unavailable) => return Ok(Commit::Unavailable("injected".into())),
-            Some(Fault::UnknownLost) => return Err(EngineError("injected: the outcome is unknown".into())),
-            Some(Fault::Interleave(ref changes)) => {
-                state.write(changes);
-            }
-            Some(Fault::UnknownApplied | Fault::Hold) | None => {}
+        let commit = self.work(batch, fault.as_ref());
+        if let Some(Fault::HoldWritten) = fault {
+            self.held.notify_one();
+            self.released.notified().await;
         }
-        if !state.holds(&batch.compare) {
-            return Ok(Commit::Conflict);
-        }
-        let first = state.write(&batch.changes);
-        state.commits.push(batch);
-        match fault {
-            Some(Fault::UnknownApplied) => Err(EngineError("injected: the outcome is unknown".into())),
-            _ => Ok(Commit::Done { first }),
-        }
+        commit
     }
 
     fn fault(&self) -> Option<String> {
@@ -187,5 +175,31 @@ impl Engine for Memory {
 
     fn position(&self) -> Option<u64> {
         None
+    }
+}
+
+impl Memory {
+    /// Compares and writes, or does what the fault says.
+    fn work(&self, batch: Batch, fault: Option<&Fault>) -> Result<Commit, EngineError> {
+        let mut state = self.lock();
+        match fault {
+            Some(Fault::Conflict) => return Ok(Commit::Conflict),
+            Some(Fault::NoSpace) => return Ok(Commit::NoSpace { free: 1, floor: 2 }),
+            Some(Fault::Unavailable) => return Ok(Commit::Unavailable("injected".into())),
+            Some(Fault::UnknownLost) => return Err(EngineError("injected: the outcome is unknown".into())),
+            Some(Fault::Interleave(changes)) => {
+                state.write(changes);
+            }
+            Some(Fault::UnknownApplied | Fault::Hold | Fault::HoldWritten) | None => {}
+        }
+        if !state.holds(&batch.compare) {
+            return Ok(Commit::Conflict);
+        }
+        let first = state.write(&batch.changes);
+        state.commits.push(batch);
+        match fault {
+            Some(Fault::UnknownApplied) => Err(EngineError("injected: the outcome is unknown".into())),
+            _ => Ok(Commit::Done { first }),
+        }
     }
 }
