@@ -4,9 +4,9 @@ use bytes::Bytes;
 use fencepost_core::{Access, Guarded, Holder, IdempotencyKey, Issuer, Key, Mode, Presented, Resource};
 use tokio::sync::oneshot;
 
-use crate::engine::{Change, Purpose, Version};
+use crate::engine::{Change, Purpose, Version, Want};
 use crate::outcome::{Failure, Outcome};
-use crate::record::{LeaseId, ObjectRecord, OutcomeKey, RecordKey};
+use crate::record::{LeaseId, MAX_HEAD_BYTES, MAX_NUMBER_BYTES, ObjectRecord, OutcomeKey, RecordKey};
 
 /// A condition on the current version of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,21 @@ pub enum Condition {
     /// The key's value is a number, at most this one; no value counts as 0.
     AtMost(i64),
 }
+
+impl Condition {
+    /// How much of the value's record decides it.
+    fn want(&self) -> Want {
+        match self {
+            Condition::Always | Condition::Absent | Condition::Exists | Condition::AnyOf(_) => Want::Version,
+            // A value of another length is another value.
+            Condition::Equals(bytes) => Want::UpTo(bytes.len() + MAX_HEAD_BYTES),
+            Condition::AtLeast(_) | Condition::AtMost(_) => NUMBER,
+        }
+    }
+}
+
+/// Of a value that may be a number.
+const NUMBER: Want = Want::UpTo(MAX_NUMBER_BYTES + MAX_HEAD_BYTES);
 
 /// What is done with one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +72,20 @@ impl Operation {
     pub(crate) fn writes(&self) -> bool {
         !matches!(self, Operation::Get)
     }
+
+    /// How much of the value's record takes part, in a transaction that answers at most so many bytes.
+    fn want(&self, max_bytes: usize) -> Option<Want> {
+        match self {
+            Operation::Put { .. } | Operation::Delete => None,
+            Operation::Add { .. } => Some(NUMBER),
+            Operation::Get => Some(answered(max_bytes)),
+        }
+    }
+}
+
+/// Of a value that is answered, alone or with others, in at most so many bytes.
+fn answered(max_bytes: usize) -> Want {
+    Want::UpTo(max_bytes.saturating_add(MAX_HEAD_BYTES))
 }
 
 /// Makes a request apply at most once, over all its retries (G7).
@@ -206,15 +235,37 @@ impl Command {
         Command { judged: Vec::new(), once: None, action }
     }
 
-    /// The keys whose values take part in the outcome.
-    pub(crate) fn reads(&self) -> impl Iterator<Item = &Key> {
-        let (conditions, steps, claimed): (&[(Key, Condition)], &[Step], &[Key]) = match &self.action {
-            Action::Write(write) => (&write.conditions, &write.operations, &[]),
-            Action::Claim { keys, .. } => (&[], &[], keys),
-            _ => (&[], &[], &[]),
+    /// The keys whose values take part in the outcome, and how much of them does.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = (&Key, Want)> {
+        let (conditions, steps): (&[(Key, Condition)], &[Step]) = match &self.action {
+            Action::Write(write) => (&write.conditions, &write.operations),
+            _ => (&[], &[]),
         };
-        let added = steps.iter().filter(|step| matches!(step.operation, Operation::Add { .. } | Operation::Get));
-        conditions.iter().map(|(key, _)| key).chain(added.map(|step| &step.key)).chain(claimed)
+        let (claimed, max_bytes): (&[Key], usize) = match &self.action {
+            Action::Write(write) => (&[], write.max_bytes),
+            Action::Claim { keys, max_bytes } => (keys, *max_bytes),
+            _ => (&[], 0),
+        };
+        let conditions = conditions.iter().map(|(key, condition)| (key, condition.want()));
+        let steps = steps.iter().filter_map(move |step| Some((&step.key, step.operation.want(max_bytes)?)));
+        conditions.chain(steps).chain(claimed.iter().map(move |key| (key, answered(max_bytes))))
+    }
+
+    /// The most bytes of records that its reads can need together. An answer that does not fit is too large for it anyway.
+    pub(crate) fn read_bytes(&self) -> usize {
+        let (answered, compared) = match &self.action {
+            Action::Write(write) => {
+                let compared = write.conditions.iter().map(|(_, condition)| match condition {
+                    Condition::Equals(bytes) => bytes.len(),
+                    _ => 0,
+                });
+                (write.max_bytes, compared.sum())
+            }
+            Action::Claim { max_bytes, .. } => (*max_bytes, 0),
+            _ => return 0,
+        };
+        let each = MAX_HEAD_BYTES + MAX_NUMBER_BYTES;
+        answered.saturating_add(compared).saturating_add(self.reads().count() * each)
     }
 
     /// The lock whose record takes part in the outcome.

@@ -11,13 +11,85 @@ use crate::record::RecordKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
-/// A stored record.
+/// A stored record, or what was wanted of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Changes with every write.
     pub version: Version,
-    /// What was put.
+    /// How many bytes were put.
+    pub size: usize,
+    /// What was put; empty if its bytes were not wanted or did not fit (E6).
     pub bytes: Bytes,
+}
+
+impl Record {
+    /// A record with all its bytes.
+    pub fn whole(version: Version, bytes: Bytes) -> Record {
+        Record { version, size: bytes.len(), bytes }
+    }
+
+    /// A record without its bytes.
+    pub fn head(version: Version, size: usize) -> Record {
+        Record { version, size, bytes: Bytes::new() }
+    }
+
+    /// Are its bytes here?
+    pub fn is_whole(&self) -> bool {
+        self.bytes.len() == self.size
+    }
+}
+
+/// How much of a record a load gives (E6). In this order, each gives all that the one before gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Want {
+    /// Its version and size.
+    Version,
+    /// Its bytes too, unless they are more than this or than what the load has left of its `spare`.
+    UpTo(usize),
+    /// Its bytes too.
+    Bytes,
+}
+
+impl Want {
+    /// Are the bytes of a record of this size wanted?
+    pub fn covers(self, size: usize) -> bool {
+        match self {
+            Want::Version => false,
+            Want::UpTo(most) => size <= most,
+            Want::Bytes => true,
+        }
+    }
+
+    /// Does a load give the bytes of a record of this size? What it gives is taken from `spare`.
+    pub fn takes(self, size: usize, spare: &mut usize) -> bool {
+        match self {
+            Want::UpTo(_) if self.covers(size) => match spare.checked_sub(size) {
+                Some(left) => {
+                    *spare = left;
+                    true
+                }
+                None => false,
+            },
+            Want::Version | Want::UpTo(_) => false,
+            Want::Bytes => true,
+        }
+    }
+}
+
+/// A record to load, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its key.
+    pub key: RecordKey,
+    /// How much of it.
+    pub want: Want,
+}
+
+impl Wanted {
+    /// The whole record.
+    pub fn bytes(key: RecordKey) -> Wanted {
+        Wanted { key, want: Want::Bytes }
+    }
 }
 
 /// A point in the engine's history. Engines that need none return always the same.
@@ -136,7 +208,7 @@ impl Scanned {
             self.more = true;
             return false;
         }
-        *taken += key.len() + record.bytes.len();
+        *taken += key.len() + record.size;
         self.records.push((key, record));
         true
     }
@@ -153,25 +225,34 @@ pub enum Ownership {
 
 /// An ordered map of versioned records with compare-and-commit.
 ///
-/// - **E1** The records of one `load` come from one snapshot.
+/// - **E1** The records of one load come from one snapshot.
 /// - **E2** The comparison covers the version of every record in `compare`, present or absent, and holds until the
 ///   commit.
 /// - **E3** Versions are never reused, not after delete and re-create.
 /// - **E4** A commit is all or nothing, and durable when it returns [`Commit::Done`]. Every other [`Commit`] means
 ///   that nothing was written; `Err` means that the outcome is unknown.
 /// - **E5** Nothing uncommitted is visible to `load` and `scan`.
+/// - **E6** A load gives the version and size of every record that is present, and bytes as far as they are wanted: all of
+///   them or none. Those of all [`Want::UpTo`] records together are at most `spare`, given out in the order of the keys. A
+///   version costs about the same for a large record as for a small one.
 ///
 /// A future of `commit` or `load_to_change` may block its thread: the sequencer polls it on a thread of its own. A future
 /// of `load` or `scan` must not block for a disk.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// Reads records as of one instant (E1, E5).
-    async fn load(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError>;
+    /// Reads records, or what is wanted of them, as of one instant (E1, E5, E6).
+    async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError>;
 
     /// The same, for records about to be changed. Like `commit` it may block its thread, which saves the way to
     /// another one.
-    async fn load_to_change(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError> {
-        self.load(keys).await
+    async fn load_to_change(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        self.load_wanted(wanted, spare).await
+    }
+
+    /// Reads whole records as of one instant (E1, E5).
+    async fn load(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError> {
+        let wanted: Vec<Wanted> = keys.iter().cloned().map(Wanted::bytes).collect();
+        self.load_wanted(&wanted, 0).await
     }
 
     /// Reads a run of records in key order (E5).

@@ -42,7 +42,7 @@ pub enum Outcome<V = Version> {
     },
     /// The values asked for are too large to be answered. Nothing changed.
     TooLarge {
-        /// Their bytes.
+        /// Their bytes; a little more where values were not even read, with what is stored beside them.
         bytes: usize,
         /// The limit.
         limit: usize,

@@ -7,7 +7,7 @@ use fencepost_core::{
     Verdict, decide,
 };
 
-use crate::engine::{EngineError, Ownership, Record, Scan, Version};
+use crate::engine::{EngineError, Ownership, Record, Scan, Version, Wanted};
 use crate::outcome::{Held, Outcome};
 use crate::overlay::settle;
 use crate::record::{self, Lease, LockRecord, Meta, OutcomeKey, RecordKey, Recorded, Undecodable, Value};
@@ -116,9 +116,9 @@ impl Store {
             Err(error) => return Ok(Err(error.into())),
         };
         let known = self.own_base();
-        let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key), RecordKey::meta()];
+        let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key), RecordKey::meta()].map(Wanted::bytes);
         let keys = if known.is_some() { &keys[..2] } else { &keys[..] };
-        let mut records = self.engine.load(keys).await?.records.into_iter();
+        let mut records = self.engine.load_wanted(keys, 0).await?.records.into_iter();
         let (fence, value, meta) = (records.next().flatten(), records.next().flatten(), records.next().flatten());
         let base = known.map_or_else(|| self.base_generation(meta.as_ref()), Ok)?;
         let state = state_of(base, fence.as_ref())?;
@@ -144,7 +144,8 @@ impl Store {
         if let Err(wrong) = self.resource(resource) {
             return Ok(Err(wrong));
         }
-        let loaded = self.engine.load(&[RecordKey::meta(), RecordKey::fence(resource)]).await?;
+        let keys = [RecordKey::meta(), RecordKey::fence(resource)].map(Wanted::bytes);
+        let loaded = self.engine.load_wanted(&keys, 0).await?;
         let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
         Ok(Ok(state_of(base, loaded.records.get(1).and_then(Option::as_ref))?))
     }

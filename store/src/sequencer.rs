@@ -54,6 +54,7 @@ pub(crate) struct Sequencer {
     pub(crate) max_commands: usize,
     pub(crate) max_bytes: usize,
     pub(crate) max_reads: usize,
+    pub(crate) max_read_bytes: usize,
 }
 
 pub(crate) type Queued = (Command, Reply);
@@ -95,6 +96,16 @@ impl Waiting {
         }
     }
 
+    /// Parts the commands from this one on, to be put before those that already `wait`.
+    fn put_off(&mut self, from: usize, wait: &mut Option<Waiting>) {
+        let (mut commands, mut replies) = (self.commands.split_off(from), self.replies.split_off(from));
+        if let Some(behind) = wait.take() {
+            commands.extend(behind.commands);
+            replies.extend(behind.replies);
+        }
+        *wait = Some(Waiting { commands, replies });
+    }
+
     /// Leaves only what is not answered yet, to be judged anew.
     fn keep_unanswered(&mut self) {
         let unanswered: Vec<bool> = self.replies.iter().map(Option::is_some).collect();
@@ -133,14 +144,20 @@ impl Sequencer {
         }
     }
 
-    async fn batch(&self, mut waiting: Waiting) {
-        let (started, commands) = (Instant::now(), waiting.commands.len());
-        let commit = self.attempts(&mut waiting).await;
-        self.observer.batch(BatchReport { commands, commit, total: started.elapsed() });
+    /// Answers everything, in several batches if the values that are read do not fit into one.
+    async fn batch(&self, waiting: Waiting) {
+        let mut next = Some(waiting);
+        while let Some(mut waiting) = next.take() {
+            let (started, commands) = (Instant::now(), waiting.commands.len());
+            let commit = self.attempts(&mut waiting, &mut next).await;
+            let commands = commands - next.as_ref().map_or(0, |next| next.commands.len());
+            self.observer.batch(BatchReport { commands, commit, total: started.elapsed() });
+        }
     }
 
-    /// Judges and commits, again after a conflict, and answers everything. The time spent in the last commit.
-    async fn attempts(&self, waiting: &mut Waiting) -> Option<Duration> {
+    /// Judges and commits, again after a conflict, and answers everything but what is put off to the `next` batch. The
+    /// time spent in the last commit.
+    async fn attempts(&self, waiting: &mut Waiting, next: &mut Option<Waiting>) -> Option<Duration> {
         for _ in 0..MAX_ATTEMPTS {
             if let Some(reason) = self.poison.reason() {
                 waiting.answer_all(&Rejected::Poisoned(reason.to_owned()).into());
@@ -150,15 +167,15 @@ impl Sequencer {
                 self.poison.set(fault);
                 continue;
             }
-            let plan = Plan::of(&waiting.commands);
-            let loaded = match self.engine.load_to_change(&plan.keys).await {
+            let plan = Plan::of(&waiting.commands, self.max_read_bytes);
+            let loaded = match self.engine.load_to_change(&plan.wanted, plan.spare).await {
                 Ok(loaded) => loaded,
                 Err(EngineError(why)) => {
                     waiting.answer_all(&Rejected::Unavailable(why).into());
                     return None;
                 }
             };
-            let judged = self.meta(&loaded).and_then(|meta| {
+            let judged = current_meta(&loaded, &self.mapping_hash).and_then(|meta| {
                 Overlay::new(&plan, &loaded, meta, Timestamp::now())
                     .map_err(|error| Rejected::Unavailable(error.to_string()))
             });
@@ -169,6 +186,15 @@ impl Sequencer {
                     return None;
                 }
             };
+            match overlay.first_short(&waiting.commands) {
+                // Alone it has room for what it may read; what it still lacks makes its answer too large.
+                Some(0) if waiting.commands.len() > 1 => {
+                    waiting.put_off(1, next);
+                    continue;
+                }
+                Some(0) | None => {}
+                Some(at) => waiting.put_off(at, next),
+            }
             let pending = self.judge(waiting, &mut overlay);
             let changes = overlay.changes(self.index_id.fetch_add(1, Ordering::Relaxed));
             if changes.is_empty() {
@@ -176,7 +202,7 @@ impl Sequencer {
                 self.note(&overlay);
                 return None;
             }
-            let compare = plan.keys.into_iter().zip(versions(&loaded)).collect();
+            let compare = plan.wanted.into_iter().map(|wanted| wanted.key).zip(versions(&loaded)).collect();
             self.forget(&overlay);
             let committing = Instant::now();
             let purpose = waiting.purpose();
@@ -240,13 +266,6 @@ impl Sequencer {
         pending
     }
 
-    fn meta(&self, loaded: &Loaded) -> Result<Meta, Rejected> {
-        let record = loaded.records.first().and_then(Option::as_ref);
-        let record = record.ok_or_else(|| Rejected::Unavailable("the store's own record is missing".into()))?;
-        let meta = Meta::decode(&record.bytes).map_err(|error| Rejected::Unavailable(error.to_string()))?;
-        if meta.mapping_hash == self.mapping_hash { Ok(meta) } else { Err(Rejected::MappingChanged) }
-    }
-
     /// Answers what waited for the commit.
     fn settle(&self, waiting: &mut Waiting, pending: Vec<Option<Outcome<Pending>>>, first: Option<Version>) {
         for (at, outcome) in pending.into_iter().enumerate() {
@@ -288,6 +307,14 @@ impl Sequencer {
             }
         }
     }
+}
+
+/// The store's own record, which every plan names first, if the mapping is still the one that commands were made for.
+pub(crate) fn current_meta(loaded: &Loaded, mapping_hash: &[u8; 32]) -> Result<Meta, Rejected> {
+    let record = loaded.records.first().and_then(Option::as_ref);
+    let record = record.ok_or_else(|| Rejected::Unavailable("the store's own record is missing".into()))?;
+    let meta = Meta::decode(&record.bytes).map_err(|error| Rejected::Unavailable(error.to_string()))?;
+    if meta.mapping_hash == *mapping_hash { Ok(meta) } else { Err(Rejected::MappingChanged) }
 }
 
 fn versions(loaded: &Loaded) -> impl Iterator<Item = Option<Version>> {

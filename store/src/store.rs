@@ -39,6 +39,8 @@ pub struct StoreOptions {
     pub batch_bytes: usize,
     /// A batch takes no further command once this many values are to be read for conditions and claims.
     pub batch_reads: usize,
+    /// A batch reads no further values once they have this many bytes, unless a single command needs more.
+    pub batch_read_bytes: usize,
     /// How many fences are kept to refuse stale writers quickly.
     pub cached_fences: usize,
     /// How long outcomes are kept for retries and questions.
@@ -54,6 +56,7 @@ impl Default for StoreOptions {
             batch_commands: 1024,
             batch_bytes: 8 << 20,
             batch_reads: 64,
+            batch_read_bytes: 8 << 20,
             cached_fences: 65_536,
             outcome_retention: Duration::from_secs(24 * 3600),
             lock_delay: Duration::ZERO,
@@ -211,6 +214,7 @@ impl Store {
             max_commands: options.batch_commands.max(1),
             max_bytes: options.batch_bytes.max(1),
             max_reads: options.batch_reads.max(1),
+            max_read_bytes: options.batch_read_bytes,
         };
         let committer =
             sequencer.start(&Handle::current(), receiver).map_err(|error| OpenError::Engine(error.to_string()))?;

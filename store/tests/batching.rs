@@ -6,14 +6,20 @@ mod testbed;
 
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use fencepost_core::{Guards, Policy};
 use fencepost_store::engine::{Change, Ownership};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::RecordKey;
-use fencepost_store::{BatchReport, Failure, Observer, Rejected, Store, StoreOptions};
+use fencepost_store::{
+    BatchReport, ClaimKeys, Condition, Delete, Done, Failure, Impossible, NoObserver, Observer, Outcome, Rejected,
+    Store, StoreOptions,
+};
+use testbed::counted::{Counted, Loads};
+use testbed::requests::{done, failed_at, impossible, transacted, txn};
 use testbed::{
-    applied, claim, claimed, fence_change, guard, key, memory_store, memory_store_of, put, queue, read, resource, text,
-    token, within,
+    Ended, applied, claim, claimed, ended, fence, fence_change, guard, key, memory_store, memory_store_of, put, put_of,
+    queue, read, resource, text, token, within,
 };
 
 #[derive(Default)]
@@ -202,4 +208,131 @@ async fn reads_that_fail_are_errors_and_writes_are_surely_not_applied() {
     assert_eq!(memory.commits().len(), commits);
     assert_eq!(text(&store, "a").await.as_deref(), Some("one"));
     applied(put(&store, "a", token("6"), "two").await);
+}
+
+/// Far more than everything else that a command loads.
+const LARGE: usize = 1 << 20;
+
+/// A store with large values `large/0` to `large/7` of this many bytes, and what is loaded from its engine.
+async fn with_large_values(bytes: usize) -> (Store, Memory, Arc<Loads>) {
+    let counted = Counted::default();
+    let (memory, loads) = (counted.memory.clone(), counted.loads.clone());
+    let store = Store::open(Arc::new(counted), Guards::default(), StoreOptions::default(), Arc::new(NoObserver)).await;
+    let store = store.unwrap();
+    for n in 0..8 {
+        applied(put(&store, &format!("large/{n}"), token("1"), &"x".repeat(bytes)).await);
+    }
+    let (most, _) = loads.committer();
+    assert!(most < bytes, "a write loads no value");
+    (store, memory, loads)
+}
+
+/// What is decided by a version, or by a length, costs no more for a large value than for a small one.
+#[tokio::test]
+async fn c06_conditions_on_large_values_load_no_large_value() {
+    let (store, _, loads) = with_large_values(LARGE).await;
+    let now = read(&store, "large/0").await.value.unwrap().0;
+    let guarded = |condition: Condition| txn().token("a", token("5")).when("large/0", condition).put("a", "small");
+    let digits = Bytes::from("1");
+    for condition in [Condition::Exists, Condition::AnyOf(vec![now])] {
+        transacted(guarded(condition).send(&store).await);
+    }
+    for condition in [Condition::Absent, Condition::Equals(digits), Condition::AtLeast(1), Condition::AtMost(1)] {
+        assert_eq!(failed_at(guarded(condition).send(&store).await), 0);
+    }
+    let added = txn().token("large/0", token("5")).add("large/0", 1).send(&store).await;
+    assert_eq!(impossible(added), (0, Impossible::NotANumber));
+    let all = (0..8).fold(txn().token("a", token("5")).put("a", "small"), |all, n| {
+        all.when(&format!("large/{n}"), Condition::Exists)
+    });
+    transacted(all.send(&store).await);
+    let replaced = put_of("large/1", Some(token("2")), Condition::Exists, "small now");
+    applied(ended(store.put(replaced).await));
+    let delete = Delete { key: key("large/2"), presented: Some(token("2")), condition: Condition::Exists, once: None };
+    applied(ended(store.delete(delete).await));
+    let (most, count) = loads.committer();
+    assert!(most < LARGE / 10 && count >= 10, "{most} bytes in one of {count} loads");
+    // The same length, so the bytes have to be compared, and are.
+    let same = Condition::Equals(Bytes::from("x".repeat(LARGE)));
+    transacted(guarded(same).send(&store).await);
+    let other = Condition::Equals(Bytes::from("y".repeat(LARGE)));
+    assert_eq!(failed_at(guarded(other).send(&store).await), 0);
+    assert_eq!((text(&store, "large/1").await.as_deref(), text(&store, "large/2").await), (Some("small now"), None));
+}
+
+async fn claim_large(store: &Store, resource_name: &str, number: &str, max_bytes: usize) -> Ended {
+    let claim = ClaimKeys {
+        resource: resource(resource_name),
+        presented: Some(token(number)),
+        keys: vec![key(resource_name)],
+        max_bytes,
+    };
+    ended(store.claim(claim).await)
+}
+
+/// Values that have to be read share a load only as far as its bytes go, in order.
+#[tokio::test]
+async fn c06_a_batch_reads_a_bounded_number_of_bytes() {
+    const BYTES: usize = 3 << 20;
+    let (store, memory, loads) = with_large_values(BYTES).await;
+    memory.inject(Fault::Hold);
+    let held = queue(put(&store, "busy", token("1"), "busy")).await;
+    within(memory.wait_held()).await;
+    loads.committer();
+    let names: Vec<String> = (0..8).map(|n| format!("large/{n}")).collect();
+    let (mut claims, mut writes) = (Vec::new(), Vec::new());
+    for name in &names {
+        claims.push(queue(claim_large(&store, name, "7", BYTES)).await);
+        // A write of the same resource, after its claim.
+        writes.push(queue(put(&store, name, token("6"), "stale by then")).await);
+    }
+    let everything = names.iter().fold(txn().token("a", token("1")).put("a", "x"), |all, name| all.get(name));
+    let too_large = queue(everything.max_bytes(BYTES).send(&store)).await;
+    memory.release();
+    applied(held.answer().await);
+    for claim in claims {
+        let claimed = claimed(claim.answer().await);
+        let [(_, Some((_, value)))] = &claimed.values[..] else { panic!("it has a value") };
+        assert_eq!((value.body.len(), claimed.state.token().unwrap().to_string()), (BYTES, "7".to_owned()));
+    }
+    for write in writes {
+        assert_eq!(testbed::reason(write.answer().await), fencepost_core::Reason::Stale);
+    }
+    assert!(matches!(too_large.answer().await, Ok(Outcome::TooLarge { .. })));
+    assert_eq!(fence(&store, "a").await, None, "nothing of it happened");
+    let limit = StoreOptions::default().batch_read_bytes;
+    let (most, count) = loads.committer();
+    assert!(most < limit + (1 << 16), "{most} bytes in one load");
+    assert!(count <= 8, "{count} loads for eight values of which two fit into one");
+}
+
+/// A single command may need more than a batch is meant to read.
+#[tokio::test]
+async fn c06_a_command_that_needs_more_than_a_batch_is_done_alone() {
+    let counted = Counted::default();
+    let (memory, loads) = (counted.memory.clone(), counted.loads.clone());
+    let options = StoreOptions { batch_read_bytes: 1000, ..StoreOptions::default() };
+    let store = Store::open(Arc::new(counted), Guards::default(), options, Arc::new(NoObserver)).await.unwrap();
+    for name in ["a", "b", "c"] {
+        applied(put(&store, name, token("1"), &name.repeat(5000)).await);
+    }
+    memory.inject(Fault::Hold);
+    let held = queue(put(&store, "busy", token("1"), "busy")).await;
+    within(memory.wait_held()).await;
+    loads.committer();
+    let of_two = || txn().token("x", token("1")).put("x", "done").get("a").get("b").max_bytes(10_000);
+    let of_none = txn().token("y", token("1")).put("y", "1").when("a", Condition::Exists).max_bytes(0);
+    let first = queue(of_none.send(&store)).await;
+    let second = queue(of_two().send(&store)).await;
+    let third = queue(claim_large(&store, "c", "2", 5000)).await;
+    let fourth = queue(put(&store, "z", token("1"), "last")).await;
+    memory.release();
+    applied(held.answer().await);
+    transacted(first.answer().await);
+    let read = done(second.answer().await);
+    assert!(matches!(&read[1..], [Done::Read(_, a), Done::Read(_, b)] if a.body.len() == 5000 && b.body.len() == 5000));
+    claimed(third.answer().await);
+    applied(fourth.answer().await);
+    let (most, count) = loads.committer();
+    assert!((10_000..14_000).contains(&most) && count <= 5, "{most} bytes in one of {count} loads");
 }

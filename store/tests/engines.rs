@@ -1,6 +1,6 @@
 //! One suite for every engine: a named test per case and engine, from the list of engines.
 //!
-//! A new engine is tested by being in that list. Cases are named after the rule of the trait (E1–E5) they prove.
+//! A new engine is tested by being in that list. Cases are named after the rule of the trait (E1–E6) they prove.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use crate::engine::{
-    AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version,
+    AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
 };
 use crate::record::RecordKey;
 
@@ -105,7 +105,7 @@ impl State {
             self.last += 1;
             match change {
                 Change::Put(bytes) => {
-                    let record = Record { version: Version(self.last), bytes: bytes.clone() };
+                    let record = Record::whole(Version(self.last), bytes.clone());
                     self.records.insert(key.as_bytes().to_vec(), record);
                 }
                 Change::Delete => {
@@ -127,11 +127,15 @@ impl State {
 
 #[async_trait]
 impl Engine for Memory {
-    async fn load(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError> {
+    async fn load_wanted(&self, wanted: &[Wanted], mut spare: usize) -> Result<Loaded, EngineError> {
         let state = self.lock();
         state.readable()?;
-        let records = keys.iter().map(|key| state.records.get(key.as_bytes()).cloned()).collect();
-        Ok(Loaded { records, as_of: AsOf(0) })
+        let records = wanted.iter().map(|Wanted { key, want }| {
+            let found = state.records.get(key.as_bytes())?;
+            let taken = want.takes(found.size, &mut spare);
+            Some(if taken { found.clone() } else { Record::head(found.version, found.size) })
+        });
+        Ok(Loaded { records: records.collect(), as_of: AsOf(0) })
     }
 
     async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError> {

@@ -1,6 +1,7 @@
 //! The engines, one list. A new one is a file here and a line below: help text, docs table and the shared test suite
 //! follow from it.
 
+mod bodies;
 mod data_dir;
 mod log_check;
 pub mod memory;

@@ -1,10 +1,11 @@
 //! The embedded engine: RocksDB in a directory that one process owns.
 //!
 //! The version of a record is the sequence number of the write that made it, which RocksDB never reuses (E3). It is
-//! stored before the record's bytes. Commits run on the thread that polls them: the sequencer's.
+//! stored before the record's bytes. Commits run on the thread that polls them: the sequencer's. The bytes of a large value
+//! lie apart from its version (`bodies.rs`).
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,15 +16,14 @@ use rocksdb::{
     IteratorMode, LogLevel, Options, ReadOptions, ReadTier, WriteBatch, WriteOptions, properties,
 };
 
+use super::bodies::{self, Stored};
 use super::data_dir::{CommittedMark, DataDir};
 use super::{EngineOpenError, EngineOptions, log_check};
 use crate::engine::{
-    AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version,
+    AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
 };
 use crate::record::RecordKey;
 use tokio::sync::Semaphore;
-
-const VERSION_BYTES: usize = 8;
 
 /// Part of a write buffer that tells which keys are not in it: fences are read with every write, and rarely written.
 const FILTER_RATIO: f64 = 0.02;
@@ -52,6 +52,17 @@ pub struct RocksDb {
 struct Shared {
     db: DB,
     dir: DataDir,
+    /// Has a value been stored apart? If not, a write need not look for bytes that it leaves without a head.
+    has_bodies: AtomicBool,
+}
+
+/// What a read of several records came to.
+enum Got {
+    Records(Vec<Option<Record>>),
+    /// Some are on disk, which was not to be asked.
+    NotInMemory,
+    /// A head and its body are of two writes.
+    Torn,
 }
 
 struct Committer {
@@ -79,7 +90,7 @@ impl RocksDb {
             }
         }
         let first = db.latest_sequence_number() + 1;
-        match db.write_opt(write_batch(&batch.changes, first), &committer.sync) {
+        match db.write_opt(self.shared.write_batch(&batch.changes, first), &committer.sync) {
             Ok(()) => {}
             // `no_slowdown`: said before anything is logged.
             Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(None),
@@ -114,11 +125,12 @@ impl RocksDb {
         if !dir.is_marked() {
             dir.mark()?;
         }
+        let has_bodies = has_bodies(&db).map_err(|error| damaged(format!("RocksDB says: {error}")))?.into();
         let mut sync = WriteOptions::default();
         sync.set_sync(true);
         sync.set_no_slowdown(true);
         Ok(RocksDb {
-            shared: Arc::new(Shared { db, dir }),
+            shared: Arc::new(Shared { db, dir, has_bodies }),
             committer: Mutex::new(Committer { mark, sync, floor: options.free_space_floor }),
             disk_reads: Semaphore::new(MAX_DISK_READS),
             durable: AtomicU64::new(found),
@@ -177,43 +189,97 @@ impl Shared {
     ///
     /// A snapshot costs more than a read, and takes a lock that all readers and the committer share. So it is only
     /// taken if something was committed meanwhile.
-    fn load(&self, keys: &[RecordKey], tier: ReadTier) -> Result<Option<Loaded>, EngineError> {
+    fn load(&self, wanted: &[Wanted], spare: usize, tier: ReadTier) -> Result<Option<Loaded>, EngineError> {
         let mut read = ReadOptions::default();
         read.set_read_tier(tier);
         let before = self.db.latest_sequence_number();
-        let records = self.get(keys, &read)?;
-        if self.db.latest_sequence_number() == before {
-            return Ok(records.map(|records| Loaded { records, as_of: AsOf(before) }));
+        match self.get(wanted, spare, &read)? {
+            Got::Records(records) if self.db.latest_sequence_number() == before => {
+                return Ok(Some(Loaded { records, as_of: AsOf(before) }));
+            }
+            Got::Records(_) | Got::Torn => {}
+            Got::NotInMemory => return Ok(None),
         }
         let snapshot = self.db.snapshot();
         read.set_snapshot(&snapshot);
-        let records = self.get(keys, &read)?;
-        Ok(records.map(|records| Loaded { records, as_of: AsOf(snapshot.sequence_number()) }))
+        match self.get(wanted, spare, &read)? {
+            Got::Records(records) => Ok(Some(Loaded { records, as_of: AsOf(snapshot.sequence_number()) })),
+            Got::NotInMemory => Ok(None),
+            Got::Torn => Err(torn()),
+        }
     }
 
-    fn get(&self, keys: &[RecordKey], read: &ReadOptions) -> Result<Option<Vec<Option<Record>>>, EngineError> {
-        let mut records = Vec::with_capacity(keys.len());
-        for key in keys {
-            match self.db.get_pinned_opt(key.as_bytes(), read) {
-                Ok(Some(bytes)) => records.push(Some(decode(&bytes)?)),
-                Ok(None) => records.push(None),
-                Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(None),
+    fn get(&self, wanted: &[Wanted], mut spare: usize, read: &ReadOptions) -> Result<Got, EngineError> {
+        let mut records = Vec::with_capacity(wanted.len());
+        for Wanted { key, want } in wanted {
+            let stored = match self.db.get_pinned_opt(key.as_bytes(), read) {
+                Ok(Some(stored)) => stored,
+                Ok(None) => {
+                    records.push(None);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(Got::NotInMemory),
                 Err(error) => return Err(EngineError(error.to_string())),
-            }
+            };
+            let record = match Stored::parse(&stored)? {
+                Stored::Whole(version, bytes) if want.takes(bytes.len(), &mut spare) => {
+                    Record::whole(version, Bytes::copy_from_slice(bytes))
+                }
+                Stored::Whole(version, bytes) => Record::head(version, bytes.len()),
+                Stored::Head(version, size) if want.takes(size, &mut spare) => {
+                    match self.join(key.as_bytes(), version, size, read) {
+                        Ok(Some(record)) => record,
+                        Ok(None) => return Ok(Got::Torn),
+                        Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(Got::NotInMemory),
+                        Err(error) => return Err(EngineError(error.to_string())),
+                    }
+                }
+                Stored::Head(version, size) => Record::head(version, size),
+            };
+            records.push(Some(record));
         }
-        Ok(Some(records))
+        Ok(Got::Records(records))
+    }
+
+    /// The record of a head. `None`: its body is missing, or of another write.
+    fn join(
+        &self,
+        key: &[u8],
+        version: Version,
+        size: usize,
+        read: &ReadOptions,
+    ) -> Result<Option<Record>, rocksdb::Error> {
+        let body = self.db.get_pinned_opt(bodies::body_key(key), read)?;
+        Ok(body.and_then(|body| bodies::join(version, size, &body)))
     }
 
     fn scan(&self, scan: &Scan) -> Result<Scanned, EngineError> {
         let (mut found, mut taken) = (Scanned::default(), 0);
         let from = scan.from.as_slice().max(&scan.prefix);
-        for entry in self.db.iterator(IteratorMode::From(from, Direction::Forward)) {
-            let (key, bytes) = entry.map_err(|error| EngineError(error.to_string()))?;
-            if !key.starts_with(&scan.prefix) {
+        // Heads and their bodies are read one after the other, and must be of one instant.
+        let snapshot = self.db.snapshot();
+        let as_of_now = || {
+            let mut read = ReadOptions::default();
+            read.set_snapshot(&snapshot);
+            read
+        };
+        let of_bodies = as_of_now();
+        for entry in self.db.iterator_opt(IteratorMode::From(from, Direction::Forward), as_of_now()) {
+            let (key, stored) = entry.map_err(|error| EngineError(error.to_string()))?;
+            if !key.starts_with(&scan.prefix) || key.first() == Some(&bodies::BODY) {
                 break;
             }
-            let skipped = !scan.inclusive && *key == *scan.from;
-            if !skipped && !found.push(scan, &mut taken, key.into_vec(), decode(&bytes)?) {
+            if !scan.inclusive && *key == *scan.from {
+                continue;
+            }
+            let record = match Stored::parse(&stored)? {
+                Stored::Whole(version, bytes) => Record::whole(version, Bytes::copy_from_slice(bytes)),
+                Stored::Head(version, size) => {
+                    let joined = self.join(&key, version, size, &of_bodies);
+                    joined.map_err(|error| EngineError(error.to_string()))?.ok_or_else(torn)?
+                }
+            };
+            if !found.push(scan, &mut taken, key.into_vec(), record) {
                 break;
             }
         }
@@ -226,12 +292,27 @@ impl Shared {
         }
         for (key, expected) in &batch.compare {
             let found = self.db.get_pinned(key.as_bytes()).map_err(|error| EngineError(error.to_string()))?;
-            let version = found.map(|bytes| decode(&bytes)).transpose()?.map(|record| record.version);
-            if version != *expected {
+            let found = found.map(|stored| Stored::parse(&stored).map(|stored| stored.version())).transpose()?;
+            if found != *expected {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    fn write_batch(&self, changes: &[(RecordKey, Change)], first: u64) -> WriteBatch {
+        let written = bodies::write_batch(changes, first, |key| self.may_have_body(key));
+        if written.has_bodies {
+            self.has_bodies.store(true, Ordering::Relaxed);
+        }
+        written.batch
+    }
+
+    /// Asks filters and memory, never the disk. Only commits change this, and they come one after the other.
+    fn may_have_body(&self, key: &RecordKey) -> bool {
+        key.is_value()
+            && self.has_bodies.load(Ordering::Relaxed)
+            && self.db.key_may_exist(bodies::body_key(key.as_bytes()))
     }
 
     fn free_space(&self) -> Result<u64, String> {
@@ -240,45 +321,31 @@ impl Shared {
     }
 }
 
-fn write_batch(changes: &[(RecordKey, Change)], first: u64) -> WriteBatch {
-    let mut write = WriteBatch::default();
-    let mut record = Vec::new();
-    for ((key, change), version) in changes.iter().zip(first..) {
-        match change {
-            Change::Put(bytes) => {
-                record.clear();
-                record.extend_from_slice(&version.to_le_bytes());
-                record.extend_from_slice(bytes);
-                write.put(key.as_bytes(), &record);
-            }
-            Change::Delete => write.delete(key.as_bytes()),
-        }
-    }
-    write
+/// Is any value stored apart?
+fn has_bodies(db: &DB) -> Result<bool, rocksdb::Error> {
+    let first = db.iterator(IteratorMode::From(&[bodies::BODY], Direction::Forward)).next().transpose()?;
+    Ok(first.is_some())
 }
 
-fn decode(stored: &[u8]) -> Result<Record, EngineError> {
-    let (version, bytes) = stored
-        .split_first_chunk::<VERSION_BYTES>()
-        .ok_or_else(|| EngineError("a stored record is shorter than its version".into()))?;
-    Ok(Record { version: Version(u64::from_le_bytes(*version)), bytes: Bytes::copy_from_slice(bytes) })
+fn torn() -> EngineError {
+    EngineError("the bytes of a large value are missing, or of another write".into())
 }
 
 #[async_trait]
 impl Engine for RocksDb {
-    async fn load(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError> {
-        if let Some(loaded) = self.shared.load(keys, ReadTier::BlockCache)? {
+    async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        if let Some(loaded) = self.shared.load(wanted, spare, ReadTier::BlockCache)? {
             return Ok(loaded);
         }
         let _turn = self.disk_reads.acquire().await.map_err(|error| EngineError(error.to_string()))?;
-        let (shared, keys) = (self.shared.clone(), keys.to_vec());
-        blocking(move || shared.load(&keys, ReadTier::All))
+        let (shared, wanted) = (self.shared.clone(), wanted.to_vec());
+        blocking(move || shared.load(&wanted, spare, ReadTier::All))
             .await?
             .ok_or_else(|| EngineError("a read was incomplete".into()))
     }
 
-    async fn load_to_change(&self, keys: &[RecordKey]) -> Result<Loaded, EngineError> {
-        self.shared.load(keys, ReadTier::All)?.ok_or_else(|| EngineError("a read was incomplete".into()))
+    async fn load_to_change(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        self.shared.load(wanted, spare, ReadTier::All)?.ok_or_else(|| EngineError("a read was incomplete".into()))
     }
 
     async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError> {
@@ -327,3 +394,6 @@ async fn blocking<T: Send + 'static>(
         Err(error) => Err(EngineError(format!("a read was aborted: {error}"))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use fencepost_core::{FenceState, Key, Reason, Refusal, Resource, Timestamp, Toke
 use foldhash::{HashMap, HashMapExt, HashSet};
 
 use crate::command::{Action, Command, Judged};
-use crate::engine::{Change, Loaded, Record, Version};
+use crate::engine::{Change, Loaded, Record, Version, Want};
 use crate::outcome::{Claimed, Outcome};
 use crate::record::{self, LockRecord, Meta, OutcomeKey, Pending, RecordKey, Recorded, Undecodable, Value};
 
@@ -24,9 +24,16 @@ struct FenceSlot {
     dirty: bool,
 }
 
-type ValueSlot = Option<(Pending, Value)>;
+type ValueSlot = Option<(Pending, Content)>;
 type LockSlot = Option<(Pending, LockRecord)>;
 type ObjectSlot = Option<(Pending, Bytes)>;
+
+/// What is known of a value.
+enum Content {
+    Whole(Value),
+    /// Its record has so many bytes, which are not here: no command wanted them, or they did not fit.
+    Size(usize),
+}
 
 /// An outcome that may still need the versions of its commit.
 pub(crate) enum Draft {
@@ -58,6 +65,8 @@ pub(crate) struct Overlay {
     changes: Vec<(RecordKey, Change)>,
     /// The command at hand has changed a fence.
     raised: bool,
+    /// The bytes of a value were wanted and did not fit.
+    short: bool,
     now: Timestamp,
 }
 
@@ -75,9 +84,10 @@ impl Overlay {
             let state = FenceState::under(stored.as_ref(), meta.base_generation).into_owned();
             fences.insert(resource.clone(), FenceSlot { state, dirty: false });
         }
-        let mut values = HashMap::with_capacity(plan.values.len());
+        let (mut values, mut short) = (HashMap::with_capacity(plan.values.len()), false);
         for (key, at) in &plan.values {
-            let value = record(at).map(|found| Value::decode(&found.bytes).map(|value| (stored(found), value)));
+            let value = record(at).map(|found| Content::of(found).map(|content| (stored(found), content)));
+            short |= record(at).is_some_and(|found| !found.is_whole() && plan.wanted[*at].want.covers(found.size));
             values.insert(key.clone(), value.transpose()?);
         }
         let mut locks = HashMap::with_capacity(plan.locks.len());
@@ -109,8 +119,18 @@ impl Overlay {
             indexes,
             changes,
             raised,
+            short,
             now,
         })
+    }
+
+    /// The first command that lacks bytes of values because they did not fit into one load.
+    pub(crate) fn first_short(&self, commands: &[Command]) -> Option<usize> {
+        let lacks = |(key, want): (&Key, Want)| match self.values.get(key) {
+            Some(Some((_, Content::Size(size)))) => want.covers(*size),
+            _ => false,
+        };
+        self.short.then(|| commands.iter().position(|command| command.reads().any(lacks)))?
     }
 
     /// Judges one command and applies it. A recorded outcome is found before the judge is asked.
@@ -195,14 +215,32 @@ impl Overlay {
         }
         let observed = self.admit(&command.judged, &passed).into_iter().next().map(|(_, reason)| reason);
         let state = self.first_fence(command).cloned().unwrap_or_default();
-        let values = keys.iter().map(|key| (key.clone(), self.values.get(key).cloned().flatten())).collect();
+        let values = keys.iter().map(|key| (key.clone(), self.whole(key))).collect();
         Draft::Pending(Outcome::Claimed(Box::new(Claimed { state, values, observed })))
     }
 
-    /// An answer that would be too large is given up before anything changes.
+    /// An answer that would be too large is given up before anything changes. Values that were not loaded are: each by
+    /// itself, or together with the others of the command.
     fn too_large<'k>(&self, keys: impl Iterator<Item = &'k Key>, limit: usize) -> Option<Draft> {
-        let bytes = keys.filter_map(|key| self.values.get(key)?.as_ref()).map(|(_, value)| value.body.len()).sum();
-        (bytes > limit).then_some(Draft::Pending(Outcome::TooLarge { bytes, limit }))
+        let (mut bytes, mut whole) = (0, true);
+        for (_, content) in keys.filter_map(|key| self.values.get(key)?.as_ref()) {
+            bytes += match content {
+                Content::Whole(value) => value.body.len(),
+                Content::Size(size) => {
+                    whole = false;
+                    *size
+                }
+            };
+        }
+        (bytes > limit || !whole).then_some(Draft::Pending(Outcome::TooLarge { bytes, limit }))
+    }
+
+    /// A value that is answered.
+    fn whole(&self, key: &Key) -> Option<(Pending, Value)> {
+        match self.values.get(key)?.as_ref()? {
+            (version, Content::Whole(value)) => Some((*version, value.clone())),
+            (_, Content::Size(_)) => unreachable!("an answer with a value that was not loaded is too large"),
+        }
     }
 
     fn fence(&self, resource: &Resource) -> &FenceSlot {
@@ -259,6 +297,23 @@ impl Overlay {
     /// The base generation, if it may have changed, so that fences known from before may be outdated.
     pub(crate) fn new_base(&self) -> Option<u32> {
         self.meta_changed.then_some(self.meta.base_generation)
+    }
+}
+
+impl Content {
+    fn of(record: &Record) -> Result<Content, Undecodable> {
+        match record.is_whole() {
+            true => Value::decode(&record.bytes).map(Content::Whole),
+            false => Ok(Content::Size(record.size)),
+        }
+    }
+
+    /// The value, unless it is longer than whatever was asked about it.
+    fn value(&self) -> Option<&Value> {
+        match self {
+            Content::Whole(value) => Some(value),
+            Content::Size(_) => None,
+        }
     }
 }
 

@@ -6,11 +6,14 @@ use fencepost_core::{Key, Resource};
 use foldhash::{HashMap, HashMapExt};
 
 use crate::command::{Action, Command};
+use crate::engine::{Want, Wanted};
 use crate::record::{OutcomeKey, RecordKey};
 
 /// Which records a batch needs, each once. The store's own record comes first.
 pub(crate) struct Plan {
-    pub(crate) keys: Vec<RecordKey>,
+    pub(crate) wanted: Vec<Wanted>,
+    /// How many bytes of values may be loaded. What the first command needs always fits.
+    pub(crate) spare: usize,
     pub(super) fences: HashMap<Resource, usize>,
     pub(super) values: HashMap<Key, usize>,
     pub(super) locks: HashMap<Resource, usize>,
@@ -20,9 +23,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn of(commands: &[Command]) -> Plan {
+    /// Of commands that read about `read_bytes` of values together.
+    pub(crate) fn of(commands: &[Command], read_bytes: usize) -> Plan {
         let mut plan = Plan {
-            keys: vec![RecordKey::meta()],
+            wanted: vec![Wanted::bytes(RecordKey::meta())],
+            spare: commands.first().map_or(0, Command::read_bytes).max(read_bytes),
             fences: HashMap::with_capacity(commands.len()),
             values: HashMap::new(),
             locks: HashMap::new(),
@@ -32,23 +37,25 @@ impl Plan {
         };
         for command in commands {
             for judged in &command.judged {
-                add(&mut plan.fences, &mut plan.keys, &judged.guarded.resource, RecordKey::fence);
+                add(&mut plan.fences, &mut plan.wanted, &judged.guarded.resource, Want::Bytes, RecordKey::fence);
             }
-            for key in command.reads() {
-                add(&mut plan.values, &mut plan.keys, key, RecordKey::value);
+            for (key, want) in command.reads() {
+                add(&mut plan.values, &mut plan.wanted, key, want, RecordKey::value);
             }
             if let Some(resource) = command.lock() {
-                add(&mut plan.locks, &mut plan.keys, resource, RecordKey::lock);
+                add(&mut plan.locks, &mut plan.wanted, resource, Want::Bytes, RecordKey::lock);
             }
             // With every other record of the command, so that its absence holds at the same instant.
             if let Some(outcome) = command.outcome() {
-                add(&mut plan.outcomes, &mut plan.keys, &outcome, RecordKey::outcome);
+                add(&mut plan.outcomes, &mut plan.wanted, &outcome, Want::Bytes, RecordKey::outcome);
             }
             match &command.action {
-                Action::Forget { index, .. } => add(&mut plan.indexes, &mut plan.keys, index, RecordKey::clone),
+                Action::Forget { index, .. } => {
+                    add(&mut plan.indexes, &mut plan.wanted, index, Want::Version, RecordKey::clone);
+                }
                 Action::Objects(change) => {
                     for (key, _) in &change.require {
-                        add(&mut plan.objects, &mut plan.keys, key, RecordKey::clone);
+                        add(&mut plan.objects, &mut plan.wanted, key, Want::Bytes, RecordKey::clone);
                     }
                 }
                 _ => {}
@@ -58,14 +65,19 @@ impl Plan {
     }
 }
 
+/// Wants a record, or more of one that is wanted already.
 fn add<T: Hash + Eq + Clone>(
     places: &mut HashMap<T, usize>,
-    keys: &mut Vec<RecordKey>,
+    wanted: &mut Vec<Wanted>,
     name: &T,
+    want: Want,
     record: impl Fn(&T) -> RecordKey,
 ) {
-    if !places.contains_key(name) {
-        places.insert(name.clone(), keys.len());
-        keys.push(record(name));
+    match places.get(name) {
+        Some(&at) => wanted[at].want = wanted[at].want.max(want),
+        None => {
+            places.insert(name.clone(), wanted.len());
+            wanted.push(Wanted { key: record(name), want });
+        }
     }
 }

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use fencepost_core::wire::Integer;
 use fencepost_core::{Access, FenceState, Key, Resource, Verdict};
 
-use super::{Draft, Overlay};
+use super::{Content, Draft, Overlay};
 use crate::command::{Command, Condition, Operation, Step, Write};
 use crate::engine::Change;
 use crate::outcome::{Done, Impossible, Outcome, Transacted};
-use crate::record::{Pending, RecordKey, Value};
+use crate::record::{MAX_NUMBER_BYTES, Pending, RecordKey, Value};
 
 /// The media type of a number that an addition made from nothing.
 const NUMBER: &str = "text/plain";
@@ -42,14 +42,14 @@ impl Overlay {
                 }
                 Operation::Add { .. } => {
                     let content_type = match self.value(&step.key) {
-                        Some((_, value)) => value.content_type.clone(),
+                        Some((_, content)) => content.value().and_then(|value| value.content_type.clone()),
                         None => Some(NUMBER.to_owned()),
                     };
                     let body = Bytes::from(sum.to_string());
                     Done::Sum(self.put(&step.key, Value { token, content_type, body }), sum)
                 }
-                Operation::Get => match self.value(&step.key) {
-                    Some((version, value)) => Done::Read(*version, value.clone()),
+                Operation::Get => match self.whole(&step.key) {
+                    Some((version, value)) => Done::Read(version, value),
                     None => Done::Absent,
                 },
             };
@@ -91,7 +91,9 @@ impl Overlay {
             Condition::AnyOf(versions) => {
                 matches!(current, Some((Pending::Stored(version), _)) if versions.contains(version))
             }
-            Condition::Equals(bytes) => current.is_some_and(|(_, value)| value.body == bytes),
+            Condition::Equals(bytes) => {
+                current.and_then(|(_, content)| content.value()).is_some_and(|value| value.body == bytes)
+            }
             Condition::AtLeast(least) => self.number(key).is_some_and(|number| number >= *least),
             Condition::AtMost(most) => self.number(key).is_some_and(|number| number <= *most),
         }
@@ -113,17 +115,19 @@ impl Overlay {
 
     /// No value counts as 0; one that is no whole number is none.
     fn number(&self, key: &Key) -> Option<i64> {
-        self.value(key).map_or(Some(0), |(_, value)| Integer::parse(&value.body).map(|number| number.0))
+        let Some((_, content)) = self.value(key) else { return Some(0) };
+        let value = content.value().filter(|value| value.body.len() <= MAX_NUMBER_BYTES)?;
+        Integer::parse(&value.body).map(|number| number.0)
     }
 
-    fn value(&self, key: &Key) -> Option<&(Pending, Value)> {
+    fn value(&self, key: &Key) -> Option<&(Pending, Content)> {
         self.values.get(key).and_then(Option::as_ref)
     }
 
     fn put(&mut self, key: &Key, value: Value) -> Pending {
         let version = Pending::Change(self.change(RecordKey::value(key), Change::Put(value.encode())));
         if let Some(slot) = self.values.get_mut(key) {
-            *slot = Some((version, value));
+            *slot = Some((version, Content::Whole(value)));
         }
         version
     }

@@ -23,6 +23,7 @@ pub use object_keys::UploadId;
 pub(crate) use object_keys::{id_of, intent_prefix, object_prefix, part_prefix, pending_prefix, upload_prefix};
 pub(crate) use outcome::{Pending, Recorded, decode_index, encode_index};
 pub use value::{MAX_CONTENT_TYPE_BYTES, Value};
+pub(crate) use value::{MAX_HEAD_BYTES, MAX_NUMBER_BYTES};
 
 /// The format that this version writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
@@ -76,6 +77,11 @@ impl RecordKey {
     /// Bytes that a scan gave.
     pub(crate) fn scanned(bytes: Vec<u8>) -> RecordKey {
         RecordKey(bytes.into())
+    }
+
+    /// Is it the key of a value?
+    pub(crate) fn is_value(&self) -> bool {
+        self.0.first() == Some(&VALUE)
     }
 
     /// The bytes.

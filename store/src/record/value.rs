@@ -22,6 +22,12 @@ const HAS_CONTENT_TYPE: u8 = 1 << 1;
 /// The longest content type that is kept.
 pub const MAX_CONTENT_TYPE_BYTES: usize = 255;
 
+/// The most bytes that a value's record has before the body.
+pub(crate) const MAX_HEAD_BYTES: usize = 2 + 12 + 2 + MAX_CONTENT_TYPE_BYTES;
+
+/// The longest value that is taken for a number: leading zeros count.
+pub(crate) const MAX_NUMBER_BYTES: usize = 1024;
+
 impl Value {
     /// To bytes.
     pub fn encode(&self) -> Bytes {

@@ -53,6 +53,33 @@ pub(crate) async fn e3_versions_are_not_reused_after_reopening(bench: Bench) {
     assert!(first > last);
 }
 
+/// Large and small in turn, over tables and restarts; what was replaced or removed does not come back.
+pub(crate) async fn large_records_are_found_when_memory_holds_almost_none(bench: Bench) {
+    let text_of = |round: usize, n: usize| match (round + n) % 3 {
+        0 => None,
+        1 => Some(format!("{round}:{n}")),
+        _ => Some(format!("{round}:{n}:{}", "x".repeat(40_000 + n))),
+    };
+    for round in 0..6 {
+        let engine = bench.open_with(&tiny());
+        for n in 0..12 {
+            let change = text_of(round, n).map_or_else(|| remove(&name(n)), |text| write(&name(n), text));
+            commit(&*engine, vec![change]).await;
+        }
+        drop(engine);
+        let engine = bench.open_with(&tiny());
+        for n in 0..12 {
+            assert_eq!(text(&*engine, &name(n)).await, text_of(round, n), "{n} in round {round}");
+        }
+        let present = (0..12).filter(|n| text_of(round, *n).is_some()).count();
+        assert_eq!(names(&*engine, under("")).await.0.len(), present, "round {round}");
+    }
+}
+
+fn name(n: usize) -> String {
+    format!("large/{n:02}")
+}
+
 /// Answers must not depend on what a cache happens to hold.
 pub(crate) async fn every_record_is_found_when_memory_holds_almost_none(bench: Bench) {
     let engine = bench.open_with(&tiny());

@@ -8,6 +8,7 @@ mod concurrency;
 mod durability;
 mod scans;
 mod versions;
+mod wants;
 
 use std::pin::Pin;
 
@@ -61,10 +62,19 @@ pub(crate) const CASES: &[Case] = cases! {
         scans::a_start_outside_of_the_prefix,
         scans::limits_end_it_and_say_so,
         scans::pages_put_together_are_the_whole,
-        scans::removed_records_are_gone;
+        scans::removed_records_are_gone,
+        wants::e6_a_version_comes_with_the_size_and_without_bytes,
+        wants::e6_bytes_come_as_far_as_they_are_wanted,
+        wants::e6_spare_bounds_what_is_read,
+        wants::e2_compare_covers_records_of_which_only_the_version_was_loaded,
+        wants::large_records_replace_small_ones_and_back,
+        wants::large_records_of_one_key_in_one_commit_apply_in_order,
+        wants::large_records_are_scanned_like_others,
+        wants::e1_e5_loads_of_large_records_see_only_whole_commits;
     Durability:
         durability::e4_a_commit_is_durable,
         durability::e4_nothing_of_a_conflict_appears_later,
         durability::e3_versions_are_not_reused_after_reopening,
-        durability::every_record_is_found_when_memory_holds_almost_none;
+        durability::every_record_is_found_when_memory_holds_almost_none,
+        durability::large_records_are_found_when_memory_holds_almost_none;
 };

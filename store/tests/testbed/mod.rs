@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
+pub(crate) mod counted;
 pub(crate) mod directory;
 pub(crate) mod history;
 pub(crate) mod log_format;

@@ -1,0 +1,71 @@
+//! An engine in memory that counts what is loaded from it.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use fencepost_store::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Scan, Scanned, Wanted};
+use fencepost_store::engines::memory::Memory;
+
+/// Bytes of records in each load, by who loaded them.
+#[derive(Default)]
+pub(crate) struct Loads {
+    /// By the committer.
+    pub(crate) to_change: Mutex<Vec<usize>>,
+    /// By readers.
+    pub(crate) to_read: Mutex<Vec<usize>>,
+}
+
+impl Loads {
+    /// The most bytes that the committer loaded at once, and how often it loaded, since this was asked last.
+    pub(crate) fn committer(&self) -> (usize, usize) {
+        let loads = std::mem::take(&mut *self.to_change.lock().unwrap());
+        (loads.iter().copied().max().unwrap_or(0), loads.len())
+    }
+
+    /// The same of readers.
+    pub(crate) fn readers(&self) -> (usize, usize) {
+        let loads = std::mem::take(&mut *self.to_read.lock().unwrap());
+        (loads.iter().copied().max().unwrap_or(0), loads.len())
+    }
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Counted {
+    pub(crate) memory: Memory,
+    pub(crate) loads: Arc<Loads>,
+}
+
+fn bytes(loaded: &Loaded) -> usize {
+    loaded.records.iter().flatten().map(|record| record.bytes.len()).sum()
+}
+
+#[async_trait]
+impl Engine for Counted {
+    async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        let loaded = self.memory.load_wanted(wanted, spare).await?;
+        self.loads.to_read.lock().unwrap().push(bytes(&loaded));
+        Ok(loaded)
+    }
+
+    async fn load_to_change(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        let loaded = self.memory.load_to_change(wanted, spare).await?;
+        self.loads.to_change.lock().unwrap().push(bytes(&loaded));
+        Ok(loaded)
+    }
+
+    async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError> {
+        self.memory.scan(scan).await
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<Commit, EngineError> {
+        self.memory.commit(batch).await
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.memory.fault()
+    }
+
+    fn ownership(&self) -> Ownership {
+        self.memory.ownership()
+    }
+}
