@@ -268,6 +268,15 @@ impl Command {
         answered.saturating_add(compared).saturating_add(self.reads().count() * each)
     }
 
+    /// Does it change nothing, whatever it finds? Then its place in the order does not matter.
+    pub(crate) fn only_reads(&self) -> bool {
+        let reads = match &self.action {
+            Action::Write(write) => write.operations.iter().all(|step| !step.operation.writes()),
+            _ => false,
+        };
+        reads && self.judged.is_empty() && self.once.is_none()
+    }
+
     /// The lock whose record takes part in the outcome.
     pub(crate) fn lock(&self) -> Option<&Resource> {
         match self.action {

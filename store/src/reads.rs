@@ -7,10 +7,12 @@ use fencepost_core::{
     Verdict, decide,
 };
 
+use crate::command::Command;
 use crate::engine::{EngineError, Ownership, Record, Scan, Version, Wanted};
-use crate::outcome::{Held, Outcome};
-use crate::overlay::settle;
+use crate::outcome::{Failure, Held, Outcome, Rejected};
+use crate::overlay::{Draft, Overlay, Plan, settle};
 use crate::record::{self, Lease, LockRecord, Meta, OutcomeKey, RecordKey, Recorded, Undecodable, Value};
+use crate::sequencer::current_meta;
 use crate::store::{Store, WrongResource};
 
 /// A read that failed; nothing was changed.
@@ -137,6 +139,21 @@ impl Store {
             }
         }
         Ok(Ok(Ok(read)))
+    }
+
+    /// Answers a command that changes nothing from one snapshot, past the sequencer. It presents no token, so there is
+    /// nothing to judge.
+    pub(crate) async fn view(&self, command: Command) -> Result<Outcome, Failure> {
+        let unavailable = |why: String| Failure::from(Rejected::Unavailable(why));
+        let _turn = self.views.acquire().await.map_err(|_| unavailable("the store is closed".into()))?;
+        let plan = Plan::of(std::slice::from_ref(&command), 0);
+        let loaded = self.engine.load_wanted(&plan.wanted, plan.spare).await.map_err(|error| unavailable(error.0))?;
+        let meta = current_meta(&loaded, &self.mapping_hash())?;
+        let overlay = Overlay::new(&plan, &loaded, meta, Timestamp::now());
+        Ok(match overlay.map_err(|error| unavailable(error.to_string()))?.apply(&command) {
+            Draft::Settled(outcome) => outcome,
+            Draft::Pending(outcome) => settle(outcome, None),
+        })
     }
 
     /// A resource's state, also if it was never seen.

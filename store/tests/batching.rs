@@ -19,7 +19,7 @@ use testbed::counted::{Counted, Loads};
 use testbed::requests::{done, failed_at, impossible, transacted, txn};
 use testbed::{
     Ended, applied, claim, claimed, ended, fence, fence_change, guard, key, memory_store, memory_store_of, put, put_of,
-    queue, read, resource, text, token, within,
+    queue, read, resource, text, token, version, within,
 };
 
 #[derive(Default)]
@@ -258,6 +258,55 @@ async fn c06_conditions_on_large_values_load_no_large_value() {
     let other = Condition::Equals(Bytes::from("y".repeat(LARGE)));
     assert_eq!(failed_at(guarded(other).send(&store).await), 0);
     assert_eq!((text(&store, "large/1").await.as_deref(), text(&store, "large/2").await), (Some("small now"), None));
+}
+
+/// Without tokens and writes there is nothing to put into an order: the committer does not see it.
+#[tokio::test]
+async fn c06_transactions_that_only_read_pass_the_committer_by() {
+    let (store, memory, loads) = with_large_values(LARGE).await;
+    let before = version(put(&store, "small", token("1"), "before").await);
+    loads.committer();
+    memory.inject(Fault::Hold);
+    let held = queue(put(&store, "small", token("2"), "after")).await;
+    within(memory.wait_held()).await;
+    loads.committer();
+    loads.readers();
+    let looks = (0..8).fold(txn().when("small", Condition::AnyOf(vec![before])), |looks, n| {
+        looks.when(&format!("large/{n}"), Condition::Exists)
+    });
+    assert!(done(within(looks.clone().send(&store)).await).is_empty(), "answered while a commit is under way");
+    let read = done(within(looks.clone().get("small").get("none").send(&store)).await);
+    assert!(
+        matches!(&read[..], [Done::Read(found, value), Done::Absent] if *found == before && value.body == "before")
+    );
+    assert_eq!(failed_at(within(looks.when("large/3", Condition::Absent).send(&store)).await), 9);
+    let (most, count) = loads.readers();
+    assert!(most < LARGE / 10 && count == 3, "{most} bytes in one of {count} loads");
+    assert_eq!(loads.committer(), (0, 0));
+    assert_eq!(store.queue_depth(), 0);
+    memory.release();
+    applied(held.answer().await);
+    let one = txn().get("large/0").max_bytes(LARGE);
+    assert!(matches!(&done(one.send(&store).await)[..], [Done::Read(_, value)] if value.body.len() == LARGE));
+    let all = (0..8).fold(txn(), |all, n| all.get(&format!("large/{n}")));
+    loads.readers();
+    let too_large = all.max_bytes(2 * LARGE).send(&store).await;
+    assert!(matches!(too_large, Ok(Outcome::TooLarge { bytes, .. }) if bytes >= 8 * LARGE), "{too_large:?}");
+    let (most, _) = loads.readers();
+    assert!(most < 3 * LARGE, "{most} bytes were loaded to find out that it is too large");
+}
+
+/// G8: reads go on.
+#[tokio::test]
+async fn c06_transactions_that_only_read_go_on_after_poison() {
+    let (store, memory) = memory_store().await;
+    applied(put(&store, "a", token("5"), "before").await);
+    memory.inject(Fault::UnknownLost);
+    assert!(matches!(put(&store, "a", token("6"), "lost?").await, Err(Failure::Unknown(_))));
+    let read = done(txn().when("a", Condition::Exists).get("a").send(&store).await);
+    assert!(matches!(&read[..], [Done::Read(_, value)] if value.body == "before"));
+    let judged = txn().token("a", token("7")).get("a").send(&store).await;
+    assert!(matches!(judged, Err(Failure::Rejected(Rejected::Poisoned(_)))), "a token would raise the fence");
 }
 
 async fn claim_large(store: &Store, resource_name: &str, number: &str, max_bytes: usize) -> Ended {

@@ -231,9 +231,10 @@ async fn a_transaction_sees_what_its_batch_wrote_before_it() {
     within(memory.wait_held()).await;
     let write = queue(txn().token("a", token("5")).put("a", "1").send(&store)).await;
     let add = queue(txn().token("a", token("5")).when("a", Condition::AtLeast(1)).add("a", 41).send(&store)).await;
-    let look = queue(txn().when("a", Condition::Equals("42".into())).get("a").send(&store)).await;
+    let look =
+        queue(txn().token("a", token("5")).when("a", Condition::Equals("42".into())).get("a").send(&store)).await;
     let remove = queue(txn().token("a", token("6")).delete("a").send(&store)).await;
-    let gone = queue(txn().when("a", Condition::Absent).get("a").send(&store)).await;
+    let gone = queue(txn().token("a", token("6")).when("a", Condition::Absent).get("a").send(&store)).await;
     let stale =
         queue(txn().token("a", token("5")).token("b", token("1")).put("a", "x").put("b", "x").send(&store)).await;
     memory.release();

@@ -219,9 +219,16 @@ impl Command {
         }
     }
 
-    /// A lock is asked for by a task of its own, so its place in the order is known only if nothing is beside it.
+    /// A lock is asked for by a task of its own, and a transaction that only reads is not queued: its place in the order is
+    /// known only if nothing is beside it.
     pub(crate) fn stands_alone(&self) -> bool {
-        matches!(self, Command::Lock { verb: LockVerb::Acquire { .. }, .. })
+        match self {
+            Command::Lock { verb: LockVerb::Acquire { .. }, .. } => true,
+            Command::Write(Write { tokens, steps, retry, .. }) => {
+                tokens.is_empty() && retry.is_none() && !steps.iter().any(|(_, step)| step.writes())
+            }
+            _ => false,
+        }
     }
 }
 
