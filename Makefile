@@ -45,12 +45,13 @@ test-full: ## the same tests at the full budget: long kill storms, all seeds
 	@scripts/setup test
 	@FENCEPOST_BUDGET=full scripts/test $(SUITE) $(if $(ARGS),-- $(ARGS))
 
-check: ## format, lints, docs, licences, dependency direction and the client's features; changes no file
+check: ## format, lints, docs, licences, versions, dependency direction and the client's features; changes no file
 	@scripts/setup check
 	cargo fmt --all --check
 	cargo clippy --locked --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --no-deps
 	cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+	scripts/check-rust-version
 	scripts/check-dependency-direction
 	scripts/check-client-features
 
