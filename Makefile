@@ -50,7 +50,7 @@ check: ## format, lints, docs, licences, versions, dependency direction and the 
 	cargo fmt --all --check
 	cargo clippy --locked --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --no-deps
-	cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+	cargo-deny --locked check --hide-inclusion-graph --deny unmatched-skip --deny unnecessary-skip bans licenses sources
 	scripts/check-rust-version
 	scripts/check-dependency-direction
 	scripts/check-client-features
