@@ -19,7 +19,7 @@ ARGS ?=
 PREFIX ?= $(HOME)/.local
 SUITE ?=
 
-.PHONY: help run install test test-quick test-full check fmt bench bench-growth bench-locks bench-instructions bench-parts s3s-e2e audit
+.PHONY: help run install test test-quick test-full check fmt bench bench-growth bench-locks bench-instructions bench-parts s3s-e2e s3-apps audit
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,11 @@ s3s-e2e: ## run the compatibility tests of the S3 library against a gateway, and
 	@scripts/setup
 	cargo build --locked --release --workspace --bins
 	@scripts/s3s-e2e
+
+s3-apps: ## run real S3 applications as holders and as zombies; docs/s3-applications.md has what was seen (ARGS='pyarrow restic' runs some, ARGS=record writes the tables)
+	@scripts/setup apps
+	cargo build --locked --release --workspace --bins
+	@scripts/s3-apps $(ARGS)
 
 audit: ## known vulnerabilities in dependencies; needs the network, so CI leaves it out
 	@scripts/setup check
