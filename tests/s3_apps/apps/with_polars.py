@@ -4,7 +4,6 @@ import polars
 
 from app import BUCKET, WHO, serve
 
-OPTIONS = {"aws_allow_http": "true"}
 frame = polars.DataFrame({"who": [WHO] * 1000, "number": range(1000)})
 many = polars.DataFrame({"number": range(2_000_000)}).with_columns(polars.col("number").hash().alias("hash"))
 
@@ -14,16 +13,16 @@ def at(name):
 
 
 def read():
-    return polars.read_parquet(at("frame.parquet"), storage_options=OPTIONS)["who"].unique().to_list()
+    return polars.read_parquet(at("frame.parquet"))["who"].unique().to_list()
 
 
 serve(
     polars.__version__,
     {
-        "write_parquet": lambda: frame.write_parquet(at("frame.parquet"), storage_options=OPTIONS),
-        "sink_parquet, several parts": lambda: many.lazy().sink_parquet(at("many.parquet"), storage_options=OPTIONS, compression="uncompressed"),
-        "sink_csv": lambda: frame.lazy().sink_csv(at("frame.csv"), storage_options=OPTIONS),
-        "write_ndjson": lambda: frame.lazy().sink_ndjson(at("frame.ndjson"), storage_options=OPTIONS),
+        "write_parquet": lambda: frame.write_parquet(at("frame.parquet")),
+        "sink_parquet, several parts": lambda: many.lazy().sink_parquet(at("many.parquet"), compression="uncompressed"),
+        "sink_csv": lambda: frame.lazy().sink_csv(at("frame.csv")),
+        "write_ndjson": lambda: frame.lazy().sink_ndjson(at("frame.ndjson")),
     },
     read,
 )

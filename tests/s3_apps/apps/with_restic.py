@@ -17,7 +17,7 @@ def restic(*arguments):
     said = ""
     for line in process.stdout:
         said += line
-        # It reports a refusal at once, and then tries again for a quarter of an hour.
+        # It reports a refusal at once, and then tries again for three quarters of a minute.
         if "returned error, retrying" in line:
             process.kill()
     if process.wait() != 0:
