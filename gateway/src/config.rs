@@ -3,6 +3,7 @@
 mod file;
 mod flags;
 mod s3;
+mod unreadable;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::http::Host;
 use crate::listener::Bounds;
 use crate::position_file::StateDir;
 use crate::quantity::{Size, Span};
+use crate::s3::secret_file::SecretFileError;
 use file::File;
 
 pub use flags::Flags;
@@ -150,9 +152,21 @@ pub enum ConfigError {
     /// The file is not what it should be.
     #[error("{0}: {1}")]
     Parse(PathBuf, Box<toml::de::Error>),
-    /// The same, in a line that must not be shown.
-    #[error("{0}: line {1} cannot be read{2} (it is not shown, because it holds a secret)")]
-    ParseSecret(PathBuf, usize, String),
+    /// The same, in a file whose lines must not be shown.
+    #[error("{path}: line {line}, column {column}: {why} (the line is not shown, because the file may hold a secret)")]
+    ParseSecret {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What kind of error, in words that repeat nothing of the file.
+        why: String,
+    },
+    /// A secret stands in the file, and others can read or write it.
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
     /// The S3 face cannot be as it is asked for.
     #[error(transparent)]
     S3(#[from] S3SettingsError),

@@ -1,15 +1,22 @@
 //! Settings in a file (TOML).
 
+use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use fencepost_core::{Claim, Equal, GuardSpec, IssuerRule, Mode, Policy};
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::ConfigError;
 use super::s3::FileS3;
+use super::unreadable::unreadable;
 use crate::http::Host;
 use crate::quantity::{Size, Span};
+use crate::s3::secret_file;
+
+/// A larger file is none of ours.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The file. Every key is optional; an unknown one is an error.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -77,20 +84,16 @@ impl From<FileGuard> for GuardSpec {
 
 impl File {
     pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))?;
-        toml::from_str(&text).map_err(|error| unreadable(path, &text, error))
+        let cannot = |error| ConfigError::Read(path.to_owned(), error);
+        let opened = std::fs::File::open(path).map_err(cannot)?;
+        // Of the open file, not of what has its name by now.
+        let metadata = opened.metadata().map_err(cannot)?;
+        let mut text = Zeroizing::new(String::new());
+        opened.take(MAX_BYTES).read_to_string(&mut text).map_err(cannot)?;
+        let file: File = toml::from_str(&text).map_err(|error| unreadable(path, &text, error))?;
+        if file.s3.holds_a_secret() {
+            secret_file::check_private(path, &metadata)?;
+        }
+        Ok(file)
     }
-}
-
-/// An error shows the line that it is about, unless that may hold a secret.
-fn unreadable(path: &Path, text: &str, error: toml::de::Error) -> ConfigError {
-    let start = error.span().map_or(0, |span| span.start.min(text.len()));
-    let number = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
-    if !text.lines().nth(number).is_some_and(|line| line.to_ascii_lowercase().contains("secret")) {
-        return ConfigError::Parse(path.to_owned(), Box::new(error));
-    }
-    // Names may be said, values may not.
-    let why =
-        if error.message().starts_with("unknown field") { format!(": {}", error.message()) } else { String::new() };
-    ConfigError::ParseSecret(path.to_owned(), number + 1, why)
 }

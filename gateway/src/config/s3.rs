@@ -181,6 +181,13 @@ struct FileKey {
     secret_access_key_file: Option<PathBuf>,
 }
 
+impl FileS3 {
+    /// Does a secret stand in the file itself?
+    pub(super) fn holds_a_secret(&self) -> bool {
+        self.key.iter().any(|key| key.secret_access_key.is_some())
+    }
+}
+
 impl FileKey {
     fn read(self) -> Result<LongTermKey, S3SettingsError> {
         let secret = match (self.secret_access_key, self.secret_access_key_file) {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
+use zeroize::Zeroize;
 
 use super::mac_keys::{MacKeys, UnknownKey, Verified};
 
@@ -10,7 +11,7 @@ use super::mac_keys::{MacKeys, UnknownKey, Verified};
 const MAX_ID_BYTES: usize = 64;
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// A text that is never shown.
+/// A text that is never shown, and is wiped from memory when it is dropped.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -27,6 +28,12 @@ impl Secret {
     }
 }
 
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
@@ -36,8 +43,9 @@ impl fmt::Debug for Secret {
 /// Why a long-term key cannot be used. Secrets are not repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LongTermKeyError {
-    /// The id would not survive a request's headers.
-    #[error("access key id `{0}`: write 3 to {MAX_ID_BYTES} letters, digits, `-`, `_` or `.`")]
+    /// The id would not survive a request's headers. One that is long enough for a secret is not repeated: it may be one, in
+    /// the wrong place.
+    #[error("access key id {0}: write 3 to {MAX_ID_BYTES} letters, digits, `-`, `_` or `.`")]
     Id(String),
     /// The secret is too short, too long or cannot be typed.
     #[error("the secret of access key `{0}` must have 16 to 128 printable ASCII characters, and spaces only inside")]
@@ -59,7 +67,11 @@ impl LongTermKey {
     pub fn new(access_key_id: String, secret: Secret) -> Result<LongTermKey, LongTermKeyError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(3..=MAX_ID_BYTES).contains(&access_key_id.len()) || !access_key_id.bytes().all(plain) {
-            return Err(LongTermKeyError::Id(access_key_id.escape_debug().to_string()));
+            let may_be_a_secret = access_key_id.len() >= *SECRET_BYTES.start();
+            return Err(LongTermKeyError::Id(match may_be_a_secret {
+                true => format!("of {} bytes", access_key_id.len()),
+                false => format!("`{}`", access_key_id.escape_debug()),
+            }));
         }
         let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
         let trimmed = secret.0.trim_ascii() == secret.0;
@@ -166,6 +178,8 @@ mod tests {
         for bad in ["", "ab", "a/b/c", "with space", "ümlaut", &"x".repeat(65)] {
             assert!(matches!(key(bad, "0123456789abcdef"), Err(LongTermKeyError::Id(_))), "{bad}");
         }
+        let swapped = key("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "AKIAIOSFODNN7EXAMPLE").unwrap_err().to_string();
+        assert!(swapped.contains("of 40 bytes") && !swapped.contains("wJalr"), "{swapped}");
         for bad in
             ["", "0123456789abcde", "0123456789abcde\n", " 0123456789abcdef", "0123456789\tabcdef", &"x".repeat(129)]
         {

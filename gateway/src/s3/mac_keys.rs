@@ -7,6 +7,7 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use fencepost_core::{Resource, Token};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use zeroize::Zeroizing;
 
 use super::access_key::{self, LeaseKey, MAC_BYTES, ResourceId, first_half};
 use super::secret_file::{self, SecretFileError};
@@ -60,6 +61,7 @@ impl MacKey {
     /// A key from its text: at least 64 hexadecimal digits, and white space around them.
     pub fn from_hex(id: u8, text: &str) -> Result<MacKey, MacKeyError> {
         let bytes = HEXLOWER_PERMISSIVE.decode(text.trim_ascii().as_bytes()).map_err(|_| MacKeyError::NotHex(id))?;
+        let bytes = Zeroizing::new(bytes);
         let short = || MacKeyError::TooShort(id, bytes.len());
         if bytes.len() < MIN_KEY_BYTES {
             return Err(short());
@@ -168,9 +170,9 @@ impl MacKeys {
     pub fn own(data: &Path) -> Result<MacKeys, MacKeyError> {
         let path: PathBuf = data.join(OWN_KEY_FILE);
         if !path.try_exists().map_err(|error| SecretFileError::Read(path.clone(), error))? {
-            let mut key = [0; MIN_KEY_BYTES];
-            getrandom::fill(&mut key).map_err(MacKeyError::Random)?;
-            secret_file::make(&path, &(HEXLOWER.encode(&key) + "\n"))?;
+            let mut key = Zeroizing::new([0; MIN_KEY_BYTES]);
+            getrandom::fill(key.as_mut_slice()).map_err(MacKeyError::Random)?;
+            secret_file::make(&path, &Zeroizing::new(HEXLOWER.encode(key.as_slice())))?;
         }
         MacKeys::new(vec![MacKey::from_file(OWN_KEY_ID, &path)?])
     }

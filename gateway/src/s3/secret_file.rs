@@ -1,9 +1,13 @@
-//! Files that hold a secret: nobody but their owner may read them.
+//! Files that hold a secret: regular files of root or of the gateway's own user, which only their owner may read.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use zeroize::Zeroizing;
 
 /// More than this is no secret but another file.
 const MAX_BYTES: u64 = 64 << 10;
@@ -14,12 +18,29 @@ pub enum SecretFileError {
     /// The system said no.
     #[error("cannot read the secret in {0}: {1}")]
     Read(PathBuf, io::Error),
-    /// Not a file.
-    #[error("{0} is not a file")]
+    /// A link, which another user may be able to point elsewhere.
+    #[error("{0} is a symbolic link, and a secret is not read through one: name the file itself")]
+    Link(PathBuf),
+    /// A directory, a FIFO or a device.
+    #[error("{0} is not a regular file")]
     NotAFile(PathBuf),
-    /// It is no secret.
-    #[error("{0} can be read or written by others (mode {1:03o}); run `chmod 600 {0}`, and change the secret")]
+    /// Other users can read or write it.
+    #[error(
+        "{0} holds a secret and can be read or written by others (mode {1:03o}); run `chmod 600 {0}`, and change the secret"
+    )]
     Open(PathBuf, u32),
+    /// Its owner can change it at any time.
+    #[error(
+        "{path} holds a secret and belongs to user {owner}; only root or the gateway's own user may own it: run `chown {own} {path}`"
+    )]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// The user id of its owner.
+        owner: u32,
+        /// The user id of this process.
+        own: u32,
+    },
     /// It holds something else.
     #[error("{0} has {1} bytes, which is too much for a secret; the limit is {MAX_BYTES}")]
     TooLarge(PathBuf, u64),
@@ -28,24 +49,43 @@ pub enum SecretFileError {
     Make(PathBuf, io::Error),
 }
 
-/// The text of a file that only its owner can read.
-pub fn read(path: &Path) -> Result<String, SecretFileError> {
-    let cannot = |error| SecretFileError::Read(path.to_owned(), error);
-    let file = File::open(path).map_err(cannot)?;
-    // Of the file that is open, not of whatever has its name by now.
+/// The text of a file that only its owner can read. It is wiped from memory when it is dropped.
+pub fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
+    let cannot = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => SecretFileError::Link(path.to_owned()),
+        _ => SecretFileError::Read(path.to_owned(), error),
+    };
+    // NONBLOCK: a FIFO would hold up the start, or a reload, until another process writes to it.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path).map_err(cannot)?;
+    // Of the open file, not of what has its name by now.
     let metadata = file.metadata().map_err(cannot)?;
     if !metadata.is_file() {
         return Err(SecretFileError::NotAFile(path.to_owned()));
     }
-    if metadata.mode() & 0o077 != 0 {
-        return Err(SecretFileError::Open(path.to_owned(), metadata.mode() & 0o777));
-    }
+    check_private(path, &metadata)?;
     if metadata.len() > MAX_BYTES {
         return Err(SecretFileError::TooLarge(path.to_owned(), metadata.len()));
     }
-    let mut text = String::new();
+    // Large enough from the start: a buffer that grows leaves copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize));
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(cannot)?;
     Ok(text)
+}
+
+/// Refuses a file with a secret in it that another user can read, write or replace the contents of.
+pub fn check_private(path: &Path, metadata: &Metadata) -> Result<(), SecretFileError> {
+    check_private_for(rustix::process::geteuid().as_raw(), path, metadata.uid(), metadata.mode())
+}
+
+fn check_private_for(own: u32, path: &Path, owner: u32, mode: u32) -> Result<(), SecretFileError> {
+    if owner != 0 && owner != own {
+        return Err(SecretFileError::Owner { path: path.to_owned(), owner, own });
+    }
+    if mode & 0o077 != 0 {
+        return Err(SecretFileError::Open(path.to_owned(), mode & 0o777));
+    }
+    Ok(())
 }
 
 /// Makes a file that only its owner can read. It is there with all of its text, on stable storage, or not at all; one
@@ -82,10 +122,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
         make(&path, "first").unwrap();
-        assert_eq!(read(&path).unwrap(), "first");
+        assert_eq!(read(&path).unwrap().as_str(), "first");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert!(matches!(make(&path, "second"), Err(SecretFileError::Make(..))));
-        assert_eq!(read(&path).unwrap(), "first");
+        assert_eq!(read(&path).unwrap().as_str(), "first");
     }
 
     #[test]
@@ -94,7 +134,7 @@ mod tests {
         fs::write(directory.path().join("secret.unfinished"), "ha").unwrap();
         let path = directory.path().join("secret");
         make(&path, "whole").unwrap();
-        assert_eq!(read(&path).unwrap(), "whole");
+        assert_eq!(read(&path).unwrap().as_str(), "whole");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
@@ -121,5 +161,30 @@ mod tests {
         let large = directory.path().join("large");
         make(&large, &"x".repeat(MAX_BYTES as usize + 1)).unwrap();
         assert!(matches!(read(&large), Err(SecretFileError::TooLarge(..))));
+    }
+
+    #[test]
+    fn s16_a_secret_is_not_read_through_a_link_or_from_a_fifo() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        make(&path, "whole").unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(matches!(read(&link), Err(SecretFileError::Link(_))));
+        let fifo = directory.path().join("fifo");
+        let mode = rustix::fs::Mode::from_bits_truncate(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+        // Without NONBLOCK this never returns.
+        assert!(matches!(read(&fifo), Err(SecretFileError::NotAFile(_))));
+    }
+
+    #[test]
+    fn s16_a_secret_belongs_to_root_or_to_us() {
+        let path = Path::new("secret");
+        for (own, owner, allowed) in [(0, 0, true), (7, 7, true), (7, 0, true), (7, 8, false), (0, 7, false)] {
+            assert_eq!(check_private_for(own, path, owner, 0o100_600).is_ok(), allowed, "{own} {owner}");
+        }
+        let error = check_private_for(7, path, 8, 0o100_600).unwrap_err().to_string();
+        assert!(error.contains("belongs to user 8") && error.contains("chown 7 secret"), "{error}");
     }
 }

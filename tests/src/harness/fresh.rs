@@ -1,6 +1,8 @@
 //! A gateway of a test's own: fresh data, gone with the test.
 
+use std::fs::Permissions;
 use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -71,9 +73,10 @@ impl Deref for Fresh {
     }
 }
 
-/// Writes a configuration file into a directory.
+/// Writes a configuration file into a directory. It is private, because there may be a secret in it.
 pub fn write_config(dir: &Path, toml: &str) -> PathBuf {
     let path = dir.join("fencepost.toml");
     std::fs::write(&path, toml).expect("a temporary directory can be written");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("our own file can be changed");
     path
 }

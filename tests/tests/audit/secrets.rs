@@ -1,1 +1,109 @@
 //! Files and process settings that keep secrets.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fencepost_conformance::harness::fresh::{Fresh, write_config};
+use fencepost_conformance::harness::http::Client;
+use fencepost_conformance::harness::process::{binary, run};
+use tempfile::TempDir;
+
+const SECRET: &str = "hunter2-hunter2-hunter2";
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Starts a gateway that is not expected to serve: what it said, and its exit code.
+fn refused(data: &Path, arguments: &[&str]) -> (String, Option<i32>) {
+    let data = data.to_str().unwrap();
+    let all = [&["serve", "--listen", "127.0.0.1:0", "--engine", "memory", "--data", data], arguments].concat();
+    let output = Command::new("timeout").arg("60").arg(binary()).args(all).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (said, output.status.code())
+}
+
+const KEY: &str = "[[s3.key]]\naccess_key_id = 'reader'\n";
+
+/// Neither at start nor in the answer of a reload.
+#[test]
+fn s16_an_error_repeats_no_line_of_a_configuration_with_keys() {
+    let gateway = Fresh::with_s3("", &[]);
+    let directory = gateway.data().parent().unwrap().to_owned();
+    for wrong in [
+        format!("{KEY}secret_access_key = {SECRET}\n"),
+        format!("{KEY}secret_access_key = ['{SECRET}']\n"),
+        format!("{KEY}secret_access_key = \"\"\"\n{SECRET}\n"),
+        format!("{KEY}password = '{SECRET}'\n"),
+        format!("{KEY}{SECRET} = 1\n"),
+        format!("[s3]\nmac_keys = ['{SECRET}']\n"),
+        format!("[[s3.key]]\naccess_key_id = '{SECRET}/'\nsecret_access_key = '{SECRET}'\n"),
+    ] {
+        let config = write_config(&directory, &wrong);
+        let (said, code) = refused(&directory.join("other"), &["--config", config.to_str().unwrap()]);
+        assert_eq!(code, Some(2), "{wrong}: {said}");
+        assert!(!said.contains(SECRET), "{wrong}: {said}");
+        let checked = run(&["config", "check", "--config", config.to_str().unwrap()]);
+        assert!(!checked.status.success() && !format!("{checked:?}").contains(SECRET), "{wrong}: {checked:?}");
+        let mut admin = Client::connect_unix(&gateway.data().join("admin.sock"));
+        let answer = admin.request("POST", "/v1/admin/reload", &[], b"");
+        assert_eq!((answer.status, answer.problem().as_str()), (422, "reload-refused"), "{wrong}");
+        assert!(!answer.text().contains(SECRET), "{wrong}: {}", answer.text());
+    }
+    assert!(!gateway.stderr().contains(SECRET), "{}", gateway.stderr());
+}
+
+#[test]
+fn s16_a_configuration_with_a_secret_in_it_must_be_private() {
+    let gateway = Fresh::with_s3("", &[]);
+    let directory = gateway.data().parent().unwrap().to_owned();
+    let config = write_config(&directory, &format!("{KEY}secret_access_key = '{SECRET}'\n"));
+    let mut admin = Client::connect_unix(&gateway.data().join("admin.sock"));
+    set_mode(&config, 0o640);
+    let (said, code) = refused(&directory.join("other"), &["--config", config.to_str().unwrap()]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains(&format!("chmod 600 {}", config.display())) && !said.contains(SECRET), "{said}");
+    let answer = admin.request("POST", "/v1/admin/reload", &[], b"");
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    assert!(answer.text().contains("chmod 600"), "{}", answer.text());
+    set_mode(&config, 0o600);
+    assert_eq!(admin.request("POST", "/v1/admin/reload", &[], b"").status, 200);
+}
+
+/// A FIFO that is never written to, a link, and (where the test may make one) a file of another user.
+#[test]
+fn s16_secrets_come_from_regular_files_of_root_or_the_gateway() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let config = |secret: &Path| {
+        write_config(dir.path(), &format!("{KEY}secret_access_key_file = '{}'\n", secret.display()))
+            .display()
+            .to_string()
+    };
+    fs::write(at("regular"), SECRET).unwrap();
+    set_mode(&at("regular"), 0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), rustix::fs::Mode::from_bits_truncate(0o600)).unwrap();
+    std::os::unix::fs::symlink(at("regular"), at("link")).unwrap();
+    let check = |name: &str| {
+        let output = Command::new("timeout")
+            .arg("30")
+            .arg(binary())
+            .args(["config", "check", "--config", &config(&at(name))])
+            .output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = check("regular");
+    assert_eq!(code, Some(0), "{said}");
+    for (name, word) in [("fifo", "is not a regular file"), ("link", "is a symbolic link")] {
+        let (code, said) = check(name);
+        assert!(code == Some(2) && said.contains(word), "{name}: {code:?} {said}");
+    }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(at("regular"), Some(65_534), None).unwrap();
+        let (code, said) = check("regular");
+        assert!(code == Some(2) && said.contains("belongs to user 65534"), "{code:?} {said}");
+    }
+}
