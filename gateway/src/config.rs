@@ -30,6 +30,8 @@ pub struct Config {
     pub listen: String,
     /// Where the data lives.
     pub data: PathBuf,
+    /// May other users enter that directory?
+    pub data_mode_ok: bool,
     /// Which engine keeps it.
     pub engine: String,
     /// The administrator's Unix socket.
@@ -218,6 +220,7 @@ impl Config {
             audit_log: in_data(&flags.audit_log, file.audit_log, "audit.jsonl"),
             listen: flags.listen.clone().or(file.listen).unwrap_or_else(|| "127.0.0.1:3362".into()),
             data,
+            data_mode_ok: flags.data_mode_ok.or(file.data_mode_ok).unwrap_or(false),
             engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| ENGINES[0].name.into()),
             state_dir: match (&flags.state_dir, file.state_dir) {
                 (Some(state_dir), _) => state_dir.clone(),
@@ -312,6 +315,7 @@ impl fmt::Display for Config {
         let size = |bytes: usize| Size(bytes as u64);
         writeln!(f, "listen           {}", self.listen)?;
         writeln!(f, "data             {}", self.data.display())?;
+        writeln!(f, "data_mode_ok     {}", self.data_mode_ok)?;
         writeln!(f, "engine           {}", self.engine)?;
         writeln!(f, "admin_socket     {}", self.admin_socket.display())?;
         writeln!(f, "audit_log        {}", self.audit_log.display())?;

@@ -5,6 +5,7 @@
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod data_directory;
 pub mod http;
 mod listener;
 pub mod objects;

@@ -6,6 +6,7 @@ mod conform;
 mod connect;
 mod exit;
 mod fence;
+mod hardening;
 mod kv;
 mod lock;
 mod objects;

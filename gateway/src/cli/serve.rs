@@ -11,10 +11,12 @@ use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 use super::exit::{self, Failed};
+use super::hardening;
 use crate::config::{Config, Face, Flags, Objects as Place, S3Settings};
+use crate::data_directory;
 use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped, sole_owner};
 use crate::listener::files;
-use crate::objects::directory::Directory;
+use crate::objects::directory::{Directory, SharedModes};
 use crate::objects::{Objects, collect_abandoned_uploads};
 use crate::position_file::{PositionFile, PositionKeeper};
 use crate::reload::Reload;
@@ -44,6 +46,8 @@ enum LogFormat {
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failed> {
+        // Before any file is made.
+        let modes = hardening::make_files_private();
         let mut config = Config::load(&self.flags).map_err(Failed::usage)?;
         self.start_log()?;
         let asked = config.clone();
@@ -51,7 +55,7 @@ impl Serve {
         files::fit(&mut config.limits, config.s3.face.is_some()).map_err(Failed::other)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
         let reload = Reload::new(*self.flags, asked);
-        let result = runtime.block_on(serve(config, reload));
+        let result = runtime.block_on(serve(config, reload, modes));
         // Not waiting for a disk that hangs.
         runtime.shutdown_background();
         result
@@ -75,7 +79,7 @@ impl Serve {
     }
 }
 
-async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
+async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(), Failed> {
     // The address first: a second gateway on one port should not touch a store.
     let server = Server::bind(&config.listen, config.insecure_no_auth).await.map_err(|error| match error {
         ServeError::Address(_) | ServeError::BeyondLoopback(_) => Failed::usage(error),
@@ -95,6 +99,7 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
             kind.name
         )));
     }
+    data_directory::check(&config.data, config.data_mode_ok).map_err(Failed::usage)?;
     let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
     // Before anything is committed: an older copy of the store must not go on.
     PositionFile::check(engine.as_ref(), &config.state_dir, &config.data).await.map_err(Failed::other)?;
@@ -104,7 +109,7 @@ async fn serve(config: Config, reload: Reload) -> Result<(), Failed> {
         .map_err(Failed::other)?;
     let store = Arc::new(store);
     let Ready { gateway, admin, s3_door, s3_welcome, noted } =
-        match make_ready(&config, &store, metrics, reload, s3).await {
+        match make_ready(&config, &store, metrics, reload, s3, modes).await {
             Ok(ready) => ready,
             Err(failed) => {
                 // Its threads must be gone before the process ends.
@@ -157,6 +162,7 @@ async fn make_ready(
     metrics: Arc<Metrics>,
     reload: Reload,
     s3: Option<(TcpListener, Transport)>,
+    modes: SharedModes,
 ) -> Result<Ready, Failed> {
     // Again, because a store that was just made had no position before.
     let noted = PositionFile::of_store(store, &config.state_dir, &config.data).map_err(Failed::other)?;
@@ -173,7 +179,7 @@ async fn make_ready(
     let mut s3_welcome = String::new();
     if let (Some((listener, transport)), Some(face)) = (s3, &config.s3.face) {
         let credentials = credentials(&config.s3, &config.data, &listener)?;
-        let objects = open_objects(face, store.clone(), config.engine_options.free_space_floor).await?;
+        let objects = open_objects(face, modes, store.clone(), config.engine_options.free_space_floor).await?;
         tokio::spawn(collect_abandoned_uploads(Arc::downgrade(&objects), config.s3.upload_retention));
         gateway = gateway.with_s3(credentials.clone(), objects.clone());
         let address = listener.local_addr().map_err(Failed::other)?;
@@ -211,9 +217,14 @@ async fn listen_for_s3(face: &Face, insecure_plaintext: bool) -> Result<(TcpList
     }
 }
 
-async fn open_objects(face: &Face, store: Arc<Store>, free_space_floor: u64) -> Result<Arc<Objects>, Failed> {
+async fn open_objects(
+    face: &Face,
+    modes: SharedModes,
+    store: Arc<Store>,
+    free_space_floor: u64,
+) -> Result<Arc<Objects>, Failed> {
     let Place::Directory(path) = &face.objects;
-    let directory = Directory::open(path).map_err(Failed::other)?;
+    let directory = Directory::open_with(path, modes).map_err(Failed::other)?;
     directory.keep_free(free_space_floor);
     let known = store.objects("", None, 1).await.map_err(Failed::other)?;
     directory.belongs_to(&store.store_id(), !known.entries.is_empty()).map_err(Failed::other)?;

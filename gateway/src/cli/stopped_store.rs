@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::exit::Failed;
 use crate::config::{Config, Flags};
+use crate::data_directory;
 use crate::position_file::{PositionError, PositionFile};
 
 /// A store in a data directory, and the configuration that names it.
@@ -29,6 +30,7 @@ impl StoppedStore {
 
     /// Takes its data directory.
     pub(super) fn open(&self) -> Result<(Arc<dyn Engine>, Runtime), Failed> {
+        data_directory::check(&self.config.data, self.config.data_mode_ok).map_err(Failed::usage)?;
         let engine = (self.kind.open)(&self.config.data, &self.config.engine_options).map_err(Failed::other)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
         Ok((engine, runtime))

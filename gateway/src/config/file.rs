@@ -24,6 +24,7 @@ const MAX_BYTES: u64 = 16 << 20;
 pub(super) struct File {
     pub(super) listen: Option<String>,
     pub(super) data: Option<PathBuf>,
+    pub(super) data_mode_ok: Option<bool>,
     pub(super) engine: Option<String>,
     pub(super) admin_socket: Option<PathBuf>,
     pub(super) audit_log: Option<PathBuf>,

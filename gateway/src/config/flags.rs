@@ -22,6 +22,17 @@ pub struct Flags {
     /// Directory of the data; made if missing [default: ./fencepost-data]
     #[arg(long, value_name = "DIR", env = "FENCEPOST_DATA")]
     pub data: Option<PathBuf>,
+    /// Use a data directory although other users may enter it, or its group may write it
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "FENCEPOST_DATA_MODE_OK",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub data_mode_ok: Option<bool>,
     /// Unix socket for administrators, mode 0600 [default: admin.sock in the data directory]
     #[arg(long, value_name = "PATH", env = "FENCEPOST_ADMIN_SOCKET")]
     pub admin_socket: Option<PathBuf>,

@@ -1,5 +1,7 @@
 //! Files and process settings that keep secrets.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,13 +9,22 @@ use std::process::{Command, Stdio};
 
 use fencepost_conformance::harness::fresh::{Fresh, write_config};
 use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::{binary, run};
+use fencepost_conformance::harness::process::{GatewayProcess, binary, run};
+use fencepost_conformance::harness::wait;
 use tempfile::TempDir;
 
 const SECRET: &str = "hunter2-hunter2-hunter2";
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn entries(path: &Path) -> BTreeSet<OsString> {
+    fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
 /// Starts a gateway that is not expected to serve: what it said, and its exit code.
@@ -23,6 +34,77 @@ fn refused(data: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     let output = Command::new("timeout").arg("60").arg(binary()).args(all).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (said, output.status.code())
+}
+
+#[test]
+fn s15_a_data_directory_that_others_may_enter_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    set_mode(&data, 0o755);
+    drop(GatewayProcess::start(&data, &[]));
+    assert_eq!(mode(&data), 0o700, "an empty one is made private");
+    let before = entries(&data);
+    for open in [0o755, 0o701, 0o770] {
+        set_mode(&data, open);
+        let (said, code) = refused(&data, &[]);
+        assert_eq!(code, Some(2), "{open:o}: {said}");
+        assert!(said.contains(&format!("chmod 700 {}", data.display())) && said.contains("--data-mode-ok"), "{said}");
+        assert_eq!((entries(&data), mode(&data)), (before.clone(), open), "nothing was changed");
+    }
+    // The operator may insist, and a group may be let in to look.
+    set_mode(&data, 0o755);
+    let insisting = GatewayProcess::start(&data, &["--data-mode-ok"]);
+    wait::until("a warning in the log", wait::PATIENCE, || {
+        insisting.stderr().contains("other users may enter the data directory").then_some(())
+    });
+    drop(insisting);
+    set_mode(&data, 0o750);
+    drop(GatewayProcess::start(&data, &[]));
+}
+
+/// Every file and directory in the data directory is for its owner alone, whatever the umask of the caller.
+#[test]
+fn s15_files_of_the_gateway_are_private_and_objects_are_not() {
+    let dir = TempDir::new().unwrap();
+    let (data, objects) = (dir.path().join("data"), dir.path().join("objects"));
+    fs::create_dir_all(objects.join("reports")).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 022; exec \"$@\"", "sh"]).arg(binary());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data);
+    command.args(["--s3-listen", "127.0.0.1:0", "--s3-create-buckets", "--objects"]);
+    command.arg(format!("dir:{}", objects.display()));
+    let gateway = GatewayProcess::spawn(command).unwrap();
+    assert_eq!(gateway.client().put("k", "1", "v").status, 204);
+    assert_eq!(mode(&data), 0o700);
+    let mut left = vec![data];
+    while let Some(path) = left.pop() {
+        assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+        if path.is_dir() {
+            left.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    let answer = gateway.client().request(
+        "POST",
+        "/v1/s3/credentials",
+        &[("fencing-token", "1"), ("content-type", "application/json")],
+        br#"{"resource": "reports/2026/today.csv"}"#,
+    );
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let json = answer.json();
+    let member = |name: &str| json[name].as_str().unwrap();
+    let put = Command::new("curl")
+        .args(["-sS", "--max-time", "30", "-o", "/dev/null", "-w", "%{http_code}", "-X", "PUT", "--data-binary", "x"])
+        .args(["--aws-sigv4", "aws:amz:us-east-1:s3", "--user"])
+        .arg(format!("{}:{}", member("access_key_id"), member("secret_access_key")))
+        .args(["-H", "x-amz-content-sha256: 2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"])
+        .arg(format!("{}/reports/2026/today.csv", member("endpoint")))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&put.stdout), "200", "{put:?}");
+    assert_eq!(mode(&objects.join("reports/2026/today.csv")), 0o644, "other processes read it");
+    assert_eq!(mode(&objects.join("reports/2026")), 0o755);
+    assert_eq!(mode(&objects.join(".fencepost")), 0o700);
 }
 
 const KEY: &str = "[[s3.key]]\naccess_key_id = 'reader'\n";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-use super::dir::{Dir, SHARED_DIRECTORY, failed, modified_ms};
+use super::dir::{Dir, failed, modified_ms};
 use super::names::{BUCKET_RULES, is_bucket_name};
 use super::place::remove_empty;
 use super::tree::Tree;
@@ -58,8 +58,12 @@ pub(super) fn create(tree: &Tree, bucket: &str) -> Result<bool, LayoutError> {
     if !is_bucket_name(bucket) {
         return Err(LayoutError::Name(format!("`{bucket}` cannot be a bucket: {BUCKET_RULES}")));
     }
-    let made = match tree.root.make_dir(bucket, SHARED_DIRECTORY) {
-        Ok(()) => true,
+    let made = match tree.root.make_dir(bucket, tree.modes.directory) {
+        Ok(()) => {
+            let opened = tree.root.open_dir(bucket).and_then(|dir| dir.set_mode(tree.modes.directory));
+            opened.map_err(|error| failed(format!("setting the mode of the bucket `{bucket}`"), error))?;
+            true
+        }
         Err(Errno::EXIST) if open(tree, bucket)?.is_some() => false,
         Err(Errno::EXIST) => {
             return Err(LayoutError::Clash(format!(

@@ -10,11 +10,6 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::objects::layout::{LayoutError, Mark};
 
-/// Of a directory that other processes may read; the umask is taken off.
-pub(super) const SHARED_DIRECTORY: u32 = 0o755;
-/// Of a file that other processes may read; the umask is taken off.
-pub(super) const SHARED_FILE: u32 = 0o644;
-
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
@@ -71,6 +66,11 @@ impl Dir {
             Ok(()) | Err(Errno::EXIST) => self.open_dir(name),
             Err(error) => Err(error),
         }
+    }
+
+    /// Gives it a mode, whatever the umask. The bits for set-group-id and the like stay: a directory may have inherited them.
+    pub(super) fn set_mode(&self, mode: u32) -> Result<(), Errno> {
+        set_mode(&self.fd, mode)
     }
 
     /// Makes a file that was not there.
@@ -160,6 +160,19 @@ impl Dir {
     /// Does the file system take `a` and `A` for one name in it?
     pub(super) fn folds_case(&self) -> bool {
         fs::ioctl_getflags(&self.fd).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
+    }
+}
+
+/// Gives a file or directory a mode, whatever the umask.
+pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> Result<(), Errno> {
+    let found = fs::fstat(&fd)?.st_mode;
+    if found & 0o777 == mode {
+        return Ok(());
+    }
+    match fs::fchmod(&fd, Mode::from_bits_truncate(found & 0o7000 | mode)) {
+        // A file system with modes of its own.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        changed => changed,
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod buckets;
 mod dir;
+mod modes;
 mod names;
 mod opened;
 mod opening;
@@ -31,6 +32,7 @@ use async_trait::async_trait;
 use fencepost_core::Key;
 
 use self::dir::failed;
+pub use self::modes::SharedModes;
 use self::opened::OpenedFile;
 pub use self::opening::OpenError;
 use self::staging::StagedFile;
@@ -55,7 +57,12 @@ impl Directory {
     /// the inode number or takes the bytes from who reads them, which cannot sync directories, or which takes two
     /// names for one. All of this is looked at or tried out each time.
     pub fn open(path: &Path) -> Result<Directory, OpenError> {
-        Ok(Directory { tree: Arc::new(opening::open(path)?), shown: path.display().to_string() })
+        Directory::open_with(path, SharedModes::default())
+    }
+
+    /// The same, with other modes for what other processes may read.
+    pub fn open_with(path: &Path, modes: SharedModes) -> Result<Directory, OpenError> {
+        Ok(Directory { tree: Arc::new(opening::open(path, modes)?), shown: path.display().to_string() })
     }
 
     /// Ties the directory to a store the first time, and refuses any other from then on: its fences are in that one. A

@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, flock, fstatfs, fstatvfs};
 use rustix::io::Errno;
 
 use super::dir::Dir;
+use super::modes::SharedModes;
 use super::names::is_bucket_name;
 use super::probe;
 use super::tree::Tree;
@@ -92,7 +93,7 @@ pub(super) struct Lock {
 }
 
 /// Takes a directory.
-pub(super) fn open(path: &Path) -> Result<Tree, OpenError> {
+pub(super) fn open(path: &Path, modes: SharedModes) -> Result<Tree, OpenError> {
     let shown = path.display().to_string();
     let failed = |what: &str| {
         let (path, what) = (shown.clone(), what.to_owned());
@@ -131,7 +132,7 @@ pub(super) fn open(path: &Path) -> Result<Tree, OpenError> {
         return Err(OpenError::Unfit { path: shown, why });
     }
     let name_max = fstatvfs(&root).map_err(failed("asking for the longest file name"))?.f_namemax;
-    Ok(Tree::new(root, staging, device, usize::try_from(name_max).unwrap_or(255), lock))
+    Ok(Tree::new(root, staging, device, usize::try_from(name_max).unwrap_or(255), modes, lock))
 }
 
 /// Two gateways with fences of their own must not write the same files.

@@ -7,7 +7,7 @@ use fencepost_core::Key;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::dir::{Dir, SHARED_DIRECTORY, failed, kind, kind_name};
+use super::dir::{Dir, failed, kind, kind_name};
 use super::names::{ObjectPath, split_last};
 use super::opening::OURS;
 use super::reservations::{Purpose, clash_above, clash_below};
@@ -78,12 +78,20 @@ fn open_parents(tree: &Tree, path: &ObjectPath<'_>) -> Result<Dir, LayoutError> 
 
 fn make(tree: &Tree, path: &ObjectPath<'_>, above: &Dir, dir: &str) -> Result<Dir, LayoutError> {
     let (_, name) = split_last(dir);
-    match above.make_dir(name, SHARED_DIRECTORY) {
-        Ok(()) => tree.reservations.prune_later([dir].into_iter()),
-        Err(Errno::EXIST) => {}
+    let made = match above.make_dir(name, tree.modes.directory) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
         Err(error) => return Err(failed(format!("making the directory `{dir}`"), error)),
+    };
+    if made {
+        tree.reservations.prune_later([dir].into_iter());
     }
-    above.open_dir(name).map_err(|error| obstacle(path, above, dir, error))
+    let opened = above.open_dir(name).map_err(|error| obstacle(path, above, dir, error))?;
+    if made {
+        let setting = |error| failed(format!("setting the mode of the directory `{dir}`"), error);
+        opened.set_mode(tree.modes.directory).map_err(setting)?;
+    }
+    Ok(opened)
 }
 
 /// Can files be renamed into this directory, and does it tell all names apart?

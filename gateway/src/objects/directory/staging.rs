@@ -10,7 +10,7 @@ use rustix::fs::copy_file_range;
 use rustix::io::{Errno, retry_on_intr};
 use tokio::task::JoinHandle;
 
-use super::dir::{SHARED_FILE, failed, failed_io, mark_of};
+use super::dir::{failed, failed_io, mark_of, set_mode};
 use super::opened::OpenedFile;
 use super::tree::{Tree, blocking};
 use crate::objects::layout::{LayoutError, Mark, Opened, Ref, Staging};
@@ -39,10 +39,9 @@ impl StagedFile {
     pub(super) fn create(tree: &Arc<Tree>, id: Ref, length: u64) -> Result<StagedFile, LayoutError> {
         tree.check_running()?;
         tree.check_room(length)?;
-        let file = tree
-            .staging
-            .create(&Tree::staged_name(id), SHARED_FILE)
-            .map_err(|error| failed(format!("making `{}`", tree.staging.path_of(&Tree::staged_name(id))), error))?;
+        let making = |error| failed(format!("making `{}`", tree.staging.path_of(&Tree::staged_name(id))), error);
+        let file = tree.staging.create(&Tree::staged_name(id), tree.modes.file).map_err(making)?;
+        set_mode(&file, tree.modes.file).map_err(making)?;
         Ok(StagedFile {
             tree: tree.clone(),
             id,

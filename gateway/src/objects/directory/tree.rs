@@ -7,6 +7,7 @@ use fencepost_core::Key;
 use rustix::fs::fstatvfs;
 
 use super::dir::{Dir, failed};
+use super::modes::SharedModes;
 use super::names::ObjectPath;
 use super::opening::Lock;
 use super::reservations::{Purpose, Reservations};
@@ -21,6 +22,7 @@ pub(super) struct Tree {
     pub(super) device: u64,
     /// The longest file name here, in bytes.
     pub(super) name_max: usize,
+    pub(super) modes: SharedModes,
     pub(super) reservations: Reservations,
     stopped: OnceLock<String>,
     /// Bytes that must stay free.
@@ -29,9 +31,9 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new(root: Dir, staging: Dir, device: u64, name_max: usize, lock: Lock) -> Tree {
+    pub(super) fn new(root: Dir, staging: Dir, device: u64, name_max: usize, modes: SharedModes, lock: Lock) -> Tree {
         let (reservations, stopped, floor) = (Reservations::default(), OnceLock::new(), AtomicU64::new(0));
-        Tree { root, staging, device, name_max, reservations, stopped, floor, _lock: lock }
+        Tree { root, staging, device, name_max, modes, reservations, stopped, floor, _lock: lock }
     }
 
     pub(super) fn keep_free(&self, floor: u64) {
