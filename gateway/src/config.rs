@@ -44,6 +44,8 @@ pub struct Config {
     pub insecure_no_auth: bool,
     /// Names by which clients reach the gateway, beside localhost and its addresses.
     pub hosts: Vec<Host>,
+    /// May the process dump core, and may debuggers of its own user attach to it?
+    pub debuggable: bool,
     /// What protects what.
     pub guards: Guards,
     /// The S3 face.
@@ -229,6 +231,7 @@ impl Config {
             },
             insecure_no_auth: flags.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false),
             hosts: flags.hosts.clone().or(file.hosts).unwrap_or_default(),
+            debuggable: flags.debuggable.or(file.debuggable).unwrap_or(false),
             guards: Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?,
             s3: S3Settings::merge(&flags.s3, file.s3)?,
             limits: Limits {
@@ -325,6 +328,7 @@ impl fmt::Display for Config {
         writeln!(f, "insecure_no_auth {}", self.insecure_no_auth)?;
         let hosts: Vec<_> = self.hosts.iter().map(Host::to_string).collect();
         writeln!(f, "hosts            {}", if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") })?;
+        writeln!(f, "debuggable       {}", self.debuggable)?;
         writeln!(f, "queue            {}", self.store.queue)?;
         writeln!(f, "cache            {}", size(self.engine_options.cache_bytes))?;
         writeln!(f, "write_buffer     {}", size(self.engine_options.write_buffer_bytes))?;

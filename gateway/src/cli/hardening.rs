@@ -1,7 +1,8 @@
-//! What `serve` does to its own process before it touches a file: files of its own are private.
+//! What `serve` does to its own process before it touches a file: files of its own are private, and memory with keys in it
+//! stays in the process.
 
 use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, umask};
 
 use crate::objects::directory::SharedModes;
 
@@ -11,4 +12,16 @@ const PRIVATE: Mode = Mode::RWXG.union(Mode::RWXO);
 /// Makes new files private. Published objects keep the modes that the umask of the caller gives them.
 pub(super) fn make_files_private() -> SharedModes {
     SharedModes::under(umask(PRIVATE).bits())
+}
+
+/// Keeps the memory of this process out of core files, and out of reach of other programs of the same user.
+pub(super) fn keep_memory_private() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::warn!(%error, "core dumps cannot be switched off; they would hold the keys");
+    }
+    // The limit above does not hold where the system pipes cores into a program; this does.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "debuggers of the same user cannot be kept out; they would see the keys");
+    }
 }

@@ -50,6 +50,9 @@ impl Serve {
         let modes = hardening::make_files_private();
         let mut config = Config::load(&self.flags).map_err(Failed::usage)?;
         self.start_log()?;
+        if !config.debuggable {
+            hardening::keep_memory_private();
+        }
         let asked = config.clone();
         // Before anything is opened.
         files::fit(&mut config.limits, config.s3.face.is_some()).map_err(Failed::other)?;

@@ -33,6 +33,7 @@ pub(super) struct File {
     pub(super) lock_delay: Option<Span>,
     pub(super) insecure_no_auth: Option<bool>,
     pub(super) hosts: Option<Vec<Host>>,
+    pub(super) debuggable: Option<bool>,
     pub(super) free_space_floor: Option<Size>,
     pub(super) cache: Option<Size>,
     pub(super) write_buffer: Option<Size>,

@@ -66,6 +66,17 @@ pub struct Flags {
     /// Names by which clients reach the gateway, beside localhost and its addresses; another `Host` is answered 421
     #[arg(long, value_name = "HOST,…", env = "FENCEPOST_HOSTS", value_delimiter = ',')]
     pub hosts: Option<Vec<Host>>,
+    /// Let the process dump core, and debuggers and tracers of its own user attach to it: both see every key
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "FENCEPOST_DEBUGGABLE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub debuggable: Option<bool>,
     /// Largest body of a request, answered 413 above [default: 4MiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_MAX_BODY")]
     pub max_body: Option<Size>,

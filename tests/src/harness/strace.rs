@@ -22,7 +22,7 @@ pub const FLUSHER: &str = "rocksdb:high";
 /// RocksDB's thread that merges tables.
 pub const COMPACTOR: &str = "rocksdb:low";
 
-/// Starts a gateway that strace may attach to.
+/// Starts a gateway that strace may attach to, although it is not run by root.
 ///
 /// Ubuntu lets a process trace only its descendants, unless they agree (Yama, `PR_SET_PTRACER`). Agreeing is a matter
 /// of the process itself, so a line of Perl does it and then becomes the gateway.
@@ -34,7 +34,7 @@ pub fn start_traceable(data: &Path, arguments: &[&str]) -> GatewayProcess {
     if needed {
         command.args(["-e", &agreeing]).arg(binary());
     }
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+    command.args(["serve", "--debuggable", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
     GatewayProcess::spawn(command).unwrap_or_else(|output| panic!("the gateway did not start:\n{output}"))
 }
 
@@ -44,7 +44,7 @@ pub fn start_to_die_at(call: &str, n: u64, data: &Path, arguments: &[&str]) -> R
     // -D: strace steps aside, and the gateway is our own child.
     command.args(["-D", "-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
     command.args(["-e", &format!("inject={call}:signal=KILL:when={n}")]).arg(binary());
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+    command.args(["serve", "--debuggable", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
     assert_installed();
     GatewayProcess::spawn(command)
 }

@@ -189,3 +189,28 @@ fn s16_secrets_come_from_regular_files_of_root_or_the_gateway() {
         assert!(code == Some(2) && said.contains("belongs to user 65534"), "{code:?} {said}");
     }
 }
+
+/// Core dumps would hold every key. strace sees the call; the limit can be read.
+#[test]
+fn s24_the_process_cannot_dump_core_unless_told() {
+    let started = |arguments: &[&str]| {
+        let (dir, calls) = (TempDir::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "-e", "trace=prctl", "-o"]).arg(calls.path()).arg(binary());
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--engine", "memory", "--data"])
+            .arg(dir.path())
+            .args(arguments);
+        let gateway = GatewayProcess::spawn(command).unwrap();
+        let limits = fs::read_to_string(format!("/proc/{}/limits", gateway.pid())).unwrap();
+        let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+        let core = core.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+        gateway.kill();
+        (core, fs::read_to_string(calls.path()).unwrap().contains("PR_SET_DUMPABLE, SUID_DUMP_DISABLE"))
+    };
+    assert_eq!(started(&[]), ("0 0".to_owned(), true));
+    let own = fs::read_to_string("/proc/self/limits").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+    let own = own.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    assert_eq!(started(&["--debuggable"]), (own, false), "it is left alone");
+}
