@@ -76,7 +76,7 @@ mod tests {
             (format!("{key}hunter2 = 1\n"), "unknown setting"),
             ("[s3]\nmac_keys = ['hunter2']\n".to_owned(), "line 2"),
             ("[s3]\nmac_keys = [{ id = 'hunter2', key_file = 'x' }]\n".to_owned(), "wrong kind"),
-            ("[s3]\nkey = [{ access_key_id = 'x', secret_access_key = 'hunter2\n' }]\n".to_owned(), "line 2"),
+            ("[s3]\nkey = [{ access_key_id = 'x', secret_access_key = 'hunter2\n' }]\n".to_owned(), "line "),
             ("[['\\u0073\\u0033'.key]]\nx = hunter2\n".to_owned(), "line "),
             ("[[\"\\u0073\\u0033\".key]]\nx = hunter2\n".to_owned(), "line 2"),
             ("[[identity]]\ntoken = 'hunter2'\n".to_owned(), "unknown setting"),
