@@ -81,7 +81,8 @@ mod advisory {
 async fn c12_a_wait_without_end_is_no_panic() {
     let postgres = Postgres::start();
     for mode in ["lease", "advisory"] {
-        let backend = connect(&format!("postgres://postgres@{}/postgres?mode={mode}", postgres.address())).await;
+        let backend =
+            connect(&format!("postgres://postgres@{}/postgres?mode={mode}&table={mode}", postgres.address())).await;
         let (name, who) = (resource("orders/1"), holder("a#1"));
         let (ttl, wait) = (Duration::from_secs(30), Duration::MAX);
         let wanted = Wanted { name: &name, holder: &who, ttl, wait, floor: 0, generation: 0 };

@@ -1,6 +1,6 @@
 //! `/v1/locks`: the built-in lock service.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Holder, Issuer, Resource, Token};
 
@@ -33,12 +33,17 @@ pub struct AcquireRequest {
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
     /// The lease, as it was granted; absent if the header `Fencing-Lease` names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(required = false, schema_with = super::schema::lease))]
     pub lease: Option<String>,
     /// How long it lasts from now on.
     #[cfg_attr(feature = "openapi", schema(schema_with = super::schema::ttl_ms))]
     pub ttl_ms: u64,
+}
+
+/// What may be absent, but not `null`.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
 }
 
 /// A lease that was granted or renewed.
