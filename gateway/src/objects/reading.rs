@@ -47,7 +47,7 @@ impl Objects {
                 drop(_reading);
                 self.head(key).await?;
                 _reading = self.locks.read(key).await;
-                self.store.object(key).await?.ok_or_else(|| ObjectError::NoObject(key.clone()))?
+                self.store.object(key).await?.ok_or_else(|| ObjectError::NoObject(key.to_string()))?
             }
         };
         let unshown = self.unshown(key).map(|(id, intent)| (id, intent.act));

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::digest::Promised;
 use super::directory::Directory;
 use super::layout::{BucketFound, Layout, LayoutError, Mark, Opened, Place, Ref, Staging, Walked};
-use super::{ObjectError, Objects, Put, PutPart, Written};
+use super::{Grant, ObjectError, Objects, Put, PutPart, Removal, Written};
 
 /// A directory whose calls can be made to fail or wait.
 struct Faulty {
@@ -120,8 +120,13 @@ impl Trial {
     }
 
     async fn put(&self, name: &str) -> Result<Written, ObjectError> {
-        let put =
-            Put { key: key(name), presented: token(), condition: ObjectCondition::Always, attributes: Vec::new() };
+        let put = Put {
+            key: key(name),
+            presented: token(),
+            condition: ObjectCondition::Always,
+            attributes: Vec::new(),
+            grant: lasting(),
+        };
         self.objects.put(put, promised(), stream::iter([Ok(Bytes::from_static(b"bytes"))]), Vec::new).await
     }
 
@@ -139,6 +144,10 @@ impl Trial {
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
+}
+
+fn lasting() -> Grant {
+    Grant::new(|| Ok(()))
 }
 
 fn token() -> Option<Presented> {
@@ -163,7 +172,7 @@ async fn c04_bytes_of_a_write_that_was_surely_not_applied_are_removed() {
         assert_eq!(trial.staged().await, 0, "{fault:?}");
 
         trial.memory.inject(fault.clone());
-        let part = PutPart { key: key("reports/large"), presented: token(), upload, number: 1 };
+        let part = PutPart { key: key("reports/large"), presented: token(), upload, number: 1, grant: lasting() };
         let body = stream::iter([Ok(Bytes::from_static(b"bytes"))]);
         let error = trial.objects.put_part(part, promised(), body, Vec::new).await.unwrap_err();
         assert!(matches!(error, ObjectError::Failure(Failure::Rejected(_))), "{fault:?}: {error}");
@@ -226,7 +235,8 @@ async fn c11_a_delete_is_not_undone_by_taking_its_bucket_in() {
     let held = objects.buckets.write().await;
     let deleting = tokio::spawn({
         let objects = objects.clone();
-        async move { objects.delete(token(), vec![(key("reports/x"), ObjectCondition::Always)]).await }
+        let removal = Removal { keys: vec![(key("reports/x"), ObjectCondition::Always)], ..Removal::default() };
+        async move { objects.delete(token(), removal).await }
     });
     while objects.acting.available_permits() == super::MAX_SETTLING {
         tokio::task::yield_now().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fencepost_store::engine::{Batch, Commit, Engine, Loaded, Want, Wanted};
+use fencepost_store::engine::{Batch, Commit, Engine, Loaded, Purpose, Want, Wanted};
 
 use super::bench::{Bench, at, commit, load, names, one, remove, text, under, write};
 
@@ -81,7 +81,12 @@ pub(crate) async fn e2_compare_covers_records_of_which_only_the_version_was_load
     commit(&*engine, vec![write("a", large("a"))]).await;
     let loaded = load_wanted(&*engine, &[("a", Want::Version)], 0).await;
     let compare = vec![(at("a"), loaded.records[0].as_ref().map(|record| record.version))];
-    let batch = |text: &str| Batch { as_of: loaded.as_of, compare: compare.clone(), changes: vec![write("b", text)] };
+    let batch = |text: &str| Batch {
+        as_of: loaded.as_of,
+        compare: compare.clone(),
+        changes: vec![write("b", text)],
+        purpose: Purpose::Store,
+    };
     commit(&*engine, vec![write("other", "in between")]).await;
     assert!(matches!(engine.commit(batch("one")).await.unwrap(), Commit::Done { .. }));
     commit(&*engine, vec![write("a", large("a"))]).await;

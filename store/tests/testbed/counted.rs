@@ -68,4 +68,8 @@ impl Engine for Counted {
     fn ownership(&self) -> Ownership {
         self.memory.ownership()
     }
+
+    fn position(&self) -> Option<u64> {
+        self.memory.position()
+    }
 }

@@ -4,7 +4,7 @@ use fencepost_core::Key;
 use tempfile::TempDir;
 
 use super::*;
-use crate::engine::Want;
+use crate::engine::{Purpose, Want};
 
 const LARGE: usize = 1 << 20;
 
@@ -22,7 +22,7 @@ fn put(name: &str, bytes: Vec<u8>) -> (RecordKey, Change) {
 
 async fn commit(engine: &RocksDb, changes: Vec<(RecordKey, Change)>) -> Version {
     let as_of = engine.load(&[]).await.unwrap().as_of;
-    match engine.commit(Batch { as_of, compare: Vec::new(), changes }).await.unwrap() {
+    match engine.commit(Batch { as_of, compare: Vec::new(), changes, purpose: Purpose::Store }).await.unwrap() {
         Commit::Done { first } => first,
         other => panic!("{other:?}"),
     }
