@@ -16,6 +16,9 @@ use crate::objects::{Algorithm, Promised, Put, Reading, Source};
 impl Face {
     pub(super) async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
         let (target, presented) = self.target(&request, &request.input.bucket, &request.input.key).await?;
+        // Before the source is looked at: a stale holder must see this refusal and no other.
+        let (Target::Object(name) | Target::Folder(name)) = &target;
+        self.objects.foresee(name, presented.as_ref()).await.map_err(|error| self.error(error))?;
         let (grant, caller) = (self.grant(&request)?, caller_of(&request)?.clone());
         refuse::unkept(&Unkept::from(&request.input))?;
         let condition = conditions::of_headers(&request.headers)?;
