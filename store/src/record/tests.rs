@@ -65,6 +65,14 @@ fn any_token() -> impl Strategy<Value = Token> {
     (any::<u32>(), 1u64..).prop_map(|(generation, number)| Token::new(generation, number).unwrap())
 }
 
+/// Hidden characters were allowed in holders once; a fence with one is no damage.
+#[test]
+fn s23_a_label_of_before_is_still_read() {
+    let (holder, issuer) = (Holder::stored("a\u{202e}#1").unwrap(), Issuer::stored("x\u{200b}:1").unwrap());
+    let state = FenceState { holder: Some(holder), issuer: Some(issuer), ..FenceState::default() };
+    assert_eq!(decode_fence(&encode_fence(&state)), Ok(state));
+}
+
 fn any_holder() -> impl Strategy<Value = Holder> {
     "[a-z#0-9]{1,20}".prop_map(|text| Holder::new(&text).unwrap())
 }
