@@ -12,7 +12,7 @@ use super::caller::{AnswerShare, Caller, PeerAddress};
 use super::permit::{Identity, Peer};
 use super::problem::{Problem, SOON};
 use super::{Body, Gateway};
-use crate::listener::{Arriving, FrontEnd, Full, Goodbye};
+use crate::listener::{Arriving, Closing, FrontEnd, Full};
 
 /// The public listener: every caller is anonymous.
 pub(super) struct Public(pub(super) Arc<Gateway>);
@@ -39,8 +39,8 @@ impl FrontEnd<TcpStream> for Public {
         self.0.no_place(full)
     }
 
-    fn goodbye(&self, why: Goodbye) -> String {
-        self.0.goodbye(why)
+    fn closing_answer(&self, why: Closing) -> String {
+        self.0.closing_answer(why)
     }
 }
 
@@ -86,8 +86,8 @@ impl FrontEnd<UnixStream> for Administrators {
         self.0.no_place(full)
     }
 
-    fn goodbye(&self, why: Goodbye) -> String {
-        self.0.goodbye(why)
+    fn closing_answer(&self, why: Closing) -> String {
+        self.0.closing_answer(why)
     }
 }
 
@@ -107,10 +107,10 @@ impl Gateway {
     }
 
     /// Answers a connection that has no request to answer.
-    fn goodbye(&self, why: Goodbye) -> String {
+    fn closing_answer(&self, why: Closing) -> String {
         let (kind, detail) = match why {
-            Goodbye::Full(full) => (ProblemKind::Overloaded, full.to_string()),
-            Goodbye::HeadTimeout => (ProblemKind::Timeout, "the headers did not arrive in time".to_owned()),
+            Closing::Full(full) => (ProblemKind::Overloaded, full.to_string()),
+            Closing::HeadTimeout => (ProblemKind::Timeout, "the headers did not arrive in time".to_owned()),
         };
         self.metrics.problem(kind);
         // The request was not read: it may be a retry with an idempotency key.
@@ -119,8 +119,8 @@ impl Gateway {
         let (status, body) = (problem.status, problem.to_json());
         let body = String::from_utf8_lossy(&body);
         let (reason, retry) = match why {
-            Goodbye::Full(_) => ("Service Unavailable", "retry-after: 1\r\n"),
-            Goodbye::HeadTimeout => ("Request Timeout", ""),
+            Closing::Full(_) => ("Service Unavailable", "retry-after: 1\r\n"),
+            Closing::HeadTimeout => ("Request Timeout", ""),
         };
         let length = body.len();
         format!(

@@ -19,14 +19,14 @@ const SILENCE: Duration = Duration::from_secs(5);
 const TURNING_AWAY: Duration = Duration::from_secs(1);
 
 /// Sends a last answer, if there is one, ends the writing side and discards what still arrives.
-pub(super) async fn linger<S>(mut stream: S, goodbye: Option<String>, limit: Duration)
+pub(super) async fn linger<S>(mut stream: S, closing_answer: Option<String>, limit: Duration)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let ending = async {
-        if let Some(goodbye) = goodbye {
+        if let Some(closing_answer) = closing_answer {
             // If the client is gone, there is nobody to read it.
-            let _ = stream.write_all(goodbye.as_bytes()).await;
+            let _ = stream.write_all(closing_answer.as_bytes()).await;
         }
         let _ = stream.shutdown().await;
         discard(&mut stream).await;
@@ -46,12 +46,12 @@ async fn discard<S: AsyncRead + Unpin>(stream: &mut S) {
 }
 
 /// Says why there is no place, in a task of its own.
-pub(super) fn turn_away<S>(stream: S, goodbye: String, turn: OwnedSemaphorePermit)
+pub(super) fn turn_away<S>(stream: S, closing_answer: String, turn: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     tokio::spawn(async move {
-        linger(stream, Some(goodbye), TURNING_AWAY).await;
+        linger(stream, Some(closing_answer), TURNING_AWAY).await;
         drop(turn);
     });
 }

@@ -39,7 +39,7 @@ pub(crate) use arriving::Arriving;
 pub(crate) use places::{Bounds, Full};
 
 /// Connections that may be told at once that there is no place for them; more are just closed.
-const MAX_GOODBYES: usize = 64;
+const MAX_CLOSING_ANSWERS: usize = 64;
 
 /// How long an idle connection may take to end when its place is needed.
 const DISMISSAL: Duration = Duration::from_millis(100);
@@ -80,7 +80,7 @@ impl Acceptor for TcpListener {
 
 /// Why a connection is closed with an answer that no request gets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Goodbye {
+pub(crate) enum Closing {
     /// There is no place for it.
     Full(Full),
     /// The head of a request did not arrive in time.
@@ -115,7 +115,7 @@ pub(crate) trait FrontEnd<S>: Send + Sync + 'static {
     fn reject(&self, full: Full) -> Response<Self::Body>;
 
     /// An answer in HTTP/1.1, headers and all, for a connection that ends.
-    fn goodbye(&self, why: Goodbye) -> String;
+    fn closing_answer(&self, why: Closing) -> String;
 }
 
 /// Deadlines and limits of a listener.
@@ -135,12 +135,12 @@ pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
     mut stop: watch::Receiver<bool>,
 ) {
     let places = Places::new(settings.bounds.clone());
-    let goodbyes = Arc::new(Semaphore::new(MAX_GOODBYES));
+    let closing_answers = Arc::new(Semaphore::new(MAX_CLOSING_ANSWERS));
     let mut spare = Spare::new();
     let mut connections = JoinSet::new();
-    let goodbye = |stream, full| {
-        if let Ok(turn) = goodbyes.clone().try_acquire_owned() {
-            turn_away(stream, front_end.goodbye(Goodbye::Full(full)), turn);
+    let reject = |stream, full| {
+        if let Ok(turn) = closing_answers.clone().try_acquire_owned() {
+            turn_away(stream, front_end.closing_answer(Closing::Full(full)), turn);
         }
     };
     loop {
@@ -155,7 +155,7 @@ pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 if let Some((stream, _)) = spare.lend(|| listener.accept()).await {
-                    goodbye(stream, Full::Descriptors);
+                    reject(stream, Full::Descriptors);
                 }
                 // Accepting again at once would only spin.
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -164,7 +164,7 @@ pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
         };
         let activity = Activity::new();
         match places.take(peer, &activity, || front_end.share()) {
-            Err(full) => goodbye(stream, full),
+            Err(full) => reject(stream, full),
             Ok(place) => {
                 let Some(caller) = front_end.caller(&stream, peer, place.peer.share.clone()) else { continue };
                 let served = Served { front_end: front_end.clone(), caller, place, activity };
@@ -224,19 +224,19 @@ where
             }
         };
         let (Ended::Done(done), Some(stream)) = (ended, left.take()) else { return };
-        let goodbye = match done {
+        let closing_answer = match done {
             Err(error) if timed_out(error.as_ref()) => {
                 if !activity.is_waited_for() || activity.is_http2() {
                     return;
                 }
-                Some(served.front_end.goodbye(Goodbye::HeadTimeout))
+                Some(served.front_end.closing_answer(Closing::HeadTimeout))
             }
             _ if activity.may_be_sending() => None,
             _ => return,
         };
         activity.lingers();
         tokio::select! {
-            () = linger(stream, goodbye, limits.body_timeout) => {}
+            () = linger(stream, closing_answer, limits.body_timeout) => {}
             () = activity.dismissed() => {}
             () = async {
                 stopped(&mut stop).await;

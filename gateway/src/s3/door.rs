@@ -12,7 +12,7 @@ use super::options::S3Options;
 use super::request::{Requests, refused};
 use crate::config::Limits;
 use crate::http::{Metrics, PeerAddress};
-use crate::listener::{self, Arriving, FrontEnd, Full, Goodbye, Settings};
+use crate::listener::{self, Arriving, Closing, FrontEnd, Full, Settings};
 use crate::objects::Objects;
 
 /// Requests that one HTTP/2 connection may have under way.
@@ -77,10 +77,10 @@ impl FrontEnd<TcpStream> for S3FrontEnd {
         })
     }
 
-    fn goodbye(&self, why: Goodbye) -> String {
+    fn closing_answer(&self, why: Closing) -> String {
         let (status, code, message) = match why {
-            Goodbye::Full(full) => ("503 Slow Down", "SlowDown", format!("{full}. Try again shortly.")),
-            Goodbye::HeadTimeout => {
+            Closing::Full(full) => ("503 Slow Down", "SlowDown", format!("{full}. Try again shortly.")),
+            Closing::HeadTimeout => {
                 ("400 Bad Request", "RequestTimeout", "The headers did not arrive in time.".to_owned())
             }
         };
