@@ -37,6 +37,7 @@ def large_bodies(url, packages):
         ("http.client", [python, "-c", HTTP_CLIENT, target, size]),
         ("requests", [python, "-c", REQUESTS, target, size]),
         ("Node fetch", ["node", "-e", NODE, target, size]),
+        ("Go net/http", [packages / "large-body", target, size]),
         ("curl", curl),
         ("curl, without Expect", [*curl, "-H", "Expect:"]),
     ]
