@@ -13,7 +13,7 @@ use fencepost_store::{AcquireLock, Failure, Grant, Outcome, Rejected, Store, Sto
 use testbed::requests::{
     Reports, acquire, awaited, force_release, granted, in_the_way, once, release, replayed, reported, wanted,
 };
-use testbed::{Ended, applied, ended, memory_store, put, queue, reason, resource, token, within};
+use testbed::{Ended, applied, ended, memory_store, put, queue, queue_when_free, reason, resource, token, within};
 use tokio::task::JoinHandle;
 
 const LONG: u64 = 600_000;
@@ -308,10 +308,11 @@ async fn a_failed_commit_is_told_and_the_queue_goes_on() {
 async fn c12_a_waiter_that_meets_a_full_queue_of_commands_keeps_its_place() {
     let (store, memory, _) = reported(Guards::default(), StoreOptions { queue: 1, ..StoreOptions::default() }).await;
     let store = Arc::new(store);
-    granted(acquire(&store, wanted("a", "A#1", 300)).await);
+    granted(acquire(&store, wanted("a", "A#1", 1_000)).await);
     let mut head = waiter(&store, awaited("a", "B#1", LONG), 0).await;
     memory.inject(Fault::Hold);
-    let committing = queue(put(&store, "x", token("1"), "v")).await;
+    // The first attempt of the waiter may still be in the queue.
+    let committing = queue_when_free(|| put(&store, "x", token("1"), "v")).await;
     within(memory.wait_held()).await;
     let queued = queue(put(&store, "y", token("1"), "v")).await;
     within(async {

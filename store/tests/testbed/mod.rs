@@ -21,8 +21,8 @@ use fencepost_store::engine::{Change, Engine, Ownership, Version};
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::record::{RecordKey, Value, decode_fence};
 use fencepost_store::{
-    Applied, ClaimKeys, Claimed, Condition, Delete, Failure, NoObserver, Outcome, Put, Read, Store, StoreOptions,
-    WrongResource,
+    Applied, ClaimKeys, Claimed, Condition, Delete, Failure, NoObserver, Outcome, Put, Read, Rejected, Store,
+    StoreOptions, WrongResource,
 };
 
 /// Longer than anything here takes, so that a hang is a failure and not a stuck run.
@@ -205,6 +205,21 @@ pub(crate) async fn queue<'a>(command: impl Future<Output = Ended> + 'a) -> Queu
     let mut queued = Queued(Box::pin(command));
     assert_eq!(queued.now().await, None, "it was answered before it was queued");
     queued
+}
+
+/// The same for a short queue: tries again while another command is still in it.
+pub(crate) async fn queue_when_free<'a, F: Future<Output = Ended> + 'a>(command: impl Fn() -> F) -> Queued<'a> {
+    within(async {
+        loop {
+            let mut queued = Queued(Box::pin(command()));
+            match queued.now().await {
+                None => return queued,
+                Some(Err(Failure::Rejected(Rejected::Overloaded { .. }))) => tokio::task::yield_now().await,
+                Some(ended) => panic!("it was answered before it was queued: {ended:?}"),
+            }
+        }
+    })
+    .await
 }
 
 impl Queued<'_> {
