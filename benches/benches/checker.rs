@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fencepost_conformance::checker::{Verdict, check};
-use fencepost_conformance::harness::seed::Random;
 use fencepost_conformance::history::{History, Operation};
+use fencepost_conformance::random::Random;
 use fencepost_conformance::{Answer, Op};
 
 const CLIENTS: u64 = 8;

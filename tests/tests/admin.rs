@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::{GatewayProcess, binary};
 use serde_json::{Value, json};
 
 fn admin(data: &Path) -> Client {

@@ -7,10 +7,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
-use fencepost_conformance::harness::wait::PATIENCE;
+use fencepost_conformance::wait::PATIENCE;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
+use fencepost_harness::process::{GatewayProcess, binary};
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! `fencepost bench`: every workload works against a real gateway, and nothing is written without being asked to.
 #![allow(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::run;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::run;
 use serde_json::Value;
 
 const SMALL: [&str; 6] = ["--warm-up", "20ms", "--resources", "50", "--connections", "4"];

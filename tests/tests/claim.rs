@@ -1,7 +1,7 @@
 //! Claims: raise and read, in one durable step.
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
 
 const ORDERS: &str = "[[guard]]\nkeys = 'orders/*/**'\nresource = 'orders/*'\n";
 
@@ -54,7 +54,7 @@ fn t22_a_claim_is_one_step_under_concurrent_writes() {
             }
         });
         let mut client = gateway.client();
-        fencepost_conformance::harness::wait::until("some writes", std::time::Duration::from_secs(20), || {
+        fencepost_conformance::wait::until("some writes", std::time::Duration::from_secs(20), || {
             (client.get("n").text().parse::<u64>().unwrap() >= 5).then_some(())
         });
         let claimed = client.claim("n", "34");

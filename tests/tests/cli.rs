@@ -6,8 +6,8 @@ mod said;
 
 use std::process::Command;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::{GatewayProcess, binary};
 use said::{Said, command, run, run_with_input};
 use serde_json::Value;
 

@@ -7,10 +7,10 @@ mod said;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::binary;
-use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::proxy::{Direction, Proxy, Rule};
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::binary;
 use rustix::process::{Pid, Signal, kill_process};
 use said::{Said, command, run, run_with_input};
 use serde_json::{Value, json};

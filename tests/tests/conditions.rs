@@ -1,7 +1,7 @@
 //! `If-Match` and `If-None-Match`: 412 is not 409, and a failed condition still shows the newer holder.
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
 
 fn put(client: &mut Client, token: &str, condition: (&str, &str), body: &str) -> Answer {
     client.request("PUT", "/v1/kv/k", &[("fencing-token", token), condition], body.as_bytes())
@@ -67,7 +67,7 @@ fn a_failed_condition_still_raises_the_fence() {
     // And durably: the newer holder has shown itself (G1, G4).
     let (process, dir) = gateway.into_parts();
     process.kill();
-    let gateway = fencepost_conformance::harness::process::GatewayProcess::start(&dir.path().join("data"), &[]);
+    let gateway = fencepost_harness::process::GatewayProcess::start(&dir.path().join("data"), &[]);
     assert_eq!(gateway.client().put("k", "33", "late").status, 409);
     assert_eq!(gateway.client().get("k").text(), "v");
 }

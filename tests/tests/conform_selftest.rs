@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use fencepost_conformance::harness::{budget, cpu};
 use fencepost_conformance::reference::{LAZY, MUTANTS};
 use fencepost_conformance::selftest::{Budget, Report, selftest, tried};
 use fencepost_conformance::verdict::{Level, Status};
+use fencepost_harness::{budget, cpu};
 
 /// One of these tests takes all cores, and would disturb the busy one.
 static ALONE: Mutex<()> = Mutex::new(());

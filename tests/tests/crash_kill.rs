@@ -4,11 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::load::{self, Until};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::record::Record;
-use fencepost_conformance::harness::seed::Random;
-use fencepost_conformance::harness::{budget, wait};
+use fencepost_conformance::random::Random;
+use fencepost_conformance::wait;
+use fencepost_harness::budget;
+use fencepost_harness::load::{self, Until};
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::record::Record;
 use rustix::process::Signal;
 
 const CLIENTS: usize = 8;

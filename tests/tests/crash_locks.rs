@@ -4,11 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::record::number;
-use fencepost_conformance::harness::seed::Random;
-use fencepost_conformance::harness::{budget, wait};
+use fencepost_conformance::random::Random;
+use fencepost_conformance::wait;
+use fencepost_harness::budget;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::record::number;
 use serde_json::json;
 
 /// No lease of this test runs out by itself.

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::budget;
-use fencepost_conformance::harness::load::{self, Until};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::record::Record;
-use fencepost_conformance::harness::seed::Random;
-use fencepost_conformance::harness::strace::start_to_die_at;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::random::Random;
+use fencepost_conformance::wait;
+use fencepost_harness::budget;
+use fencepost_harness::load::{self, Until};
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::record::Record;
+use fencepost_harness::strace::start_to_die_at;
 
 /// The calls that change what is on disk.
 const CALLS: &[&str] =

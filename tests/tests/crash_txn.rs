@@ -4,11 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::seed::Random;
-use fencepost_conformance::harness::strace::{self, COMMITTER, Strace};
-use fencepost_conformance::harness::transfers::Transfers;
-use fencepost_conformance::harness::{budget, wait};
+use fencepost_conformance::random::Random;
+use fencepost_conformance::wait;
+use fencepost_harness::budget;
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::strace::{self, COMMITTER, Strace};
+use fencepost_harness::transfers::Transfers;
 
 const CLIENTS: usize = 6;
 const ACCOUNTS: usize = 5;

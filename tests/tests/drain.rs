@@ -6,10 +6,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
+use fencepost_harness::process::GatewayProcess;
 use rustix::process::Signal;
 
 const HALF: &[u8] = b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\ncontent-length: 4\r\n\r\nla";

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use fencepost_conformance::harness::budget;
-use fencepost_conformance::harness::process::binary;
+use fencepost_harness::budget;
+use fencepost_harness::process::binary;
 
 /// The number that follows a word.
 fn after(line: &str, word: &str) -> u64 {

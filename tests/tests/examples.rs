@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::binary;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::binary;
 
 /// An example of the client, beside the binary.
 fn example(name: &str) -> PathBuf {

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::http::Answer;
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::strace::{self, COMMITTER, Strace};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::http::Answer;
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::strace::{self, COMMITTER, Strace};
 
 /// Long enough to send something meanwhile, also from a machine that stands still now and then.
 const DELAY: Duration = Duration::from_secs(3);

@@ -5,13 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::load::{self, Until};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::record::Record;
-use fencepost_conformance::harness::seed::Random;
-use fencepost_conformance::harness::strace::{self, COMMITTER, Strace};
-use fencepost_conformance::harness::{budget, wait};
+use fencepost_conformance::random::Random;
+use fencepost_conformance::wait;
+use fencepost_harness::budget;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::load::{self, Until};
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::record::Record;
+use fencepost_harness::strace::{self, COMMITTER, Strace};
 use rustix::process::Signal;
 
 /// How the process ends after the fault.

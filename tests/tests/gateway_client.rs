@@ -9,10 +9,10 @@ use bytes::Bytes;
 use fencepost_client::{
     CallError, Credentials, Gateway, GatewayOptions, LockOptions, Locks, Protocol, WriteOptions, locks,
 };
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
+use fencepost_conformance::proxy::{Direction, Proxy, Rule};
 use fencepost_core::wire::{AcquireRequest, TxnRequest};
 use fencepost_core::{Holder, IdempotencyKey, Key, Resource};
+use fencepost_harness::fresh::Fresh;
 
 const LONG: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
+use fencepost_harness::process::GatewayProcess;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::client::conn::http2::SendRequest;

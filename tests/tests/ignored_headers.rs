@@ -1,8 +1,8 @@
 //! Nothing that looks like protection is ignored: a header that a call does not honour is refused, and nothing is done.
 #![allow(clippy::unwrap_used, reason = "a test may panic, also in its helpers")]
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
 
 const TXN: &[u8] = br#"{"tokens": {"a": "1"}, "then": [{"put": "a", "text": "x"}]}"#;
 

@@ -1,6 +1,6 @@
 //! Values over HTTP: what each call answers, header by header.
 
-use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_harness::fresh::Fresh;
 
 #[test]
 fn a_write_and_its_reads_carry_every_header() {

@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
 
 const HEAD: &str = "PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\n";
 

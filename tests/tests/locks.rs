@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::GatewayProcess;
 use serde_json::{Value, json};
 
 const LONG: u64 = 60_000;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
 use serde_json::{Value, json};
 
 /// Longer than anything here may take.

@@ -5,8 +5,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
 use serde_json::json;
 
 const LOCKS: usize = 10_000;

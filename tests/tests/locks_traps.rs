@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::GatewayProcess;
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::GatewayProcess;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
 
 /// A PUT of a raw path, byte by byte; the value is the path's own text.
 fn put(client: &mut Client, path: &[u8]) -> std::io::Result<Answer> {

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::{budget, venv, wait};
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
+use fencepost_harness::{budget, venv};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -1,7 +1,7 @@
 //! The rows of the judge's table that need a policy, end to end, with what the refusal says.
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
 use serde_json::{Value, json};
 
 fn guarded(policy: &str) -> Fresh {

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
 
 /// A write that must never happen.
 const SMUGGLED: &str =

@@ -4,10 +4,10 @@
 
 use std::process::{Command, Output};
 
-use fencepost_conformance::harness::fresh::{Fresh, write_config};
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::binary;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::{Fresh, write_config};
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::binary;
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
 use serde_json::json;
 
 fn txn(client: &mut Client, key: &str, body: &str) -> Answer {

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::binary;
-use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::proxy::{Direction, Proxy, Rule};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::binary;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Long enough that a lease is not lost before it shall be.

@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::binary;
-use fencepost_conformance::harness::terminal::Terminal;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::binary;
+use fencepost_harness::terminal::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 

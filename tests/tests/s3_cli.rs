@@ -7,8 +7,8 @@ mod said;
 
 use std::process::Command;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::binary;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::binary;
 use said::{Said, command, run};
 use serde_json::Value;
 

@@ -8,11 +8,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use fencepost_client::{GuardError, Locks, Loss};
-use fencepost_conformance::harness::fresh::{Fresh, write_config};
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
 use fencepost_core::Timestamp;
+use fencepost_harness::fresh::{Fresh, write_config};
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::{GatewayProcess, binary};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

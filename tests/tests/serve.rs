@@ -4,9 +4,9 @@
 
 use std::process::{Command, Output};
 
-use fencepost_conformance::harness::fresh::{Fresh, write_config};
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use fencepost_harness::fresh::{Fresh, write_config};
+use fencepost_harness::http::Client;
+use fencepost_harness::process::{GatewayProcess, binary};
 
 fn serve(arguments: &[&str], environment: &[(&str, &str)]) -> Result<GatewayProcess, String> {
     // The default place of the admin socket is below the current directory, which may go once the gateway listens.
@@ -305,7 +305,7 @@ fn remap_says_no_where_there_is_nothing_to_change() {
 fn logs_are_lines_or_json() {
     let gateway = Fresh::memory(&["--log-format", "json", "--log", "debug"]);
     gateway.client().put("k", "x", "v");
-    let said = fencepost_conformance::harness::wait::until("a log line", std::time::Duration::from_secs(10), || {
+    let said = fencepost_conformance::wait::until("a log line", std::time::Duration::from_secs(10), || {
         let said = gateway.stderr();
         said.contains("malformed-token").then_some(said)
     });

@@ -1,6 +1,6 @@
 //! The gateway from outside, in a few calls.
 
-use fencepost_conformance::harness::process::GatewayProcess;
+use fencepost_harness::process::GatewayProcess;
 
 #[test]
 fn a_newer_token_writes_and_an_older_one_is_refused() {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use fencepost_conformance::harness::fresh::{Fresh, write_config};
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
 use fencepost_core::ProblemKind;
+use fencepost_harness::fresh::{Fresh, write_config};
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::GatewayProcess;
 use serde_json::json;
 
 /// How a kind of problem is known to happen.

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
 
 /// A request whose token is exactly these bytes.
 fn send(client: &mut Client, method: &str, path: &str, token: &[u8]) -> Answer {

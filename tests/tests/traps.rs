@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use fencepost_conformance::harness::fresh::{Fresh, write_config};
-use fencepost_conformance::harness::process::{GatewayProcess, binary, run};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::{Fresh, write_config};
+use fencepost_harness::process::{GatewayProcess, binary, run};
 
 #[test]
 fn t02_an_equal_token_is_accepted_from_its_holder_and_a_collision_from_another() {
@@ -136,7 +136,7 @@ fn t29_a_quick_refusal_says_the_same_as_a_slow_one() {
     let mut client = gateway.client();
     let holder = [("fencing-token", "34"), ("fencing-holder", "b#1")];
     assert_eq!(client.request("PUT", "/v1/kv/k", &holder, b"v").status, 204);
-    let seen = |answer: fencepost_conformance::harness::http::Answer| {
+    let seen = |answer: fencepost_harness::http::Answer| {
         let json = answer.json();
         let facts = ["type", "presented", "fence", "holder", "generation", "resource", "raised_at", "outcome"];
         facts.map(|name| json[name].clone())

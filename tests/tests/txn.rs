@@ -4,8 +4,8 @@
 
 use std::thread;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
 use serde_json::{Value, json};
 
 fn txn(client: &mut Client, body: Value) -> Answer {

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{self, Acquired, LockBackend, Wanted};
 use fencepost_client::{Gateway, LockOptions, Locks};
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::servers::etcd::Etcd;
-use fencepost_conformance::harness::servers::postgres::Postgres;
-use fencepost_conformance::harness::servers::redis::RedisServer;
-use fencepost_conformance::harness::servers::zk::ZooKeeper;
 use fencepost_core::{Holder, Resource};
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::servers::etcd::Etcd;
+use fencepost_harness::servers::postgres::Postgres;
+use fencepost_harness::servers::redis::RedisServer;
+use fencepost_harness::servers::zk::ZooKeeper;
 
 /// Clients at once, each with a lock of its own.
 const CLIENTS: u64 = 8;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_client::{CallError, Gateway, Guard, GuardError, LockOptions, Locks, UnknownOutcome, locks};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
-use fencepost_conformance::harness::strace::{self, COMMITTER, Strace};
 use fencepost_core::wire::OutcomeState;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::{GatewayProcess, binary};
+use fencepost_harness::strace::{self, COMMITTER, Strace};
 
 use scripted::{Act, ScriptedGateway};
 

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fencepost_client::locks::{Acquired, Wanted};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::{GatewayProcess, run};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_core::{Holder, Resource};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::{GatewayProcess, run};
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::client::conn::http2::SendRequest;

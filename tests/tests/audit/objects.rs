@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use fencepost_conformance::harness::bucketed::Credentials;
-use fencepost_conformance::harness::process::{GatewayProcess, run};
-use fencepost_conformance::harness::small_disk::SmallDisk;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::Credentials;
+use fencepost_harness::process::{GatewayProcess, run};
+use fencepost_harness::small_disk::SmallDisk;
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -5,9 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
+use fencepost_harness::process::{GatewayProcess, binary};
 use serde_json::json;
 
 /// The attacker's web server. Chromium knows it as `evil.example`, on the public internet.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::fresh::write_config;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::{GatewayProcess, binary, run};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_core::Timestamp;
+use fencepost_harness::fresh::write_config;
+use fencepost_harness::http::Client;
+use fencepost_harness::process::{GatewayProcess, binary, run};
 use rustix::process::Signal;
 use serde_json::json;
 

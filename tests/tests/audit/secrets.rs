@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fencepost_conformance::harness::fresh::{Fresh, write_config};
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::{GatewayProcess, binary, run};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::{Fresh, write_config};
+use fencepost_harness::http::Client;
+use fencepost_harness::process::{GatewayProcess, binary, run};
 use tempfile::TempDir;
 
 const SECRET: &str = "hunter2-hunter2-hunter2";

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use fencepost_client::locks::BACKENDS;
-use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_harness::fresh::Fresh;
 
 fn file(path: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path);

@@ -7,9 +7,9 @@ mod line;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
-use fencepost_conformance::harness::servers::etcd::{Etcd, EtcdKey, keys};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::servers::certificates::{Certificates, Clients};
+use fencepost_harness::servers::etcd::{Etcd, EtcdKey, keys};
 
 use crate::suite::Service;
 use crate::tls::Encrypted;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use fencepost_client::Locks;
 use fencepost_client::locks::{self, Acquired, Kept, Lifted, LockBackend, LockError, Wanted};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::Fresh;
 use tempfile::TempDir;
 
 use crate::suite::{connect, holder, played, resource};

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{Acquired, Lease};
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::servers::{free_port, loopback};
 use fencepost_core::Resource;
+use fencepost_harness::http::Client;
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::servers::{free_port, loopback};
 use tempfile::TempDir;
 
 use crate::suite::{
@@ -25,7 +25,7 @@ struct BuiltIn {
 
 impl BuiltIn {
     fn launch(data: &TempDir, listen: &str) -> GatewayProcess {
-        let mut command = std::process::Command::new(fencepost_conformance::harness::process::binary());
+        let mut command = std::process::Command::new(fencepost_harness::process::binary());
         command.args(["serve", "--listen", listen, "--data"]).arg(data.path().join("data"));
         GatewayProcess::spawn(command).unwrap_or_else(|said| panic!("the gateway did not start:\n{said}"))
     }

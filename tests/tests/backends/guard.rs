@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use fencepost_client::locks::LockBackend;
 use fencepost_client::{Gateway, LockOptions, Locks};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::proxy::Proxy;
+use fencepost_conformance::proxy::Proxy;
+use fencepost_harness::fresh::Fresh;
 
 use crate::suite::connect;
 

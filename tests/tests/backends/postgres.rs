@@ -6,8 +6,8 @@ mod backwards;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
-use fencepost_conformance::harness::servers::postgres::Postgres;
+use fencepost_harness::servers::certificates::{Certificates, Clients};
+use fencepost_harness::servers::postgres::Postgres;
 
 use fencepost_client::locks::{Acquired, Wanted};
 

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fencepost_client::locks::{self, Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
-use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
-use fencepost_conformance::harness::servers::free_port;
-use fencepost_conformance::harness::servers::redis::RedisServer;
+use fencepost_harness::servers::certificates::{Certificates, Clients};
+use fencepost_harness::servers::free_port;
+use fencepost_harness::servers::redis::RedisServer;
 
 use crate::suite::{Service, connect, copy, holder, resource};
 use crate::tls::Encrypted;
@@ -38,7 +38,7 @@ impl Service for RedisServer {
     }
 }
 
-suite!(fencepost_conformance::harness::servers::redis::RedisServer);
+suite!(fencepost_harness::servers::redis::RedisServer);
 
 impl Encrypted for RedisServer {
     fn start_encrypted(certificates: &Certificates, clients: Clients) -> RedisServer {
@@ -50,7 +50,7 @@ impl Encrypted for RedisServer {
     }
 }
 
-over_tls!(fencepost_conformance::harness::servers::redis::RedisServer);
+over_tls!(fencepost_harness::servers::redis::RedisServer);
 
 /// Long enough that nothing expires in a test.
 const LONG: Duration = Duration::from_secs(60);

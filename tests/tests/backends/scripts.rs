@@ -1,10 +1,10 @@
 //! `fencepost lock … --lock URL`: a lock that one process takes and another gives back, where the service allows that.
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::servers::etcd::Etcd;
-use fencepost_conformance::harness::servers::postgres::Postgres;
-use fencepost_conformance::harness::servers::redis::RedisServer;
-use fencepost_conformance::harness::servers::zk::ZooKeeper;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::servers::etcd::Etcd;
+use fencepost_harness::servers::postgres::Postgres;
+use fencepost_harness::servers::redis::RedisServer;
+use fencepost_harness::servers::zk::ZooKeeper;
 
 use crate::said::run;
 

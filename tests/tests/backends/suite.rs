@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{self, Acquired, Kept, Lease, LockBackend, LockError, Wanted};
-use fencepost_conformance::harness::proxy::{Direction, Proxy};
+use fencepost_conformance::proxy::{Direction, Proxy};
 use fencepost_core::{Holder, Resource};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

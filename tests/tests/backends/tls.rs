@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fencepost_client::locks::{self, Acquired, LockError};
 use fencepost_client::{Gateway, LockOptions, Locks};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::servers::certificates::{Certificates, Clients, Signed};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::servers::certificates::{Certificates, Clients, Signed};
 
 use crate::suite::{ask, connect, take};
 

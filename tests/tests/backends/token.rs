@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost_client::locks::{self, Kept, Lifted, LockError};
 use fencepost_client::{AcquireError, GuardError, Locks};
-use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_harness::fresh::Fresh;
 
 use crate::suite::{connect, played, take};
 

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{Acquired, Kept, LockBackend, LockError};
 use fencepost_client::{AcquireError, CallError, Gateway, GuardError, LockOptions, Locks, Precondition, WriteOptions};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::proxy::Proxy;
-use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
-use fencepost_conformance::harness::servers::zk::ZooKeeper;
+use fencepost_conformance::proxy::Proxy;
 use fencepost_core::{Key, Presented, ProblemKind, Token};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::servers::certificates::{Certificates, Clients};
+use fencepost_harness::servers::zk::ZooKeeper;
 use zookeeper_client::Client;
 
 use crate::suite::{

@@ -17,13 +17,13 @@ mod terminal;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use fencepost_conformance::harness::process;
+use fencepost_harness::process;
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// The reference in Python, right or with a bug.
 fn adapter(bug: Option<&str>) -> Vec<String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("reference/reference.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/reference/reference.py");
     let mut words = vec!["python3".to_owned(), script.display().to_string()];
     words.extend(bug.into_iter().flat_map(|bug| ["--bug".to_owned(), bug.to_owned()]));
     words

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_harness::fresh::Fresh;
 
 use super::{conform, dir, last_line, results, text};
 

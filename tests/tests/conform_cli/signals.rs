@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{adapter, command, dir, results};

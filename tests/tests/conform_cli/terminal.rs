@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use fencepost_conformance::harness::terminal::Terminal;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::terminal::Terminal;
 
 use super::{adapter, command, conform, dir, text};
 

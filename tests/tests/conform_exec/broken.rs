@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::adapters::exec::{self, Options};
-use fencepost_conformance::harness::wait;
 use fencepost_conformance::run;
 use fencepost_conformance::subject::{Hook, Subject};
 use fencepost_conformance::verdict::Outcome;
+use fencepost_conformance::wait;
 use fencepost_conformance::{Answer, Op};
 
 use super::{Marked, call, quick, read};

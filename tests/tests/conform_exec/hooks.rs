@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use fencepost_conformance::adapters::exec::{ExecSubject, Options};
 use fencepost_conformance::adapters::hooks::Commands;
-use fencepost_conformance::harness::wait;
 use fencepost_conformance::subject::{Hook, Subject};
+use fencepost_conformance::wait;
 
 use super::marked::patient;
 use super::{Marked, quick, read, value};

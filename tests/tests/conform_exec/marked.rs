@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fencepost_conformance::adapters::exec::{self, ExecSubject, Options};
-use fencepost_conformance::harness::wait;
 use fencepost_conformance::run;
 use fencepost_conformance::subject::Broken;
 use fencepost_conformance::verdict::{Level, Results, Status};
+use fencepost_conformance::wait;
 
 /// A command whose processes can be found again, also those that it starts itself.
 pub(crate) struct Marked {

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::adapters::http::{HttpSubject, Overrides, open};
-use fencepost_conformance::harness::wait;
 use fencepost_conformance::run::{Options, run};
 use fencepost_conformance::subject::Subject;
 use fencepost_conformance::verdict::{Outcome, Status};
+use fencepost_conformance::wait;
 use fencepost_conformance::{Answer, Op, Token, Write, words};
 
 use crate::scripted::{Act, Scripted, answer};

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use fencepost_conformance::Op;
 use fencepost_conformance::adapters::http::HttpSubject;
-use fencepost_conformance::harness::{process, wait};
 use fencepost_conformance::run::{Options, run};
 use fencepost_conformance::subject::{Hook, Shift, Subject};
 use fencepost_conformance::verdict::Status;
+use fencepost_conformance::wait;
+use fencepost_harness::process;
 use serde_json::Value;
 
 use crate::examples::examples;

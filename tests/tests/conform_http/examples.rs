@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use fencepost_conformance::adapters::http::{HttpSubject, Overrides, open};
 use fencepost_conformance::cases;
-use fencepost_conformance::harness::{budget, process, wait};
 use fencepost_conformance::run::{Options, run};
 use fencepost_conformance::subject::Subject;
 use fencepost_conformance::verdict::{Level, Outcome, Results, Status};
+use fencepost_conformance::wait;
 use fencepost_conformance::{Answer, Op, Token, Verb, Write};
+use fencepost_harness::{budget, process};
 
 use crate::clock::{shows_its_clock, with_a_clock};
 use crate::committed::Committed;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::adapters::http::HttpSubject;
-use fencepost_conformance::harness::wait;
 use fencepost_conformance::run::{Options, run};
 use fencepost_conformance::subject::{Hook, Part, Shift, Subject};
 use fencepost_conformance::verdict::Outcome;
+use fencepost_conformance::wait;
 use fencepost_conformance::{Answer, Op};
 
 use crate::scripted::Scripted;

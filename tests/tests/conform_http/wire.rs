@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fencepost_conformance::adapters::http::HttpSubject;
-use fencepost_conformance::harness::proxy::{Direction, Rule};
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::proxy::{Direction, Rule};
 use fencepost_conformance::subject::{Around, Hook, Part, Request, Route, Subject};
+use fencepost_conformance::wait;
 use fencepost_conformance::{Answer, Op};
 
 use crate::scripted::{Scripted, answer};

@@ -1,8 +1,8 @@
 //! The page as text.
 
-use fencepost_conformance::harness::cpu::thread_time;
 use fencepost_conformance::report::html;
 use fencepost_conformance::verdict::{Level, Results, Status};
+use fencepost_harness::cpu::thread_time;
 
 use crate::files::python;
 use crate::made_up::{NASTY, every_status, long_history, rich_history, setting};

@@ -12,11 +12,11 @@ mod committed;
 
 use fencepost_conformance::adapters::exec::Options;
 use fencepost_conformance::adapters::hooks::Commands;
-use fencepost_conformance::harness::budget;
-use fencepost_conformance::harness::servers::postgres::Postgres;
-use fencepost_conformance::harness::servers::redis::RedisServer;
 use fencepost_conformance::run;
 use fencepost_conformance::verdict::{Level, Status};
+use fencepost_harness::budget;
+use fencepost_harness::servers::postgres::Postgres;
+use fencepost_harness::servers::redis::RedisServer;
 
 use committed::Committed;
 use marked::{Marked, asked, example, judge, passes, patient, python, root, two};

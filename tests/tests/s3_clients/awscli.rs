@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use fencepost_conformance::harness::bucketed::Credentials;
-use fencepost_conformance::harness::venv;
+use fencepost_harness::bucketed::Credentials;
+use fencepost_harness::venv;
 use serde_json::{Value, json};
 
 use crate::client::{Described, Program, S3Client, Said, parts, path, prefix};

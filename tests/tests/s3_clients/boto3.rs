@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
-use fencepost_conformance::harness::venv;
+use fencepost_harness::bucketed::{Bucketed, Credentials};
+use fencepost_harness::venv;
 use serde_json::Value;
 
 use crate::client::{Described, Program, S3Client, Said, parts, path, prefix};

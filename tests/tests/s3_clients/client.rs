@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fencepost_conformance::harness::bucketed::Credentials;
-use fencepost_conformance::harness::{process, venv};
+use fencepost_harness::bucketed::Credentials;
+use fencepost_harness::{process, venv};
 use tempfile::TempDir;
 
 /// What a client said, and whether it thinks that all went well.

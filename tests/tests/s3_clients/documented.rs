@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencepost_conformance::harness::process::GatewayProcess;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::process::GatewayProcess;
 
 use crate::client::{Program, said};
 

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::servers::program;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::servers::program;
 use tempfile::TempDir;
 
 use crate::client::{S3Client, Said, path, said};

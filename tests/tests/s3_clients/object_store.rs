@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path as File;
 
 use fencepost_client::{Guard, Locks};
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials, tree};
+use fencepost_harness::bucketed::{Bucketed, Credentials, tree};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;

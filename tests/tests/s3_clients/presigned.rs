@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::{Bucketed, Credentials};
+use fencepost_harness::http::{Answer, Client};
 use object_store::path::Path;
 use object_store::signer::{Method, Signer};
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
-use fencepost_conformance::harness::proxy::Proxy;
-use fencepost_conformance::harness::servers::program;
+use fencepost_conformance::proxy::Proxy;
+use fencepost_harness::bucketed::{Bucketed, Credentials};
+use fencepost_harness::servers::program;
 
 use crate::client::{Described, Program, S3Client, Said, parts, path, prefix};
 

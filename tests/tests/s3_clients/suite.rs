@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials, tree};
-use fencepost_conformance::harness::proxy::Proxy;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::proxy::Proxy;
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::{Bucketed, Credentials, tree};
 use tempfile::TempDir;
 
 use crate::client::{S3Client, Said};

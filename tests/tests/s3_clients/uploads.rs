@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_harness::bucketed::Bucketed;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,6 +1,6 @@
 //! Unfinished uploads of a holder that was fenced off, which may not even abort them.
 
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
 
 use crate::signing::{code, element};
 use crate::world::World;

@@ -1,13 +1,13 @@
 //! Small things in answers that clients and their test suites look at.
 
 use data_encoding::BASE64;
-use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_harness::bucketed::Bucketed;
 use md5::{Digest, Md5};
 
 use crate::signing::{Signer, code, element, elements};
 use crate::world::World;
 
-fn delete_with(signer: &Signer, objects: &str) -> fencepost_conformance::harness::http::Answer {
+fn delete_with(signer: &Signer, objects: &str) -> fencepost_harness::http::Answer {
     let body = format!("<Delete>{objects}</Delete>");
     let md5 = BASE64.encode(&Md5::digest(&body));
     signer.request("POST", "/reports?delete=", &[("content-md5", &md5)], body.as_bytes())

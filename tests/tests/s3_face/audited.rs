@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use data_encoding::HEXLOWER;
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
-use fencepost_conformance::harness::fresh::write_config;
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::process::{GatewayProcess, binary, run};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::{Bucketed, Credentials};
+use fencepost_harness::fresh::write_config;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::{GatewayProcess, binary, run};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 

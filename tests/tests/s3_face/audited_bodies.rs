@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
-use fencepost_conformance::harness::fresh::write_config;
-use fencepost_conformance::harness::http::{Answer, Client};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::{Bucketed, Credentials};
+use fencepost_harness::fresh::write_config;
+use fencepost_harness::http::{Answer, Client};
 use sha2::{Digest, Sha256};
 
 use crate::chunked::Upload;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use fencepost_conformance::harness::http::Answer;
+use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code, element};
 use crate::steps::Injected;

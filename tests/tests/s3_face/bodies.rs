@@ -1,8 +1,8 @@
 //! Bodies that do not come: whoever says nothing holds nothing for long, whatever it asked for.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::Client;
 
 use crate::signing::{Signer, code, element};
 use crate::world::until_nothing_is_staged;

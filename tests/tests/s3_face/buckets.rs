@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::Answer;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code};
 use crate::steps::Steps;

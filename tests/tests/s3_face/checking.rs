@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::process::run;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::process::run;
 use serde_json::{Value, json};
 
 use crate::signing::{Signer, code, md5_of};

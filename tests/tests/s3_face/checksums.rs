@@ -1,7 +1,7 @@
 //! Checksums and parts of objects: kept, returned, and used to read.
 
 use data_encoding::BASE64;
-use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_harness::bucketed::Bucketed;
 use sha2::{Digest, Sha256};
 
 use crate::signing::{Signer, code, crc32_of, element, elements, etag};
@@ -17,7 +17,7 @@ fn uploaded(
     signer: &Signer,
     begin: &[(&str, &str)],
     sum: (&str, fn(&[u8]) -> String),
-) -> fencepost_conformance::harness::http::Answer {
+) -> fencepost_harness::http::Answer {
     let whole = bytes();
     let begun = signer.request("POST", "/reports/x?uploads=", begin, b"");
     assert_eq!(begun.status, 200, "{}", begun.text());

@@ -1,9 +1,9 @@
 //! Bodies in chunks (`aws-chunked`): each with a signature that covers the one before it, or none with any.
 
 use data_encoding::{BASE64, HEXLOWER};
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::budget;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::budget;
+use fencepost_harness::http::{Answer, Client};
 use sha2::{Digest, Sha256};
 
 use crate::large::{BLOCK, Flat, block};

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::venv;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::Client;
+use fencepost_harness::venv;
 use rustix::process::Signal;
 
 use crate::signing::{Signer, code, element, etag, md5_of};

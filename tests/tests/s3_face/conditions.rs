@@ -1,6 +1,6 @@
 //! Conditions of the client's own: 412, and never instead of the fence's 403.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_harness::bucketed::Bucketed;
 
 use crate::signing::{Signer, code, etag};
 use crate::takeovers::assert_stale;

@@ -1,8 +1,8 @@
 //! Refusals of the S3 face are counted in `/metrics` like all others: each once, under its reason, and by whether the guard
 //! enforces or only observes.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::Answer;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code, element, etag, md5_of};
 use crate::takeovers::assert_stale;

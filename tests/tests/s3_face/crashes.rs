@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::budget;
-use fencepost_conformance::harness::http::Answer;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::budget;
+use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code, element, elements, etag};
 use crate::steps::Steps;

@@ -1,7 +1,7 @@
 //! What a client says of an object besides its bytes: kept and given back, or refused. Never taken and forgotten.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::Answer;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code, element, etag};
 use crate::world::{agreed, until_nothing_is_staged};

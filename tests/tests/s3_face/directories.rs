@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::process::{GatewayProcess, binary};
 use rustix::process::Signal;
 
 use crate::signing::{Signer, code};

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::seed::Random;
-use fencepost_conformance::harness::{budget, wait};
+use fencepost_conformance::random::Random;
+use fencepost_conformance::wait;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::budget;
 
 use crate::signing::Signer;
 use crate::world::{agreed, until_nothing_is_staged, until_some_is_staged};

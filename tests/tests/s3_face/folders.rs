@@ -1,6 +1,6 @@
 //! Names that end in `/`, which many clients write for folders, and other names that cannot exist.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_harness::bucketed::Bucketed;
 
 use crate::signing::{Signer, code, element, elements, etag, md5_of};
 use crate::takeovers::assert_stale;

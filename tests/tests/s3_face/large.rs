@@ -4,8 +4,8 @@ use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 
 use data_encoding::HEXLOWER;
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::budget;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::budget;
 use md5::{Digest, Md5};
 
 use crate::signing::{Signer, etag};

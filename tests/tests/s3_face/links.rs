@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use fencepost_conformance::harness::bucketed::{Bucketed, tree};
+use fencepost_harness::bucketed::{Bucketed, tree};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::names::assert_clear;

@@ -1,6 +1,6 @@
 //! Lists stay well-formed, whatever is in names and questions.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_harness::bucketed::Bucketed;
 
 use crate::signing::{Signer, elements, plain};
 

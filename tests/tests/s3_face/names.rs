@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
-use fencepost_conformance::harness::bucketed::{Bucketed, tree};
-use fencepost_conformance::harness::http::Answer;
+use fencepost_harness::bucketed::{Bucketed, tree};
+use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code, element};
 use crate::world::{agreed, until_nothing_is_staged};

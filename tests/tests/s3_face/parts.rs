@@ -1,6 +1,6 @@
 //! Parts and uploads: listed in pages, and copied from ranges of objects.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
+use fencepost_harness::bucketed::Bucketed;
 
 use crate::signing::{Signer, code, element, elements, md5_of, plain};
 use crate::world::{agreed, staged, until_nothing_is_staged};

@@ -1,8 +1,8 @@
 //! Who may write: only whoever presents the token of the object's own resource.
 
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::{Bucketed, Credentials};
+use fencepost_harness::http::Client;
 
 use crate::signing::{Signer, code};
 use crate::takeovers::assert_stale;

@@ -1,8 +1,8 @@
 //! What a sender says of its body is checked before anything is committed.
 
 use data_encoding::{BASE64, HEXLOWER};
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::Answer;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::Answer;
 use md5::Md5;
 use sha2::{Digest, Sha256};
 

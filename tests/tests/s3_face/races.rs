@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::budget;
-use fencepost_conformance::harness::http::Answer;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::budget;
+use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code, etag, md5_of};
 use crate::world::{agreed, until_nothing_is_staged};

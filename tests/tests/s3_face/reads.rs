@@ -1,7 +1,7 @@
 //! Reads on condition, by range, and with other headers.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::{Answer, Client};
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::{Answer, Client};
 
 use crate::signing::{Signer, code, etag};
 

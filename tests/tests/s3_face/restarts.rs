@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Instant;
 
-use fencepost_conformance::harness::budget;
+use fencepost_harness::budget;
 
 use crate::steps::Injected;
 use crate::world::{Objects, World, until_nothing_is_staged};

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use data_encoding::{BASE64, HEXLOWER};
-use fencepost_conformance::harness::bucketed::{Bucketed, Credentials};
-use fencepost_conformance::harness::http::{Answer, Client};
 use fencepost_core::{Timestamp, percent_decode_name};
+use fencepost_harness::bucketed::{Bucketed, Credentials};
+use fencepost_harness::http::{Answer, Client};
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use sha2::{Digest, Sha256};

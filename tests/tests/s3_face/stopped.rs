@@ -1,7 +1,7 @@
 //! A gateway that is paused in the middle of an upload, and another that would take its place.
 
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::wait::PATIENCE;
+use fencepost_conformance::wait::PATIENCE;
+use fencepost_harness::http::Client;
 use rustix::process::Signal;
 
 use crate::signing::code;

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::Answer;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code, element, elements, etag};
 use crate::world::{agreed, staged, until_nothing_is_staged, until_some_is_staged};

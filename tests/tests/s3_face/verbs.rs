@@ -1,7 +1,7 @@
 //! Trap 9, the other verbs: every call that the S3 protocol knows is a read, or refused for a stale token, or not offered.
 
-use fencepost_conformance::harness::bucketed::Bucketed;
-use fencepost_conformance::harness::http::Client;
+use fencepost_harness::bucketed::Bucketed;
+use fencepost_harness::http::Client;
 
 use crate::signing::{Signer, code, etag};
 use crate::takeovers::assert_stale;

@@ -6,11 +6,11 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencepost_conformance::harness::bucketed::{Credentials, tree};
-use fencepost_conformance::harness::fresh::write_config;
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
-use fencepost_conformance::harness::strace;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::bucketed::{Credentials, tree};
+use fencepost_harness::fresh::write_config;
+use fencepost_harness::process::{GatewayProcess, binary};
+use fencepost_harness::strace;
 use tempfile::TempDir;
 
 use crate::checking::objects_at;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
+use fencepost_harness::process::{GatewayProcess, binary};
 use serde_json::Value;
 
 /// What a command printed, and how it ended.

@@ -159,7 +159,7 @@ fn rounds(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Rounds {
 
 /// `version 8000GB 4.48 …`
 fn seaweedfs_version() -> String {
-    let program = fencepost_conformance::harness::venv::program("weed");
+    let program = fencepost_harness::venv::program("weed");
     let output = std::process::Command::new(program).arg("version").output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     said.split_whitespace().nth(2).unwrap_or_default().to_owned()

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::venv;
+use fencepost_harness::http::Client;
+use fencepost_harness::venv;
 
 use super::connection::Connection;
 use super::sign::{Credentials, Signer};

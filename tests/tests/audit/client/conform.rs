@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::binary;
-use fencepost_conformance::harness::wait::{self, PATIENCE};
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::binary;
 use tempfile::TempDir;
 
 use super::text;
@@ -24,7 +24,7 @@ fn lives(pid: &str) -> bool {
 #[test]
 fn s21_what_an_adapter_starts_in_its_own_session_does_not_outlive_the_run() {
     let dir = TempDir::new().unwrap();
-    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("reference/reference.py");
+    let reference = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/reference/reference.py");
     let pid = dir.path().join("pid");
     let script = format!(
         "setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600' & exec python3 {1}",

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::GatewayProcess;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::GatewayProcess;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -165,9 +165,7 @@ fn exhaustion_all_attacks_at_once_leave_the_holder_alone_and_the_memory_bounded(
         let attempt = |what: &str, ask: &dyn Fn(&mut Client) -> std::io::Result<_>| {
             wait::until(what, Duration::from_secs(10), || {
                 let mut client = Client::try_connect(&public).ok()?;
-                ask(&mut client)
-                    .ok()
-                    .filter(|answer: &fencepost_conformance::harness::http::Answer| answer.status != 503)
+                ask(&mut client).ok().filter(|answer: &fencepost_harness::http::Answer| answer.status != 503)
             })
         };
         while Instant::now() < until {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use fencepost_client::locks::{self, Acquired, Kept, LockError, Wanted};
-use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
-use fencepost_conformance::harness::servers::etcd::Etcd;
-use fencepost_conformance::harness::servers::etcd_cluster::EtcdCluster;
-use fencepost_conformance::harness::servers::free_port;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::servers::certificates::{Certificates, Clients};
+use fencepost_harness::servers::etcd::Etcd;
+use fencepost_harness::servers::etcd_cluster::EtcdCluster;
+use fencepost_harness::servers::free_port;
 
 use super::{LONG, TTL, contenders};
 use crate::suite::{RECOVERY, Service, ask, connect, copy, eventually, holder, resource, take, try_ask};
@@ -195,7 +195,7 @@ async fn urls_that_cannot_be() {
     let error = refused(&format!("etcds://{}?ca={}", plain.address(), certificates.root().display())).await;
     assert!(error.to_string().contains("Does it speak TLS there"), "{error}");
     // Something that is no etcd.
-    let gateway = fencepost_conformance::harness::fresh::Fresh::memory(&[]);
+    let gateway = fencepost_harness::fresh::Fresh::memory(&[]);
     let error = refused(&format!("etcd://{}", gateway.address())).await.to_string();
     assert!(error.contains("etcd 3.4"), "{error}");
 }

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use fencepost_client::{
     AcquireError, CallError, Credentials, Gateway, LockOptions, Locks, Loss, Precondition, WriteOptions,
 };
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::binary;
-use fencepost_conformance::harness::servers::etcd::Etcd;
 use fencepost_core::{Key, ProblemKind};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::binary;
+use fencepost_harness::servers::etcd::Etcd;
 
 use super::{LONG, TTL};
 use crate::suite::{Service, connect, resource, take};

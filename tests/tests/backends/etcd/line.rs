@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{Acquired, Kept, Lease, LockBackend, Wanted};
-use fencepost_conformance::harness::servers::etcd::Etcd;
+use fencepost_harness::servers::etcd::Etcd;
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 

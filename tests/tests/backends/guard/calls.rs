@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fencepost_client::{Admin, CallError, Guard, GuardError, LockOptions, Loss, Precondition};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::proxy::{Direction, Rule};
+use fencepost_conformance::proxy::{Direction, Rule};
 use fencepost_core::wire::TxnRequest;
+use fencepost_harness::fresh::Fresh;
 
 use super::diary::Diary;
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencepost_client::{Admin, LockEvent, LockObserver, LockOptions, Loss};
-use fencepost_conformance::harness::fresh::Fresh;
 use fencepost_core::{Resource, Token};
+use fencepost_harness::fresh::Fresh;
 
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};
 use crate::suite::{patiently, resource, until};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencepost_client::{AcquireError, Admin, Clock, LockOptions, Loss, Moment, WithLockError};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::proxy::{Direction, Rule};
+use fencepost_conformance::proxy::{Direction, Rule};
+use fencepost_harness::fresh::Fresh;
 
 use super::diary::Diary;
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};

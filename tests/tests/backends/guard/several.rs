@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencepost_client::{AcquireError, LockOptions};
-use fencepost_conformance::harness::budget;
-use fencepost_conformance::harness::fresh::Fresh;
+use fencepost_harness::budget;
+use fencepost_harness::fresh::Fresh;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::{LONG, TTL, locks, locks_at, options, proxied};
@@ -117,7 +117,7 @@ async fn whoever_does_not_wait_does_not_hammer() {
     let b = locks_at(proxy.address(), proxy.address(), impatient).await;
     let standing = tokio::time::timeout(TTL * 2, b.lead("leader", async |_| ())).await;
     assert!(standing.is_err(), "{standing:?}");
-    let asked = proxy.count(fencepost_conformance::harness::proxy::Direction::Up).chunks;
+    let asked = proxy.count(fencepost_conformance::proxy::Direction::Up).chunks;
     assert!((2..200).contains(&asked), "{asked} requests in {:?}", TTL * 2);
     leader.release().await.unwrap();
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_client::{AcquireError, Admin, GuardError, LockOptions, Locks};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::{GatewayProcess, binary};
-use fencepost_conformance::harness::proxy::{Direction, Rule};
+use fencepost_conformance::proxy::{Direction, Rule};
 use fencepost_core::ProblemKind;
 use fencepost_core::wire::RotateRequest;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::{GatewayProcess, binary};
 
 use super::scripted::{Lift, Moment, Scripted};
 use super::{LONG, TTL, address, gateway_at, locks, locks_at, locks_of, options, proxied};

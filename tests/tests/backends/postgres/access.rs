@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fencepost_client::locks::{self, Kept, LockError};
-use fencepost_conformance::harness::servers::certificates::{Certificates, Clients};
-use fencepost_conformance::harness::servers::postgres::{Pool, Postgres};
+use fencepost_harness::servers::certificates::{Certificates, Clients};
+use fencepost_harness::servers::postgres::{Pool, Postgres};
 
 use crate::suite::{RECOVERY, connect, take, take_within};
 

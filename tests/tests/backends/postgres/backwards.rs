@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fencepost_client::locks::{Acquired, Kept, Lease, LockBackend, LockError, Wanted};
 use fencepost_client::{AcquireError, CallError, Gateway, Guard, LockOptions, Locks, Loss, Precondition, WriteOptions};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::servers::postgres::Postgres;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
 use fencepost_core::{Key, Presented, Token};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::servers::postgres::Postgres;
 
 use crate::suite::{RECOVERY, connect, eventually, holder, resource, take, until};
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use fencepost_client::locks::{Kept, Lifted};
 use fencepost_client::{AcquireError, CallError, Gateway, Guard, GuardError, LockOptions, Locks, Loss, WriteOptions};
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::http::Client;
-use fencepost_conformance::harness::servers::redis::RedisServer;
 use fencepost_core::{Key, Presented, Token};
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::http::Client;
+use fencepost_harness::servers::redis::RedisServer;
 use serde_json::json;
 
 use super::{LONG, take};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{Acquired, Lease, LockBackend};
-use fencepost_conformance::harness::servers::redis::RedisServer;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
+use fencepost_harness::servers::redis::RedisServer;
 use tokio::task::JoinHandle;
 
 use super::{LONG, ask, held, take};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{Acquired, Kept};
-use fencepost_conformance::harness::proxy::{Direction, Rule};
+use fencepost_conformance::proxy::{Direction, Rule};
 
 use super::{
     RECOVERY, SLACK, Service, connect, connect_through, eventually, is_busy, start, take, take_within, try_ask, until,

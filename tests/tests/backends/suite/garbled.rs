@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::Acquired;
-use fencepost_conformance::harness::proxy::{Direction, Rule};
+use fencepost_conformance::proxy::{Direction, Rule};
 
 use super::{RECOVERY, SLACK, Service, connect, connect_through, is_busy, start, take, take_within, try_ask, until};
 

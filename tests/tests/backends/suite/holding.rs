@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{Kept, Lease, LockBackend, LockError};
-use fencepost_conformance::harness::proxy::{Direction, Proxy, Rule};
+use fencepost_conformance::proxy::{Direction, Proxy, Rule};
 
 use super::{
     Keeping, SLACK, Service, connect, connect_through, copy, eventually, is_busy, keep, start, take, take_within,

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::wait;
 use futures_util::FutureExt;
 
 /// How often a case is tried at most.

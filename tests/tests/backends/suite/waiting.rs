@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::Acquired;
-use fencepost_conformance::harness::proxy::{Direction, Proxy};
+use fencepost_conformance::proxy::{Direction, Proxy};
 
 use super::{
     RECOVERY, SLACK, Service, ask, connect, connect_through, in_line, keep, start, take, take_within, try_ask,

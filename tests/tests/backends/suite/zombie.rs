@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fencepost_conformance::harness::fresh::Fresh;
-use fencepost_conformance::harness::process::binary;
-use fencepost_conformance::harness::proxy::Proxy;
-use fencepost_conformance::harness::wait;
+use fencepost_conformance::proxy::Proxy;
+use fencepost_conformance::wait;
+use fencepost_harness::fresh::Fresh;
+use fencepost_harness::process::binary;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::{RECOVERY, Service};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fencepost_conformance::harness::budget;
+use fencepost_harness::budget;
 
 use super::{Storage, key};
 use crate::objects::layout::{Layout, LayoutError};

@@ -1,0 +1,125 @@
+//! Several clients at once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Ended, Trial};
+use crate::answer::Answer;
+use crate::op::Op;
+use crate::subject::Route;
+use crate::wait;
+
+/// How often it is looked whether something has come about.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How often somebody who was released looks for the others before it goes on.
+const LOOKS: usize = 100;
+
+impl Trial<'_> {
+    /// Makes one request of each of these clients, all released in the same moment. Answers come in the same order. Each is
+    /// called when it is sent, not when it is released: who comes late overlaps nobody who was answered before.
+    pub fn race(&self, requests: Vec<(u32, Op)>) -> Result<Vec<Answer>, Ended> {
+        self.go_on()?;
+        let inside = self.gate.enter_all(requests.len())?;
+        let (ready, released) = (Barrier::new(requests.len()), AtomicUsize::new(0));
+        let (ready, released, all) = (&ready, &released, requests.len());
+        thread::scope(|scope| {
+            let running: Vec<_> = (requests.iter().zip(inside))
+                .map(|((client, op), inside)| {
+                    scope.spawn(move || {
+                        ready.wait();
+                        // Waking up takes some longer than others.
+                        released.fetch_add(1, Ordering::AcqRel);
+                        for _ in 0..LOOKS {
+                            if released.load(Ordering::Acquire) == all {
+                                break;
+                            }
+                            thread::yield_now();
+                        }
+                        let id = self.called(*client, op, None);
+                        self.send(inside, id, *client, Route::Direct, op)
+                    })
+                })
+                .collect();
+            let joined: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            joined.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
+    }
+
+    /// Runs clients 0 to `clients` − 1 at once, each as long as it likes. The first that ends badly ends the case: the
+    /// others cannot make requests any more.
+    pub fn parallel(&self, clients: u32, client: impl Fn(u32) -> Result<(), Ended> + Sync) -> Result<(), Ended> {
+        let first: Mutex<Option<Ended>> = Mutex::new(None);
+        let ready = Barrier::new(clients as usize);
+        let (client, first, ready) = (&client, &first, &ready);
+        let run = move |number| {
+            ready.wait();
+            let result = catch_unwind(AssertUnwindSafe(|| client(number)));
+            if !matches!(result, Ok(Ok(()))) {
+                self.over.store(true, Ordering::Release);
+            }
+            if let Err(ended) = result.unwrap_or_else(|panic| resume_unwind(panic)) {
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                // A broken rule counts more than an answer that was lost before it.
+                if first.is_none() || matches!(ended, Ended::Failed(_)) && !matches!(*first, Some(Ended::Failed(_))) {
+                    *first = Some(ended);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let running: Vec<_> = (0..clients).map(|number| scope.spawn(move || run(number))).collect();
+            let joined: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            joined.into_iter().for_each(|result| result.unwrap_or_else(|panic| resume_unwind(panic)));
+        });
+        let ended = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ended.map_or(Ok(()), Err)
+    }
+
+    /// Makes requests, one of each of these clients, and does something else while they are in flight.
+    pub fn meanwhile<T>(
+        &self,
+        requests: Vec<(u32, Op)>,
+        route: Route,
+        act: impl FnOnce() -> Result<T, Ended>,
+    ) -> Result<(Vec<Answer>, T), Ended> {
+        thread::scope(|scope| {
+            let running: Vec<_> = requests
+                .into_iter()
+                .map(|(client, op)| scope.spawn(move || self.call_by(client, op, route, None)))
+                .collect();
+            let acted = act();
+            let joined: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            let answers: Result<Vec<_>, Ended> =
+                joined.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect();
+            let acted = acted?;
+            Ok((answers?.into_iter().map(|(_, answer)| answer).collect(), acted))
+        })
+    }
+
+    /// Waits for a condition, at most so long. `false`: it did not come about.
+    pub fn until(&self, limit: Duration, condition: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            if condition() {
+                return true;
+            }
+            if Instant::now() > deadline || self.go_on().is_err() {
+                return false;
+            }
+            wait::pause(LOOK);
+        }
+    }
+
+    /// How many requests were begun so far.
+    pub fn begun(&self) -> u64 {
+        self.gate.entered()
+    }
+
+    /// Waits until so many requests were begun and one is in flight, at most so long.
+    pub fn wait_for_flight(&self, begun: u64, limit: Duration) -> bool {
+        self.gate.wait_for_flight(begun, limit)
+    }
+}

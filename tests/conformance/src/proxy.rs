@@ -1,0 +1,404 @@
+//! A TCP proxy on loopback that breaks what passes through it.
+//!
+//! It knows bytes, not messages: a chunk is what one read brought, which on a quiet connection is one request or one
+//! answer. Rules apply per direction to all connections, those that exist and those to come, and also to the end of a
+//! stream. A chunk on which a rule is waiting is judged by the rule that comes next: what was held can be let go, or
+//! swallowed.
+
+#![expect(clippy::expect_used, reason = "a proxy that cannot work ends the run that asked for it")]
+
+mod request_lines;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+
+use self::request_lines::RequestLines;
+use crate::wait;
+
+/// How long to wait for the server behind it.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How often a blocked write looks whether its connection was cut.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server: requests.
+    Up,
+    /// From the server to the client: answers.
+    Down,
+}
+
+/// What happens to bytes that go one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Forwarded.
+    Pass,
+    /// Forwarded after this time, one chunk after the other: many small chunks add up.
+    Delay(Duration),
+    /// Kept until another rule comes, together with everything behind them: a partition that may heal.
+    Hold,
+    /// Swallowed. The connection stays open, and whoever waits for an answer waits.
+    Drop,
+    /// So many chunks are forwarded, then all are swallowed.
+    DropAfter(u64),
+    /// Each chunk is sent twice. TCP never does that: here a middle box repeats a whole message, or garbles the stream.
+    Duplicate,
+    /// Each two chunks change places; a single one waits for its partner. As with `Duplicate`, the network below TCP
+    /// cannot do this to a stream; the other end must see an error or an answer that makes sense, never half of each.
+    Reorder,
+}
+
+/// What went one way since the start, over all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Bytes that arrived here, whatever became of them.
+    pub bytes: u64,
+    /// Chunks that arrived here.
+    pub chunks: u64,
+    /// Bytes that were swallowed.
+    pub dropped: u64,
+}
+
+/// The proxy. Dropping it cuts its connections and ends it.
+pub struct Proxy {
+    address: SocketAddr,
+    /// Where it listens for other servers.
+    others: Vec<SocketAddr>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    up: Way,
+    down: Way,
+    refusing: bool,
+    ended: bool,
+    connections: Vec<Arc<Connection>>,
+    next: u64,
+    /// Every request of HTTP that passed, if they are noted.
+    requests: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy)]
+struct Way {
+    rule: Rule,
+    count: Count,
+}
+
+struct Connection {
+    number: u64,
+    client: TcpStream,
+    server: TcpStream,
+    /// Set under the state's lock, so that nobody who waits there misses it.
+    cut: AtomicBool,
+}
+
+impl Proxy {
+    /// In front of this server, which need not run yet. Everything passes.
+    pub fn start(server: SocketAddr) -> Proxy {
+        Proxy::noting(server, None)
+    }
+
+    /// The same, and it notes the requests of HTTP/1.1 that arrive.
+    pub fn noting_requests(server: SocketAddr) -> Proxy {
+        Proxy::noting(server, Some(Vec::new()))
+    }
+
+    fn noting(server: SocketAddr, requests: Option<Vec<String>>) -> Proxy {
+        let way = Way { rule: Rule::Pass, count: Count::default() };
+        let connections = Vec::new();
+        let state = State { up: way, down: way, refusing: false, ended: false, connections, next: 0, requests };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        Proxy { address: listen(server, &shared), others: Vec::new(), shared }
+    }
+
+    /// In front of another server too, of the same service: one rule, and one count, for all. Where it listens for that one.
+    pub fn also(&mut self, server: SocketAddr) -> SocketAddr {
+        let address = listen(server, &self.shared);
+        self.others.push(address);
+        address
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sets the rule of one direction.
+    pub fn set(&self, direction: Direction, rule: Rule) {
+        self.shared.lock().way(direction).rule = rule;
+        self.shared.changed.notify_all();
+    }
+
+    /// Everything passes again, both ways, and new connections too; what was held is let go.
+    pub fn pass(&self) {
+        self.shared.lock().refusing = false;
+        self.set(Direction::Up, Rule::Pass);
+        self.set(Direction::Down, Rule::Pass);
+    }
+
+    /// Nothing comes through any more, either way, until `pass`: a partition. New connections are accepted, and silent.
+    pub fn hold(&self) {
+        self.set(Direction::Up, Rule::Hold);
+        self.set(Direction::Down, Rule::Hold);
+    }
+
+    /// Resets all connections; what was held is lost. New ones are as before.
+    pub fn cut(&self) {
+        let mut state = self.shared.lock();
+        state.connections.drain(..).for_each(|connection| connection.cut());
+        self.shared.changed.notify_all();
+    }
+
+    /// Resets new connections at once, until `pass`. Those that exist stay.
+    pub fn refuse(&self) {
+        self.shared.lock().refusing = true;
+    }
+
+    /// Nobody gets through: connections are reset, those that exist and those to come, until `pass`.
+    pub fn shut(&self) {
+        self.refuse();
+        self.cut();
+    }
+
+    /// What went one way so far.
+    pub fn count(&self, direction: Direction) -> Count {
+        self.shared.lock().way(direction).count
+    }
+
+    /// The requests that arrived since the last look, as `PUT /bucket/key?query`.
+    pub fn take_requests(&self) -> Vec<String> {
+        let mut state = self.shared.lock();
+        std::mem::take(state.requests.as_mut().expect("the proxy was started to note requests"))
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.shared.lock().connections.len()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.cut();
+        // Wakes the listeners, which then see the end.
+        for address in self.others.iter().chain([&self.address]) {
+            let _ = TcpStream::connect_timeout(address, CONNECT);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with the state")
+    }
+
+    fn cut(&self, connection: &Connection) {
+        let _state = self.lock();
+        connection.cut();
+        self.changed.notify_all();
+    }
+
+    /// Waits until the chunk may go on, and says how.
+    fn judge(&self, connection: &Connection, direction: Direction, bytes: usize) -> Verdict {
+        let mut state = self.lock();
+        loop {
+            if connection.is_cut() {
+                return Verdict::Cut;
+            }
+            let way = state.way(direction);
+            match way.rule {
+                Rule::Hold => {}
+                Rule::Pass => return Verdict::Forward,
+                Rule::Delay(time) => return Verdict::Later(time),
+                Rule::Drop | Rule::DropAfter(0) => {
+                    way.count.dropped += bytes as u64;
+                    return Verdict::Swallow;
+                }
+                Rule::DropAfter(left) => {
+                    way.rule = Rule::DropAfter(left - 1);
+                    return Verdict::Forward;
+                }
+                Rule::Duplicate => return Verdict::Twice,
+                Rule::Reorder => return Verdict::Swap,
+            }
+            state = self.changed.wait(state).expect("nobody panics with the state");
+        }
+    }
+}
+
+impl State {
+    fn way(&mut self, direction: Direction) -> &mut Way {
+        match direction {
+            Direction::Up => &mut self.up,
+            Direction::Down => &mut self.down,
+        }
+    }
+}
+
+enum Verdict {
+    Forward,
+    Later(Duration),
+    Swallow,
+    Twice,
+    Swap,
+    Cut,
+}
+
+impl Connection {
+    fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    /// Both ends get a reset as soon as the two pumps have let go of the sockets.
+    fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        for end in [&self.client, &self.server] {
+            // An end that is gone already needs no reset.
+            let _ = set_socket_linger(end, Some(Duration::ZERO));
+            // Nothing is sent by that; it wakes the pump that reads.
+            let _ = end.shutdown(Shutdown::Read);
+        }
+    }
+}
+
+/// Listens for whoever wants this server.
+fn listen(server: SocketAddr, shared: &Arc<Shared>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    let address = listener.local_addr().expect("a bound listener has an address");
+    let accepting = shared.clone();
+    thread::spawn(move || accept(&listener, server, &accepting));
+    address
+}
+
+fn accept(listener: &TcpListener, server: SocketAddr, shared: &Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept() {
+        let (refusing, ended) = {
+            let state = shared.lock();
+            (state.refusing, state.ended)
+        };
+        if ended {
+            return;
+        }
+        let shared = shared.clone();
+        // A server that is away must not keep others waiting.
+        thread::spawn(move || match TcpStream::connect_timeout(&server, CONNECT) {
+            Ok(server) if !refusing => serve(&shared, client, server),
+            _ => drop(set_socket_linger(&client, Some(Duration::ZERO))),
+        });
+    }
+}
+
+fn serve(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) {
+    for end in [&client, &server] {
+        let _ = end.set_nodelay(true);
+        let _ = end.set_write_timeout(Some(LOOK));
+    }
+    let connection = {
+        let mut state = shared.lock();
+        state.next += 1;
+        let connection = Arc::new(Connection { number: state.next, client, server, cut: AtomicBool::new(false) });
+        if state.ended || state.refusing {
+            return connection.cut();
+        }
+        state.connections.push(connection.clone());
+        connection
+    };
+    let (answers, answering) = (connection.clone(), shared.clone());
+    let down = thread::spawn(move || pump(&answering, &answers, Direction::Down));
+    pump(shared, &connection, Direction::Up);
+    // A pump that panicked has said so.
+    let _ = down.join();
+    shared.lock().connections.retain(|known| known.number != connection.number);
+}
+
+/// Carries bytes one way until the stream ends or the connection is cut.
+fn pump(shared: &Shared, connection: &Connection, direction: Direction) {
+    let (mut from, to) = match direction {
+        Direction::Up => (&connection.client, &connection.server),
+        Direction::Down => (&connection.server, &connection.client),
+    };
+    let mut buffer = vec![0; 64 << 10];
+    let mut waiting: Option<Vec<u8>> = None;
+    let mut lines = RequestLines::default();
+    loop {
+        let read = match from.read(&mut buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            // Reset by one end: the other one shall see a reset too.
+            Err(_) => return shared.cut(connection),
+        };
+        if connection.is_cut() {
+            return;
+        }
+        let chunk = &buffer[..read];
+        if read > 0 {
+            let mut state = shared.lock();
+            let count = &mut state.way(direction).count;
+            count.bytes += read as u64;
+            count.chunks += 1;
+            if let (Direction::Up, Some(requests)) = (direction, &mut state.requests) {
+                requests.extend(lines.read(chunk));
+            }
+        }
+        let verdict = shared.judge(connection, direction, read);
+        let partner = waiting.take().unwrap_or_default();
+        let written = match verdict {
+            Verdict::Cut => return,
+            Verdict::Swallow if read == 0 => return,
+            Verdict::Swallow => true,
+            Verdict::Forward => send(connection, to, &partner) && send(connection, to, chunk),
+            Verdict::Later(time) => {
+                wait::pause(time);
+                send(connection, to, &partner) && send(connection, to, chunk)
+            }
+            Verdict::Twice => [&partner, chunk, chunk].iter().all(|bytes| send(connection, to, bytes)),
+            Verdict::Swap if partner.is_empty() && read > 0 => {
+                waiting = Some(chunk.to_vec());
+                true
+            }
+            Verdict::Swap => send(connection, to, chunk) && send(connection, to, &partner),
+        };
+        if !written {
+            return shared.cut(connection);
+        }
+        if read == 0 {
+            // The other way may go on.
+            let _ = to.shutdown(Shutdown::Write);
+            return;
+        }
+    }
+}
+
+/// Writes everything, unless the connection is cut or broken.
+fn send(connection: &Connection, mut to: &TcpStream, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        if connection.is_cut() {
+            return false;
+        }
+        match to.write(bytes) {
+            Ok(0) => return false,
+            Ok(written) => bytes = &bytes[written..],
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

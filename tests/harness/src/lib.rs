@@ -1,0 +1,22 @@
+//! The harness of Fencepost's own tests and benches: real processes, real servers, clients, loads and their records.
+//!
+//! The fault proxy, seeded random numbers and waiting for a condition are parts of `fencepost-conformance`, which needs them itself.
+//!
+//! The harness panics when something is not as a test needs it: a missing server is a failure, not a skip.
+
+#![allow(clippy::expect_used, reason = "a harness fails the test that uses it, loudly")]
+
+pub mod bucketed;
+pub mod budget;
+pub mod cpu;
+pub mod fresh;
+pub mod http;
+pub mod load;
+pub mod process;
+pub mod record;
+pub mod servers;
+pub mod small_disk;
+pub mod strace;
+pub mod terminal;
+pub mod transfers;
+pub mod venv;

@@ -1,0 +1,222 @@
+//! etcd, one member.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::certificates::{Certificates, Clients, Signed};
+use super::{ServerProcess, free_port, loopback, program};
+use crate::http::Client;
+use fencepost_conformance::wait;
+
+/// An etcd of a test's own.
+pub struct Etcd {
+    dir: TempDir,
+    /// Which data it runs on; each wipe and each restore makes new ones.
+    data: usize,
+    port: u16,
+    peer: u16,
+    arguments: Vec<String>,
+    encryption: Option<Encryption>,
+    process: Option<ServerProcess>,
+}
+
+/// What it is like with TLS.
+struct Encryption {
+    /// Health and metrics stay readable here.
+    metrics: u16,
+    /// How `etcdctl` gets in.
+    access: Vec<String>,
+}
+
+impl Etcd {
+    /// Starts it, empty.
+    pub fn start() -> Etcd {
+        Etcd::with(&[])
+    }
+
+    /// Starts it, empty, with more arguments.
+    pub fn with(arguments: &[&str]) -> Etcd {
+        let dir = TempDir::new().expect("a temporary directory can be made");
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Etcd::launched(dir, arguments, None)
+    }
+
+    /// The same with TLS for its clients.
+    pub fn with_certificates(certificates: &Certificates, clients: Clients) -> Etcd {
+        let dir = TempDir::new().expect("a temporary directory can be made");
+        let path = |file: &Path| file.to_str().expect("temporary directories have plain names").to_owned();
+        let Signed { certificate, key } = certificates.server();
+        let (root, metrics) = (path(&certificates.root()), free_port());
+        let mut arguments = vec![format!("--listen-metrics-urls=http://127.0.0.1:{metrics}")];
+        arguments.extend([format!("--cert-file={}", path(certificate)), format!("--key-file={}", path(key))]);
+        if clients == Clients::Known {
+            arguments.extend(["--client-cert-auth".to_owned(), format!("--trusted-ca-file={root}")]);
+        }
+        let Signed { certificate, key } = certificates.client("/O=etcdctl");
+        let access =
+            ["--cacert".to_owned(), root, "--cert".to_owned(), path(&certificate), "--key".to_owned(), path(&key)];
+        Etcd::launched(dir, arguments, Some(Encryption { metrics, access: access.to_vec() }))
+    }
+
+    fn launched(dir: TempDir, arguments: Vec<String>, encryption: Option<Encryption>) -> Etcd {
+        let (port, peer) = (free_port(), free_port());
+        let mut etcd = Etcd { dir, data: 0, port, peer, arguments, encryption, process: None };
+        etcd.launch();
+        etcd
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join(format!("data-{}", self.data))
+    }
+
+    fn launch(&mut self) {
+        let protocol = if self.encryption.is_some() { "https" } else { "http" };
+        let (client, peer) =
+            (format!("{protocol}://127.0.0.1:{}", self.port), format!("http://127.0.0.1:{}", self.peer));
+        let mut command = etcd();
+        command.arg("--data-dir").arg(self.data());
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("default={peer}")]).args(&self.arguments);
+        self.process = Some(ServerProcess::start(command, self.port));
+        // It listens before it has a leader.
+        let address = self.metrics_address().to_string();
+        wait::until("etcd to be healthy", wait::PATIENCE, || {
+            let mut client = Client::try_connect(&address).ok()?;
+            client.set_timeout(Duration::from_secs(5));
+            let answer = client.try_request("GET", "/health", &[], b"").ok()?;
+            answer.text().contains("\"true\"").then_some(())
+        });
+    }
+
+    /// Where clients reach it.
+    pub fn address(&self) -> SocketAddr {
+        loopback(self.port)
+    }
+
+    fn metrics_address(&self) -> SocketAddr {
+        loopback(self.encryption.as_ref().map_or(self.port, |encryption| encryption.metrics))
+    }
+
+    /// The running process.
+    pub fn process(&self) -> &ServerProcess {
+        self.process.as_ref().expect("it runs")
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        drop(self.process.take());
+    }
+
+    /// `kill -9`, then starts it again with the same data at the same address.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.launch();
+    }
+
+    /// Starts it anew at the same address, without its data.
+    pub fn wipe(&mut self) {
+        self.kill();
+        self.data += 1;
+        self.launch();
+    }
+
+    /// Writes its state into a file.
+    pub fn snapshot(&self, file: &str) -> PathBuf {
+        let file = self.dir.path().join(file);
+        self.etcdctl(&["snapshot", "save", file.to_str().expect("temporary directories have plain names")]);
+        file
+    }
+
+    /// Starts it anew at the same address, with the state in a file.
+    pub fn restore(&mut self, file: &Path) {
+        self.kill();
+        self.data += 1;
+        let peer = format!("http://127.0.0.1:{}", self.peer);
+        let mut command = Command::new(program("etcdctl", &[]));
+        command.env("ETCDCTL_API", "3").args(["snapshot", "restore"]).arg(file).arg("--data-dir").arg(self.data());
+        command.args(["--name", "default", "--initial-cluster", &format!("default={peer}")]);
+        command.args(["--initial-advertise-peer-urls", &peer]);
+        let output = command.output().expect("etcdctl runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.launch();
+    }
+
+    /// Runs `etcdctl` against it; what it prints.
+    pub fn etcdctl(&self, arguments: &[&str]) -> String {
+        let access = self.encryption.iter().flat_map(|encryption| &encryption.access).map(String::as_str);
+        etcdctl(self.address(), &access.chain(arguments.iter().copied()).collect::<Vec<_>>())
+    }
+
+    /// Every key that begins like this, in the order of creation.
+    pub fn keys(&self, prefix: &str) -> Vec<EtcdKey> {
+        keys(self.address(), prefix)
+    }
+
+    /// A number among its metrics.
+    pub fn metric(&self, name: &str) -> f64 {
+        let mut stream = TcpStream::connect(self.metrics_address()).expect("etcd listens");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("etcd reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("etcd answers");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("etcd has no metric {name}"))
+    }
+}
+
+/// A member, without its syncs: what was written outlives `kill -9`, and a slow disk makes no member late.
+pub(super) fn etcd() -> Command {
+    let mut command = Command::new(program("etcd", &[]));
+    command.arg("--unsafe-no-fsync");
+    command
+}
+
+/// Runs `etcdctl` against one member; what it prints.
+pub fn etcdctl(address: SocketAddr, arguments: &[&str]) -> String {
+    let mut command = Command::new(program("etcdctl", &[]));
+    command.env("ETCDCTL_API", "3").args(["--dial-timeout=60s", "--command-timeout=60s"]);
+    command.arg("--endpoints").arg(address.to_string()).args(arguments);
+    let output = command.output().expect("etcdctl runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Every key that begins like this, in the order of creation, as one member tells.
+pub fn keys(address: SocketAddr, prefix: &str) -> Vec<EtcdKey> {
+    let said = etcdctl(address, &["get", prefix, "--prefix", "--sort-by=CREATE", "--order=ASCEND", "-w=fields"]);
+    let mut keys = Vec::new();
+    for line in said.lines() {
+        let Some((name, value)) = line.split_once(" : ") else { continue };
+        let value = value.trim_matches('"').to_owned();
+        match name.trim_matches('"') {
+            "Key" => keys.push(EtcdKey { key: value, ..EtcdKey::default() }),
+            "CreateRevision" => last(&mut keys).create_revision = value.parse().expect("a revision"),
+            "Value" => last(&mut keys).value = value,
+            "Lease" => last(&mut keys).lease = value.parse().expect("a lease"),
+            _ => {}
+        }
+    }
+    keys
+}
+
+/// A key in etcd.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EtcdKey {
+    /// Its name.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// The revision that created it.
+    pub create_revision: u64,
+    /// The lease that it ends with; 0 for none.
+    pub lease: i64,
+}
+
+fn last(keys: &mut [EtcdKey]) -> &mut EtcdKey {
+    keys.last_mut().expect("a key comes before what is said of it")
+}

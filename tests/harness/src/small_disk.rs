@@ -1,0 +1,85 @@
+//! A file system of a few hundred MiB of its own: a tmpfs in a mount namespace, which needs no privileges where users may make
+//! namespaces.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::process::binary;
+
+/// A small file system. It ends with the test, and with it what runs on it.
+pub struct SmallDisk {
+    /// Keeps the namespace alive until its standard input is closed.
+    keeper: Child,
+    mounted_on: TempDir,
+}
+
+impl SmallDisk {
+    /// Makes one of so many MiB.
+    pub fn of(mebibytes: u32) -> SmallDisk {
+        let mounted_on = TempDir::new().expect("a temporary directory can be made");
+        let script = format!("mount -t tmpfs -o size={mebibytes}m tmpfs \"$0\" && echo mounted && exec cat");
+        let mut keeper = Command::new("unshare")
+            .args(["-rm", "sh", "-c", &script])
+            .arg(mounted_on.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("`unshare` of util-linux is there");
+        let mut said = String::new();
+        let output = keeper.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut said).expect("it can be read");
+        assert_eq!(said.trim(), "mounted", "this test needs a tmpfs in a namespace (unshare -rm)");
+        SmallDisk { keeper, mounted_on }
+    }
+
+    /// Its path for processes that run on it.
+    pub fn inside(&self) -> &Path {
+        self.mounted_on.path()
+    }
+
+    /// Something on it, for this process.
+    pub fn outside(&self, name: &str) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
+        let within = self.mounted_on.path().strip_prefix("/").expect("temporary directories are absolute");
+        root.join(within).join(name)
+    }
+
+    /// `fencepost`, to be run where it is mounted.
+    pub fn fencepost(&self) -> Command {
+        let mut command = Command::new("nsenter");
+        let target = self.keeper.id().to_string();
+        command.args(["-t", &target, "-U", "-m", "--preserve-credentials"]).arg(binary());
+        command
+    }
+
+    /// Bytes that are free.
+    pub fn free(&self) -> u64 {
+        let disk = rustix::fs::statvfs(self.outside("")).expect("a mounted file system answers");
+        disk.f_bavail * disk.f_frsize
+    }
+
+    /// Fills it until so many bytes are free, or gives back what it filled.
+    pub fn leave_free(&self, bytes: u64) {
+        let path = self.outside("filler");
+        // Nothing is there the first time.
+        let _ = std::fs::remove_file(&path);
+        let mut filler = File::create(&path).expect("the disk can be written");
+        let block = vec![0_u8; 1 << 20];
+        while self.free() > bytes {
+            let length = (self.free() - bytes).min(block.len() as u64) as usize;
+            filler.write_all(&block[..length]).expect("there is room for the filler");
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Its input ends with it; waited for, so that nothing is left.
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
