@@ -37,9 +37,9 @@ test: ## set up, then run every test at the CI budget (SUITE=name runs one suite
 	@scripts/setup test
 	@FENCEPOST_BUDGET=ci scripts/test $(SUITE) $(if $(ARGS),-- $(ARGS))
 
-test-quick: ## the same without the suites that need etcd, PostgreSQL, Redis or ZooKeeper, which are not installed either
+test-quick: ## the same without the tests that need etcd, PostgreSQL, Redis or ZooKeeper, which are not installed either
 	@scripts/setup quick
-	@FENCEPOST_BUDGET=ci scripts/test --without backends --without conform_services
+	@FENCEPOST_BUDGET=ci scripts/test --without backends --without conform::databases
 
 test-full: ## the same tests at the full budget: long kill storms, all seeds
 	@scripts/setup test

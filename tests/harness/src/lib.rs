@@ -8,6 +8,7 @@
 
 pub mod bucketed;
 pub mod budget;
+pub mod command_line;
 pub mod cpu;
 pub mod fresh;
 pub mod http;

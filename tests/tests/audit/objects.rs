@@ -14,7 +14,7 @@ use serde_json::json;
 use signing::Signer;
 
 #[allow(dead_code, reason = "made for the tests of the S3 front end, which use all of it")]
-#[path = "../s3_face/signing.rs"]
+#[path = "../s3/signing.rs"]
 mod signing;
 
 const MIB: u64 = 1 << 20;

@@ -14,8 +14,6 @@ mod fencepost;
 mod guard;
 mod postgres;
 mod redis;
-#[path = "../said/mod.rs"]
-mod said;
 mod scripts;
 mod token;
 mod zk;

@@ -1,12 +1,11 @@
 //! `fencepost lock … --lock URL`: a lock that one process takes and another gives back, where the service allows that.
 
+use fencepost_harness::command_line::run;
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::servers::etcd::Etcd;
 use fencepost_harness::servers::postgres::Postgres;
 use fencepost_harness::servers::redis::RedisServer;
 use fencepost_harness::servers::zk::ZooKeeper;
-
-use crate::said::run;
 
 /// Takes, renews and gives back, each in a process of its own.
 fn one_process_after_another(lock: &str) {

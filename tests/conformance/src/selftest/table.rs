@@ -118,7 +118,7 @@ fn preface() -> String {
 
 Each mutant is the reference resource with one bug. `fencepost conform selftest` runs them: each must be failed by the
 case that is named here, each case must fail at least one mutant, and the reference itself must pass every case. The
-test `write_the_document` in tests/tests/conform_selftest.rs writes this page.
+test `write_the_document` in tests/tests/selftest/main.rs writes this page.
 ";
     let mut runs = String::from(
         "

@@ -1,0 +1,23 @@
+//! What the store does with each command, over the engine in memory where nothing else matters.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
+
+mod answers;
+mod batching;
+mod conditions;
+mod conflicts;
+mod forgetting;
+mod held_body;
+mod lock_fences;
+mod lock_queues;
+mod locks;
+mod objects;
+mod outcomes;
+mod poison;
+mod reads;
+mod remap;
+mod rotate;
+mod semantics;
+#[path = "../testbed/mod.rs"]
+mod testbed;
+mod transactions;

@@ -1,0 +1,186 @@
+//! Damaged files: whatever is cut, flipped, zeroed or deleted, a store is refused or right, never with a lower fence.
+//!
+//! Budget: CI 60, full 2,000 random places per kind of file, beside the chosen ones.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+use crate::testbed::directory::{Positions, budget, edit, logs, manifests, tables};
+use crate::testbed::history::{Seen, Written};
+use crate::testbed::{log_format, together};
+
+/// One way to spoil a file.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Cut { to: usize },
+    Flip { at: usize, bit: u8 },
+    Zero { from: usize, to: usize },
+    Delete,
+}
+
+impl Damage {
+    fn apply(self, path: &Path) {
+        match self {
+            Damage::Cut { to } => edit(path, |bytes| bytes.truncate(to)),
+            Damage::Flip { at, bit } => edit(path, |bytes| bytes[at] ^= 1 << bit),
+            Damage::Zero { from, to } => edit(path, |bytes| bytes[from..to].fill(0)),
+            Damage::Delete => std::fs::remove_file(path).unwrap(),
+        }
+    }
+}
+
+/// Cuts, flips and zeroed pages at reproducible places, and the deletion.
+fn anywhere(bytes: &[u8], seed: u64) -> Vec<Damage> {
+    let (mut places, length) = (Positions(seed), bytes.len());
+    let mut all = vec![Damage::Delete, Damage::Cut { to: 0 }, Damage::Cut { to: 1 }, Damage::Cut { to: length - 1 }];
+    for _ in 0..budget(60, 2_000) {
+        all.push(Damage::Flip { at: places.below(length), bit: places.below(8) as u8 });
+    }
+    for _ in 0..budget(10, 300) {
+        all.push(Damage::Cut { to: places.below(length) });
+        let from = places.below(length) / 4096 * 4096;
+        all.push(Damage::Zero { from, to: (from + 4096).min(length) });
+    }
+    all
+}
+
+/// Every kind of damage to the frame of a log: at, before and in the headers of some of its records.
+fn at_records(bytes: &[u8], records: usize) -> Vec<Damage> {
+    let all = log_format::records(bytes);
+    let every = all.len().div_ceil(records).max(1);
+    let chosen = all.iter().step_by(every).chain(all.last());
+    chosen
+        .flat_map(|record| {
+            let start = record.start;
+            let flips = (0..log_format::HEADER).map(move |byte| Damage::Flip { at: start + byte, bit: 7 });
+            let low = [4, 5].map(|byte| Damage::Flip { at: start + byte, bit: 0 });
+            // Some types make RocksDB 11 read for ever.
+            let types = (0..8).map(move |bit| Damage::Flip { at: start + 6, bit });
+            flips.chain(low).chain(types).chain([
+                Damage::Cut { to: start },
+                Damage::Cut { to: start + 3 },
+                Damage::Cut { to: start + log_format::HEADER },
+                Damage::Zero { from: start, to: start + log_format::HEADER },
+            ])
+        })
+        .collect()
+}
+
+/// Damages a log anywhere and at some of its records. How many were tried, and how many of them refused.
+async fn try_log(written: &Written, log: &Path, seed: u64, records: usize) -> (usize, usize) {
+    let bytes = std::fs::read(log).unwrap();
+    let damages = [anywhere(&bytes, seed), at_records(&bytes, records)].concat();
+    (damages.len(), try_all(written, log, damages).await)
+}
+
+/// How many copies are looked at side by side. RocksDB waits a second after a compaction that met damage.
+const SIDE_BY_SIDE: usize = 16;
+
+/// Does each damage to a fresh copy. Fails with all broken promises at once; returns how many were refused.
+async fn try_all(written: &Written, file: &Path, damages: Vec<Damage>) -> usize {
+    let inside: PathBuf = file.strip_prefix(written.dir.path()).unwrap().to_owned();
+    let (tried, mut refused, mut broken) = (damages.len(), 0, Vec::new());
+    for some in damages.chunks(SIDE_BY_SIDE) {
+        let looks = some.iter().map(|damage| -> Pin<Box<dyn Future<Output = _>>> {
+            Box::pin(written.damaged(|dir| damage.apply(&dir.join(&inside))))
+        });
+        for (damage, seen) in some.iter().zip(together(looks.collect()).await) {
+            match seen {
+                Ok(Seen::Refused(why)) => {
+                    assert!(why.len() > 40, "{damage:?} is refused without a clear text: {why}");
+                    refused += 1;
+                }
+                Ok(Seen::Intact | Seen::ReadErrors(_)) => {}
+                Err(how) => broken.push(format!("{damage:?}: {how}")),
+            }
+        }
+    }
+    let shown = broken.iter().take(20).cloned().collect::<Vec<_>>().join("\n  ");
+    assert!(broken.is_empty(), "{inside:?}: {} of {tried} broke a promise:\n  {shown}", broken.len());
+    refused
+}
+
+#[tokio::test]
+async fn an_undamaged_copy_is_intact() {
+    for written in [Written::in_the_log().await, Written::in_tables_and_log().await] {
+        assert_eq!(written.damaged(|_| {}).await, Ok(Seen::Intact));
+    }
+}
+
+#[tokio::test]
+async fn the_log_of_a_store_without_tables() {
+    let written = Written::in_the_log().await;
+    assert!(tables(written.dir.path()).is_empty());
+    let log = logs(written.dir.path()).pop().unwrap();
+    assert!(log.metadata().unwrap().len() > log_format::BLOCK as u64, "it has several blocks");
+    let (tried, refused) = try_log(&written, &log, 1, budget(8, 60)).await;
+    assert_eq!(refused, tried, "all of the log was answered, so no damage is harmless");
+}
+
+#[tokio::test]
+async fn the_log_beside_tables() {
+    let written = Written::in_tables_and_log().await;
+    let log = logs(written.dir.path()).pop().unwrap();
+    let (tried, refused) = try_log(&written, &log, 2, budget(8, 60)).await;
+    assert_eq!(refused, tried, "all of the log was answered, so no damage is harmless");
+}
+
+#[tokio::test]
+async fn tables_are_checked_when_they_are_read() {
+    let written = Written::in_tables_and_log().await;
+    let all = tables(written.dir.path());
+    assert!(!all.is_empty());
+    for (at, table) in all.iter().enumerate() {
+        let bytes = std::fs::read(table).unwrap();
+        assert!(try_all(&written, table, anywhere(&bytes, 3 + at as u64)).await > 0);
+    }
+}
+
+#[tokio::test]
+async fn the_manifest() {
+    let written = Written::in_tables_and_log().await;
+    let manifest = manifests(written.dir.path()).pop().unwrap();
+    assert!(log_format::records(&std::fs::read(&manifest).unwrap()).len() > 5, "it tells of several flushes");
+    assert!(try_log(&written, &manifest, 4, usize::MAX).await.1 > 0);
+}
+
+#[tokio::test]
+async fn the_manifest_of_a_store_that_was_opened_again() {
+    let mut written = Written::in_tables_and_log().await;
+    let store = crate::testbed::directory::open(written.dir.path(), &written.options).await;
+    written.history.write(&store, 10, 400).await;
+    store.close().await;
+    let manifest = manifests(written.dir.path()).pop().unwrap();
+    assert!(try_log(&written, &manifest, 5, usize::MAX).await.1 > 0);
+}
+
+/// Every bit of a small file.
+fn every_bit(bytes: &[u8]) -> Vec<Damage> {
+    let flips = (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| Damage::Flip { at, bit }));
+    flips.chain((0..bytes.len()).map(|to| Damage::Cut { to })).chain([Damage::Delete]).collect()
+}
+
+#[tokio::test]
+async fn the_file_that_names_the_manifest() {
+    let written = Written::in_tables_and_log().await;
+    let current = written.dir.path().join("db/CURRENT");
+    let damages = every_bit(&std::fs::read(&current).unwrap());
+    assert!(try_all(&written, &current, damages).await > 0);
+}
+
+/// The mark is a second witness: alone it can be lost without harm, and a wrong one is not believed.
+#[tokio::test]
+async fn the_committed_mark() {
+    let written = Written::in_tables_and_log().await;
+    let mark = written.dir.path().join("committed");
+    let damages = every_bit(&std::fs::read(&mark).unwrap());
+    assert_eq!(try_all(&written, &mark, damages).await, 0);
+}
+
+#[tokio::test]
+async fn the_marker_of_the_format() {
+    let written = Written::in_tables_and_log().await;
+    let marker = written.dir.path().join("FENCEPOST");
+    let damages = every_bit(&std::fs::read(&marker).unwrap());
+    assert!(try_all(&written, &marker, damages).await > 0);
+}

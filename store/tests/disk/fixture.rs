@@ -1,0 +1,205 @@
+//! A store on disk as format 1 left it, kept for every later version to read.
+//!
+//! `fixtures/format-1` is a closed store: some records in a table, the newest in the log. What it holds is in
+//! `records.txt`, to be read by people too. The log is kept as `*.log.kept`, because git ignores `*.log`.
+//!
+//! To write it anew, which only a new format is a reason for, in a new directory:
+//! `FENCEPOST_WRITE_FIXTURE=$PWD/store/tests/fixtures/format-2 make test SUITE=disk ARGS=fixture`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::testbed::directory::{logs, roomy, tables};
+use crate::testbed::{
+    applied, body, claim, claimed, delete, fence, issued, key, open, put, read, reason, refused, text, token,
+};
+use bytes::Bytes;
+use fencepost_core::{FenceState, GuardSpec, Guards, Mode, Policy, Reason, Timestamp};
+use fencepost_store::engine::{Engine, Scan};
+use fencepost_store::engines::rocksdb::RocksDb;
+use fencepost_store::record::{FORMAT, Meta, RecordKey, Value, decode_fence, encode_fence};
+use fencepost_store::{Condition, Put, Remapped, Store, remap};
+use tempfile::TempDir;
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1")
+}
+
+fn guards() -> Guards {
+    let spec = |keys: &str, resource: Option<&str>, mode| GuardSpec {
+        keys: keys.into(),
+        resource: resource.map(str::to_owned),
+        policy: Policy { mode, ..Policy::default() },
+    };
+    Guards::new(vec![spec("orders/*/**", Some("orders/*"), Mode::Enforce), spec("watched", None, Mode::Observe)])
+        .unwrap()
+}
+
+async fn open_store(dir: &Path, guards: Guards) -> Store {
+    open(Arc::new(RocksDb::open(dir, &roomy()).unwrap()), guards).await
+}
+
+/// Makes the store that the fixture is.
+async fn make(dir: &Path) {
+    let store = open_store(dir, Guards::default()).await;
+    applied(put(&store, "orders/1/lines", issued("33", "worker-a#1", "etcd:7"), "of generation 0").await);
+    applied(put(&store, "plain", token("5"), "retired with the rest").await);
+    store.close().await;
+
+    let engine = RocksDb::open(dir, &roomy()).unwrap();
+    assert!(matches!(remap(&engine, &guards(), 0).await, Ok(Remapped::Changed { generation: 1, .. })));
+    drop(engine);
+
+    // Opening moved what was in the log to a table. What follows stays in the log.
+    let store = open_store(dir, guards()).await;
+    applied(put(&store, "orders/1/lines", issued("1:34", "worker-b#2", "redis:k"), "of generation 1").await);
+    applied(put(&store, "orders/2", token("1:18446744073709551615"), "the highest number").await);
+    applied(put(&store, "gone", issued("1:8", "worker-c#3", "redis:k"), "deleted soon").await);
+    applied(delete(&store, "gone", token("1:9")).await);
+    claimed(claim(&store, "claimed", issued("1:2", "höher#4", "zk:1")).await);
+    let unfenced = Put {
+        key: key("watched"),
+        presented: None,
+        condition: Condition::Always,
+        content_type: None,
+        body: Bytes::from_static(&[0, 255, 10]),
+        once: None,
+    };
+    applied(store.put(unfenced).await.map(|named| named.unwrap()));
+    store.close().await;
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// `-` for what is absent.
+fn shown(part: Option<impl ToString>) -> String {
+    part.map_or_else(|| "-".to_owned(), |part| part.to_string())
+}
+
+/// Every record in words; what differs each time it is made is left out unless asked for.
+async fn describe(engine: &dyn Engine, exactly: bool) -> String {
+    let everything = Scan { from: vec![], inclusive: true, prefix: vec![], limit: usize::MAX, max_bytes: usize::MAX };
+    let mut text = String::new();
+    for (name, record) in engine.scan(everything).await.unwrap().records {
+        let (kind, rest) = (name[0], std::str::from_utf8(&name[1..]).unwrap());
+        write!(text, "{} {rest}, version {}: ", char::from(kind), record.version.0).unwrap();
+        if name == RecordKey::meta().as_bytes() {
+            let Meta { format, store_id, base_generation, highest_generation, mapping_hash, mapping_text } =
+                Meta::decode(&record.bytes).unwrap();
+            assert_eq!(highest_generation, base_generation, "nothing was rotated by itself");
+            let id = if exactly { hex(&store_id) } else { "…".to_owned() };
+            let (mapping, hash) = (mapping_text.escape_debug(), hex(&mapping_hash));
+            writeln!(text, "format {format}, id {id}, base generation {base_generation}, mapping {mapping} {hash}")
+        } else if kind == b'f' {
+            let state = decode_fence(&record.bytes).unwrap();
+            let (high, holder, issuer) = (shown(state.high), shown(state.holder), shown(state.issuer));
+            let (generation, spent) = (state.generation, state.spent);
+            let raised_at = shown(state.raised_at.filter(|_| exactly));
+            writeln!(text, "generation {generation}, high {high}, spent {spent}, {holder}, {issuer}, {raised_at}")
+        } else {
+            let Value { token, content_type, body } = Value::decode(&record.bytes).unwrap();
+            writeln!(text, "token {}, {}, {}", shown(token), shown(content_type), body.escape_ascii())
+        }
+        .unwrap();
+    }
+    text
+}
+
+/// Takes the files that matter out of a closed store.
+fn keep(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to.join("db")).unwrap();
+    for name in ["FENCEPOST", "committed"] {
+        std::fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+    for entry in std::fs::read_dir(from.join("db")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let kept = match name.as_str() {
+            "LOCK" | "LOG" => continue,
+            name if name.starts_with("LOG.") || name.starts_with("OPTIONS-") => continue,
+            name if name.ends_with(".log") => format!("{name}.kept"),
+            name => name.to_owned(),
+        };
+        std::fs::copy(from.join("db").join(&name), to.join("db").join(kept)).unwrap();
+    }
+}
+
+/// Puts a copy of what was kept where it can be opened.
+fn unpack(kept: &Path) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    crate::testbed::directory::copy(kept, dir.path());
+    for kept in crate::testbed::directory::files(dir.path(), |name| name.ends_with(".kept")) {
+        std::fs::rename(&kept, kept.with_extension("")).unwrap();
+    }
+    dir
+}
+
+#[tokio::test]
+async fn format_1_is_read_record_by_record() {
+    let dir = unpack(&fixture());
+    assert!(!tables(dir.path()).is_empty() && !logs(dir.path()).is_empty());
+    let engine = RocksDb::open(dir.path(), &roomy()).unwrap();
+    let expected = std::fs::read_to_string(fixture().join("records.txt")).unwrap();
+    assert_eq!(describe(&engine, true).await, expected);
+}
+
+#[tokio::test]
+async fn format_1_is_served() {
+    let dir = unpack(&fixture());
+    let store = open_store(dir.path(), guards()).await;
+    assert_eq!(fence(&store, "orders/1").await.as_deref(), Some("1:34"));
+    assert_eq!(text(&store, "orders/1/lines").await.as_deref(), Some("of generation 1"));
+    let refusal = refused(put(&store, "orders/1/lines", token("33"), "a zombie").await);
+    assert_eq!(refusal.reason, Reason::RetiredGeneration);
+    assert_eq!(refusal.found.holder.unwrap().as_str(), "worker-b#2");
+    assert_eq!(refusal.found.issuer.unwrap().as_str(), "redis:k");
+    assert_eq!(reason(put(&store, "orders/1/lines", token("1:33"), "late").await), Reason::Stale);
+    assert_eq!(reason(put(&store, "gone", token("1:8"), "first again?").await), Reason::Stale);
+    assert_eq!(reason(put(&store, "plain", token("6"), "of before").await), Reason::RetiredGeneration);
+    assert_eq!(fence(&store, "orders/2").await.as_deref(), Some("1:18446744073709551615"));
+    assert_eq!(fence(&store, "claimed").await.as_deref(), Some("1:2"));
+    let (_, watched) = read(&store, "watched").await.value.unwrap();
+    assert_eq!((watched.token, watched.body), (None, Bytes::from_static(&[0, 255, 10])));
+    let (_, plain) = read(&store, "plain").await.value.unwrap();
+    assert_eq!((body(&plain), plain.content_type.as_deref()), ("retired with the rest".into(), Some("text/plain")));
+    applied(put(&store, "orders/1/lines", token("1:35"), "life goes on").await);
+    store.close().await;
+    let store = open_store(dir.path(), guards()).await;
+    assert_eq!(fence(&store, "orders/1").await.as_deref(), Some("1:35"));
+}
+
+/// Without a new format number, this version writes what the fixture holds.
+#[tokio::test]
+async fn the_fixture_is_what_this_version_writes() {
+    assert_eq!(FORMAT, 1, "a new format needs a fixture of its own, beside this one");
+    let dir = TempDir::new().unwrap();
+    make(dir.path()).await;
+    if let Some(wanted) = std::env::var_os("FENCEPOST_WRITE_FIXTURE") {
+        let kept = Path::new(&wanted);
+        keep(dir.path(), kept);
+        let engine = RocksDb::open(unpack(kept).path(), &roomy()).unwrap();
+        std::fs::write(kept.join("records.txt"), describe(&engine, true).await).unwrap();
+    }
+    let ours = describe(&RocksDb::open(dir.path(), &roomy()).unwrap(), false).await;
+    let kept = unpack(&fixture());
+    let kept = describe(&RocksDb::open(kept.path(), &roomy()).unwrap(), false).await;
+    // Version 0.1 hashed the text of the mapping; a store that has that hash gets the new one when it is opened.
+    let mapping = guards().mapping();
+    assert!(kept.contains(&hex(&mapping.old_hash())), "{kept}");
+    assert_eq!(ours, kept.replace(&hex(&mapping.old_hash()), &hex(&mapping.hash)));
+}
+
+#[test]
+fn records_have_these_bytes() {
+    let presented = issued("2:34", "a#1", "e:1");
+    let raised = FenceState::unseen(2).after(fencepost_core::Step::Raise, &presented, Timestamp(0x0102)).unwrap();
+    let expected = "011f020000002200000000000000020100000000000003006123310300653a31";
+    assert_eq!(hex(&encode_fence(&FenceState { spent: true, ..raised })), expected);
+    let value =
+        Value { token: Some(presented.token), content_type: Some("a/b".into()), body: Bytes::from_static(b"xyz") };
+    assert_eq!(hex(&value.encode()), "01030200000022000000000000000300612f6278797a");
+    assert_eq!(hex(RecordKey::fence(&crate::testbed::resource("a/b")).as_bytes()), "66612f62");
+    assert_eq!(hex(RecordKey::value(&key("a/b")).as_bytes()), "6b612f62");
+}

@@ -1,0 +1,11 @@
+//! The store in a directory: who opens it, what damage and kills leave, and the format on disk.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
+
+mod damage;
+mod directory;
+mod fixture;
+mod kill;
+mod recovery;
+#[path = "../testbed/mod.rs"]
+mod testbed;

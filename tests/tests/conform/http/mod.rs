@@ -1,0 +1,68 @@
+//! `fencepost conform http`: maps, what answers mean, the wire, hooks, and the examples that users copy.
+
+mod answers;
+mod backups;
+mod clock;
+mod documented;
+mod examples;
+mod halves;
+mod hooks;
+mod maps;
+mod scripted;
+mod wire;
+
+use std::path::{Path, PathBuf};
+
+use fencepost_conformance::adapters::http::{HttpSubject, Overrides, open};
+use fencepost_conformance::subject::{Broken, Request, Route, Subject};
+use fencepost_conformance::{Answer, Op};
+use tempfile::TempDir;
+
+/// A map in a directory of its own.
+pub(crate) struct MapFile {
+    dir: TempDir,
+}
+
+impl MapFile {
+    pub(crate) fn new(text: &str) -> MapFile {
+        let dir = TempDir::new().unwrap();
+        std::fs::write(dir.path().join("resource.toml"), text).unwrap();
+        MapFile { dir }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("resource.toml")
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn open(&self) -> Result<HttpSubject, Broken> {
+        open(&self.path(), &Overrides::default())
+    }
+
+    /// Why it cannot be opened, without the name of the directory.
+    pub(crate) fn error(&self) -> String {
+        match self.open() {
+            Ok(_) => panic!("this map was opened:\n{}", std::fs::read_to_string(self.path()).unwrap()),
+            Err(Broken(why)) => why.replace(&format!("{}/", self.dir.path().display()), ""),
+        }
+    }
+}
+
+pub(crate) fn request(op: &Op) -> Request<'_> {
+    Request { case: "A01", seed: 7, id: 3, client: 0, route: Route::Direct, op }
+}
+
+pub(crate) fn call(subject: &HttpSubject, op: &Op) -> Answer {
+    subject.call(&request(op)).unwrap()
+}
+
+/// Why an outcome is unknown.
+pub(crate) fn why(answer: Answer) -> String {
+    match answer {
+        Answer::Unknown { why } => why,
+        other => panic!("{other:?} is not unknown"),
+    }
+}

@@ -1,0 +1,9 @@
+//! What a run says: verdicts, the terminal, files for programs, and the page, which is looked at in a real browser.
+
+mod browser;
+mod files;
+mod made_up;
+mod page;
+mod real;
+mod terminal;
+mod verdict;

@@ -1,7 +1,0 @@
-//! The example of a Rust struct, as a user would test it: every case is a test here.
-
-#[path = "../../examples/conformance/rust/ledger.rs"]
-#[expect(unreachable_pub, reason = "it is a file to copy, where it is the crate that is tested")]
-mod ledger;
-
-fencepost_conformance::suite!(ledger::Ledger::new, L2);

@@ -1,0 +1,165 @@
+//! The disk fails under the committer: nothing is answered ok any more, reads go on, a restart brings back what was
+//! answered (G8). strace makes the call fail once; whether it would work the next time must not matter.
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fencepost_conformance::random::Random;
+use fencepost_conformance::wait;
+use fencepost_harness::budget;
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::load::{self, Until};
+use fencepost_harness::process::GatewayProcess;
+use fencepost_harness::record::Record;
+use fencepost_harness::strace::{self, COMMITTER, Strace};
+use rustix::process::Signal;
+
+/// How the process ends after the fault.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Killed,
+    Stopped,
+}
+
+fn attach(gateway: &GatewayProcess, path: &Path, rule: &str) -> Strace {
+    Strace::attach(strace::thread(gateway, COMMITTER), Some(path), &[rule])
+}
+
+fn assert_unknown(answer: &Answer) {
+    assert_eq!((answer.status, answer.problem().as_str()), (500, "outcome-unknown"), "{answer:?}");
+    assert_eq!(answer.json()["outcome"], "unknown", "{answer:?}");
+}
+
+/// Whatever is written, by whichever token: it is rejected, surely not applied.
+fn assert_poisoned(client: &mut Client) {
+    let rejected = [
+        client.put("orders/1", "35", "again"),
+        client.put("orders/1", "36", "newer"),
+        client.put("orders/1", "34", "equal"),
+        client.put("orders/1", "33", "stale"),
+        client.put("orders/2", "1", "another key"),
+        client.delete("orders/1", "36"),
+        client.claim("orders/1", "36"),
+    ];
+    for answer in rejected {
+        assert_eq!((answer.status, answer.problem().as_str()), (503, "poisoned"), "{answer:?}");
+        assert_eq!(answer.json()["outcome"], "not-applied", "{answer:?}");
+        assert!(answer.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok()), "{answer:?}");
+    }
+}
+
+fn assert_reads_go_on(client: &mut Client, reason: &str) {
+    assert_eq!(client.get("orders/1").status, 200);
+    assert_eq!(client.get("orders/2").status, 404);
+    for path in ["/v1/fences/orders/1", "/v1/fences", "/v1/kv?prefix=orders/"] {
+        assert_eq!(client.request("GET", path, &[], b"").status, 200, "{path}");
+    }
+    assert_eq!(client.request("GET", "/healthz", &[], b"").status, 200);
+    let ready = client.request("GET", "/readyz", &[], b"");
+    assert_eq!((ready.status, ready.problem().as_str()), (503, "poisoned"));
+    assert!(ready.text().contains(reason), "does not say why: {}", ready.text());
+    let metrics = client.request("GET", "/metrics", &[], b"").text();
+    assert!(metrics.lines().any(|line| line == "fencepost_ready 0"), "{metrics}");
+}
+
+/// Makes one call of the committer fail while it commits, and follows the store to its end and beyond.
+fn a_failed_commit_poisons(call: &str, path: fn(&Path) -> PathBuf, error: &str, reason: &str, end: End) {
+    let random = Random::from_environment();
+    let data = tempfile::tempdir().unwrap();
+    let gateway = strace::start_traceable(data.path(), &[]);
+    let record = Record::new(10);
+    load::run(gateway.address(), &record, 4, &random, Until::Requests(100), || {});
+    let mut client = gateway.client();
+    assert_eq!(client.put("orders/1", "34", "paid").status, 204);
+
+    let tracer = attach(&gateway, &path(data.path()), &format!("{call}:error={error}:when=1"));
+    assert_unknown(&client.put("orders/1", "35", "shipped"));
+    let calls = tracer.detach();
+    assert!(calls.contains("(INJECTED)"), "{calls}");
+
+    // The disk works again, and RocksDB may resume by itself. Writes stay stopped.
+    let (until, mut rounds) = (Instant::now() + budget::pick(Duration::from_secs(1), Duration::from_secs(12)), 0);
+    while rounds == 0 || Instant::now() < until {
+        assert_poisoned(&mut client);
+        assert_poisoned(&mut gateway.client());
+        assert_reads_go_on(&mut client, reason);
+        wait::pause(Duration::from_millis(50));
+        rounds += 1;
+    }
+
+    match end {
+        End::Killed => gateway.kill(),
+        End::Stopped => {
+            gateway.signal(Signal::TERM);
+            assert!(gateway.wait(Duration::from_secs(30)).success(), "a poisoned gateway stops cleanly");
+        }
+    }
+    let gateway = GatewayProcess::start(data.path(), &[]);
+    record.check(&mut gateway.client());
+    let mut client = gateway.client();
+    let (read, text) = (client.get("orders/1"), client.get("orders/1").text());
+    let found = (text.as_str(), read.header("fencing-token"));
+    assert!(matches!(found, ("paid", Some("34")) | ("shipped", Some("35"))), "found {found:?}");
+    assert_eq!(read.header("fence"), found.1, "fence and data disagree (G3)");
+    assert_eq!(client.get("orders/2").status, 404, "a rejected write was applied");
+    assert_eq!(client.put("orders/1", "33", "stale").status, 409);
+    assert_eq!(client.put("orders/1", "36", "delivered").status, 204);
+    assert_eq!(client.request("GET", "/readyz", &[], b"").status, 200);
+    load::run(gateway.address(), &record, 4, &random.fork(1), Until::Requests(20), || {});
+    record.check(&mut client);
+    println!("{call} {error}, {end:?}: {rounds} rounds of rejected writes; {}", record.summary());
+}
+
+#[test]
+fn t28_after_a_failed_fdatasync_no_write_is_answered_ok() {
+    a_failed_commit_poisons("fdatasync", strace::current_log, "EIO", "Input/output error", End::Killed);
+}
+
+#[test]
+fn t28_after_a_failed_fdatasync_a_clean_stop_keeps_what_was_answered() {
+    a_failed_commit_poisons("fdatasync", strace::current_log, "EIO", "Input/output error", End::Stopped);
+}
+
+#[test]
+fn t28_after_enospc_from_fdatasync_no_write_is_answered_ok() {
+    a_failed_commit_poisons("fdatasync", strace::current_log, "ENOSPC", "No space left", End::Killed);
+}
+
+#[test]
+fn t28_after_a_failed_write_of_the_log_no_write_is_answered_ok() {
+    a_failed_commit_poisons("write", strace::current_log, "EIO", "Input/output error", End::Killed);
+}
+
+#[test]
+fn t28_after_enospc_from_a_write_of_the_log_no_write_is_answered_ok() {
+    a_failed_commit_poisons("write", strace::current_log, "ENOSPC", "No space left", End::Killed);
+}
+
+#[test]
+fn t28_after_enospc_from_a_write_of_the_log_a_clean_stop_keeps_what_was_answered() {
+    a_failed_commit_poisons("write", strace::current_log, "ENOSPC", "No space left", End::Stopped);
+}
+
+#[test]
+fn t28_after_a_failed_write_of_the_committed_mark_no_write_is_answered_ok() {
+    a_failed_commit_poisons("pwrite64", strace::committed_mark, "EIO", "Input/output error", End::Killed);
+}
+
+#[test]
+fn t28_after_enospc_from_the_committed_mark_no_write_is_answered_ok() {
+    a_failed_commit_poisons("pwrite64", strace::committed_mark, "ENOSPC", "No space left", End::Stopped);
+}
+
+#[test]
+fn free_space_that_cannot_be_read_rejects_and_does_not_poison() {
+    let data = tempfile::tempdir().unwrap();
+    let gateway = strace::start_traceable(data.path(), &[]);
+    let mut client = gateway.client();
+    assert_eq!(client.put("orders/1", "34", "paid").status, 204);
+    let tracer = attach(&gateway, data.path(), "statfs:error=EIO:when=1");
+    let rejected = client.put("orders/1", "35", "shipped");
+    assert_eq!((rejected.status, rejected.problem().as_str()), (503, "unavailable"), "{rejected:?}");
+    assert_eq!(rejected.json()["outcome"], "not-applied");
+    assert!(tracer.detach().contains("(INJECTED)"));
+    assert_eq!((client.get("orders/1").text().as_str(), client.get("orders/1").header("fence")), ("paid", Some("34")));
+    assert_eq!(client.put("orders/1", "34", "equal").status, 204, "it was not applied, so nothing was raised");
+}
