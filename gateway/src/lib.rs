@@ -8,7 +8,6 @@ pub mod config;
 pub mod data_directory;
 pub mod http;
 mod listener;
-pub mod objects;
 pub mod position_file;
 mod quantity;
 pub mod reload;

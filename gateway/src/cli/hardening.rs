@@ -1,10 +1,9 @@
 //! What `serve` does to its own process before it touches a file: files of its own are private, and memory with keys in it
 //! stays in the process.
 
+use fencepost_objects::directory::SharedModes;
 use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, umask};
-
-use crate::objects::directory::SharedModes;
 
 /// Of files that are made without a mode of their own, those of the engine among them.
 const PRIVATE: Mode = Mode::RWXG.union(Mode::RWXO);

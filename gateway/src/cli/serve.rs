@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use fencepost_objects::directory::{Directory, SharedModes};
+use fencepost_objects::{Objects, collect_abandoned_uploads};
 use fencepost_store::Store;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -16,8 +18,6 @@ use crate::config::{Config, Face, Flags, Objects as Place, S3Settings};
 use crate::data_directory;
 use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped, sole_owner};
 use crate::listener::files;
-use crate::objects::directory::{Directory, SharedModes};
-use crate::objects::{Objects, collect_abandoned_uploads};
 use crate::position_file::{PositionFile, PositionKeeper};
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use fencepost_objects::Objects;
 use fencepost_store::Store;
 use http_body_util::Full;
 use hyper::{Method, Request, Response};
@@ -40,7 +41,6 @@ use tokio::sync::Semaphore;
 
 use crate::config::Limits;
 use crate::listener::Arriving;
-use crate::objects::Objects;
 use crate::reload::Reload;
 use crate::s3::credentials::S3Credentials;
 use body::ByteBudget;

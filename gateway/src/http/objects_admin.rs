@@ -6,11 +6,11 @@ use fencepost_core::wire::{
     ObjectDifference, ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectAnswer, ObjectsCollectRequest,
 };
 use fencepost_core::{ProblemKind, Timestamp};
+use fencepost_objects::layout::LayoutError;
+use fencepost_objects::{Difference, ObjectError, Objects};
 
 use super::Gateway;
 use super::problem::Problem;
-use crate::objects::layout::LayoutError;
-use crate::objects::{Difference, ObjectError, Objects};
 
 impl Gateway {
     fn objects(&self) -> Result<&Arc<Objects>, Problem> {

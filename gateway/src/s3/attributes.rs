@@ -1,14 +1,12 @@
 //! What a client says of an object, kept beside it and given back.
 
 use fencepost_core::Timestamp as Millis;
-use fencepost_store::record::{Attributes, ObjectRecord};
+use fencepost_objects::{Algorithm, Attributes, Object};
 use s3s::dto::{
     Checksum, ChecksumAlgorithm, ChecksumType, ETag, GetObjectOutput, HeadObjectOutput, Metadata, Timestamp,
     TimestampFormat,
 };
 use s3s::{S3Result, s3_error};
-
-use crate::objects::Algorithm;
 
 const META: &str = "x-amz-meta-";
 
@@ -135,7 +133,7 @@ fn metadata(attributes: &Attributes) -> Option<Metadata> {
 }
 
 /// Everything that is told of an object, except about a range of it.
-pub(super) fn head(object: &ObjectRecord, checksums: bool) -> HeadObjectOutput {
+pub(super) fn head(object: &Object, checksums: bool) -> HeadObjectOutput {
     let kept = |name| kept(&object.attributes, name);
     let sum = |algorithm: Algorithm| if checksums { kept(algorithm.header()) } else { None };
     HeadObjectOutput {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fencepost_objects::{Algorithm, Measure, ObjectError, Promised, Trailer};
 use futures_util::{Stream, StreamExt};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderMap;
@@ -21,7 +22,6 @@ use super::pace::Pace;
 use super::refuse;
 use super::shares::{Room, Share};
 use crate::listener::Arriving;
-use crate::objects::{Algorithm, Measure, ObjectError, Promised};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -282,13 +282,13 @@ fn unread(error: &str) -> ObjectError {
 }
 
 /// What comes after the body.
-pub(super) fn trailer(headers: Option<TrailingHeaders>) -> impl FnOnce() -> Vec<(Algorithm, String)> + Send {
-    move || {
+pub(super) fn trailer(headers: Option<TrailingHeaders>) -> Trailer {
+    Box::new(move || {
         let found = headers.and_then(|headers| headers.take()).unwrap_or_default();
         let sums = Algorithm::ALL.into_iter().filter_map(|algorithm| {
             let value = found.get(algorithm.header())?.to_str().ok()?;
             Some((algorithm, value.to_owned()))
         });
         sums.collect()
-    }
+    })
 }

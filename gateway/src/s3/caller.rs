@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencepost_core::{Key, Mode, Presented, Timestamp};
+use fencepost_objects::{ObjectError, Objects, bucket_of};
 use hyper::Uri;
 use hyper::header::CONTENT_LENGTH;
 use s3s::access::{S3Access, S3AccessContext};
@@ -24,7 +25,6 @@ use super::options::Read;
 use super::queries::{self, Effect};
 use super::refuse;
 use super::request::ListPlaces;
-use crate::objects::{ObjectError, Objects, bucket_of};
 
 /// What only looks.
 pub const READS: &[&str] = &[
@@ -221,17 +221,12 @@ impl Permit {
             S3Path::Bucket { bucket } => object_name(bucket, "any")?,
             S3Path::Root => return Ok(()),
         };
-        let foreseen =
-            self.face.objects.store().foresee(&probe, None).await.map_err(|error| errors::s3_error(error.into()))?;
-        match foreseen.map_err(|wrong| errors::s3_error(wrong.into()))? {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(self.face.error(ObjectError::Refused(vec![*refusal]))),
-        }
+        self.face.objects.foresee_fence(&probe, None).await.map_err(|error| self.face.error(error))
     }
 
     /// Could a key of this bucket be written without a token, because its guard only observes?
     fn observes(&self, bucket: &str) -> bool {
-        self.face.objects.store().guards().list().iter().map(|guard| guard.spec()).any(|guard| {
+        self.face.objects.guards().list().iter().map(|guard| guard.spec()).any(|guard| {
             let first = guard.keys.split('/').next().unwrap_or_default();
             guard.policy.mode == Mode::Observe && (first == bucket || first.starts_with('*'))
         })
@@ -241,7 +236,7 @@ impl Permit {
 /// Is this object one of the lease's?
 pub(super) fn covers(objects: &Objects, caller: &Caller, name: &Key) -> S3Result<()> {
     let Caller::Lease(lease) = caller else { return Ok(()) };
-    let guarded = objects.store().guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
+    let guarded = objects.guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
     match lease.covers(&guarded.resource) {
         true => Ok(()),
         false => Err(s3_error!(
@@ -265,11 +260,12 @@ pub(super) fn may_read(face: &Face, caller: &Caller, name: &Key) -> S3Result<()>
 /// not change within a generation; so the issuer is the fence's own, unless that claim did not count.
 pub(super) async fn presented(objects: &Objects, caller: &Caller, name: &Key) -> S3Result<Option<Presented>> {
     let Caller::Lease(lease) = caller else { return Ok(None) };
-    let guarded = objects.store().guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
-    let fence = match objects.store().fence(&guarded.resource).await {
-        Ok(Ok(fence)) => fence,
-        Ok(Err(_)) => return Err(S3Error::new(S3ErrorCode::InternalError)),
-        Err(error) => return Err(errors::s3_error(error.into())),
+    let guarded = objects.guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
+    let fence = match objects.fence(&guarded.resource).await {
+        Ok(fence) => fence,
+        // The rules were changed in between.
+        Err(ObjectError::Name(_)) => return Err(S3Error::new(S3ErrorCode::InternalError)),
+        Err(error) => return Err(errors::s3_error(error)),
     };
     let issuer = fence.issuer.clone().filter(|_| fence.token() >= Some(lease.token));
     Ok(Some(Presented { token: lease.token, holder: None, issuer }))

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use fencepost_store::ObjectCondition;
-use fencepost_store::record::ObjectRecord;
+use fencepost_objects::{Composition, Object, ObjectCondition};
 use hyper::StatusCode;
 use hyper::header::{
     CACHE_CONTROL, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
@@ -13,7 +12,6 @@ use s3s::{S3Error, S3Result, s3_error};
 
 use super::attributes::{http_date, kept, time};
 use super::errors;
-use crate::objects::Composition;
 
 /// The condition of a write.
 pub(super) fn of_write(
@@ -58,7 +56,7 @@ pub(super) enum Unmet {
 
 impl OfRead {
     /// As RFC 9110 orders them: a condition on the ETag makes the one on the time of no account.
-    pub(super) fn hold(&self, object: &ObjectRecord, unmet: Unmet) -> S3Result<()> {
+    pub(super) fn hold(&self, object: &Object, unmet: Unmet) -> S3Result<()> {
         let matches = |condition: &ETagCondition| match condition {
             ETagCondition::Any => true,
             ETagCondition::ETag(etag) => etag.value() == object.etag,
@@ -88,7 +86,7 @@ impl OfRead {
 }
 
 /// An answer without a body, which says of what, and for how long (RFC 9110, 15.4.5).
-fn not_modified(object: &ObjectRecord) -> S3Error {
+fn not_modified(object: &Object) -> S3Error {
     let mut error = s3_error!(NotModified, "Not modified.");
     let told = [
         (ETAG, Some(format!("\"{}\"", object.etag))),
@@ -117,7 +115,7 @@ pub(super) struct Bytes {
 }
 
 /// Which bytes a range, or the number of a part, asks for.
-pub(super) fn wanted(wanted: Option<&Wanted>, part: Option<i32>, object: &ObjectRecord) -> S3Result<Bytes> {
+pub(super) fn wanted(wanted: Option<&Wanted>, part: Option<i32>, object: &Object) -> S3Result<Bytes> {
     match (wanted, part) {
         (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "A range and a partNumber cannot be given together.")),
         (wanted, None) => {
@@ -129,7 +127,7 @@ pub(super) fn wanted(wanted: Option<&Wanted>, part: Option<i32>, object: &Object
 }
 
 /// The bytes of one part. What was not uploaded in parts is one part.
-fn part_of(object: &ObjectRecord, number: i32) -> S3Result<Bytes> {
+fn part_of(object: &Object, number: i32) -> S3Result<Bytes> {
     let composition = Composition::of(object);
     let sizes = match &composition {
         Composition::Whole => std::slice::from_ref(&object.size),

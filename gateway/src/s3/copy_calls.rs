@@ -1,6 +1,7 @@
 //! Copies of objects, and their sources.
 
 use fencepost_core::Key;
+use fencepost_objects::{Algorithm, Body, ObjectCopy, OpenObject, Promised, Put};
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
@@ -11,7 +12,6 @@ use super::conditions::{self, OfRead, Unmet};
 use super::face::{Answer, Face, caller_of};
 use super::names::{self, Target};
 use super::refuse::{self, Unkept};
-use crate::objects::{Algorithm, Promised, Put, Reading, Source};
 
 impl Face {
     pub(super) async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
@@ -61,12 +61,10 @@ impl Face {
             // A marker of a folder takes what describes its source, which must be as empty as it is.
             Target::Folder(folder) => {
                 let promised = Promised { length: Some(source.object.size), ..Promised::default() };
-                self.objects.put_folder(put(folder), promised, futures_util::stream::empty(), Vec::new).await
+                let body = Body { promised, bytes: futures_util::stream::empty(), trailer: Box::new(Vec::new) };
+                self.objects.put_folder(put(folder), body).await
             }
-            Target::Object(key) => {
-                let range = 0..source.object.size;
-                self.objects.copy(put(key), Source { reading: source, range }, asked).await
-            }
+            Target::Object(key) => self.objects.put(put(key), ObjectCopy::whole(source, asked)).await,
         };
         let written = match written {
             Ok(written) => written,
@@ -88,7 +86,12 @@ impl Face {
     }
 
     /// The source of a copy, opened as it is now.
-    pub(super) async fn source(&self, caller: &Caller, source: &CopySource, conditions: &OfRead) -> S3Result<Reading> {
+    pub(super) async fn source(
+        &self,
+        caller: &Caller,
+        source: &CopySource,
+        conditions: &OfRead,
+    ) -> S3Result<OpenObject> {
         let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(s3_error!(NotImplemented, "A copy comes from a bucket of this gateway."));
         };

@@ -1,6 +1,6 @@
 //! Calls that remove objects, one or several at once.
 
-use fencepost_store::ObjectCondition;
+use fencepost_objects::{ObjectCondition, Removal};
 use s3s::dto::*;
 use s3s::{S3Request, S3Result, s3_error};
 
@@ -10,7 +10,6 @@ use super::conditions;
 use super::face::{Answer, Face, caller_of};
 use super::names::{Named, breaks_xml};
 use super::refuse;
-use crate::objects::Removal;
 
 /// The most objects that one request removes, as S3 has it.
 const MAX_DELETES: usize = 1000;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencepost_objects::Objects;
 use hyper::StatusCode;
 use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,7 +14,6 @@ use super::request::{Requests, refused};
 use crate::config::Limits;
 use crate::http::{Metrics, PeerAddress};
 use crate::listener::{self, Arriving, Closing, FrontEnd, Full, Settings};
-use crate::objects::Objects;
 
 /// Requests that one HTTP/2 connection may have under way.
 const MAX_STREAMS: u32 = 64;

@@ -4,13 +4,11 @@
 //! compare-and-swap.)
 
 use fencepost_core::{NameError, Reason, Refusal, Timestamp, Token};
-use fencepost_store::{Failure, Rejected};
+use fencepost_objects::layout::LayoutError;
+use fencepost_objects::{Failure, ObjectError, Rejected};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use s3s::{S3Error, S3ErrorCode};
-
-use crate::objects::ObjectError;
-use crate::objects::layout::LayoutError;
 
 /// The header that tells the current fence.
 pub(super) const FENCE: HeaderName = HeaderName::from_static("fence");

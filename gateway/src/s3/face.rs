@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencepost_core::{Key, Presented, Timestamp};
+use fencepost_objects::{Grant, ObjectError, Objects};
 use fencepost_store::{Changed, Outcome};
 use hyper::header::{HeaderMap, HeaderValue};
 use s3s::dto::*;
@@ -15,7 +16,6 @@ use super::errors;
 use super::keyring::Signer;
 use super::options::Read;
 use crate::http::Metrics;
-use crate::objects::{Grant, ObjectError, Objects};
 
 /// The S3 face of a gateway.
 #[derive(Clone)]

@@ -1,8 +1,8 @@
 //! Calls about buckets, and lists of what is in them.
 
 use fencepost_core::{Key, Timestamp as Millis};
-use fencepost_store::record::ObjectRecord;
-use fencepost_store::{Listed, Page};
+use fencepost_objects::layout::BucketFound;
+use fencepost_objects::{Listed, Object as Stored, Page, tellable};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
@@ -13,7 +13,6 @@ use super::names::breaks_xml;
 use super::object_calls::{listed, version};
 use super::refuse;
 use super::upload_calls::limit;
-use crate::objects::tellable;
 
 /// The region of every bucket.
 const REGION: &str = "us-east-1";
@@ -36,7 +35,7 @@ struct Question<'q> {
 
 /// Objects and groups, as an answer tells them.
 struct Found {
-    contents: Vec<(String, ObjectRecord)>,
+    contents: Vec<(String, Stored)>,
     prefixes: Vec<CommonPrefix>,
     next: Option<String>,
 }
@@ -195,7 +194,7 @@ impl Face {
         let more = found.len() > most;
         found.truncate(most);
         let next = more.then(|| found.last().map(|last| token_of(&last.name))).flatten();
-        let bucket = |found: crate::objects::layout::BucketFound| Bucket {
+        let bucket = |found: BucketFound| Bucket {
             name: Some(found.name),
             creation_date: Some(time(Millis(found.created_ms))),
             ..Bucket::default()

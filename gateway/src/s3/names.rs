@@ -5,12 +5,12 @@
 //! first, by the fence of the nearest name there can be, so that a stale holder is refused whatever it names.
 
 use fencepost_core::{Key, MAX_NAME_BYTES, Presented};
+use fencepost_objects::untellable;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 
 use super::caller::object_name;
 use super::errors;
 use super::face::Face;
-use crate::objects::untellable;
 
 /// What a bucket and a key name together.
 pub(super) enum Named {

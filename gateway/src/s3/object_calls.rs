@@ -1,8 +1,9 @@
 //! Calls about one object: writing, reading, and its description.
 
 use fencepost_core::{Key, Token};
-use fencepost_store::ObjectCondition;
-use fencepost_store::record::ObjectRecord;
+use fencepost_objects::{
+    Algorithm, Body, Composition, Object as Stored, ObjectCondition, ObjectError, OpenObject, Put,
+};
 use s3s::dto::*;
 use s3s::{S3Error, S3Request, S3Response, S3Result};
 
@@ -14,7 +15,6 @@ use super::face::{Answer, Face};
 use super::names::{Named, Target};
 use super::refuse::{self, Unkept};
 use super::upload_calls::limit;
-use crate::objects::{Algorithm, Composition, ObjectError, Put, Reading};
 
 impl Face {
     pub(super) async fn put_object(&self, mut request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
@@ -44,10 +44,10 @@ impl Face {
         let condition = conditions::of_write(input.if_match, input.if_none_match)?;
         let attributes = said.into_attributes()?;
         let put = |key: &Key| Put { key: key.clone(), presented, condition: condition.clone(), attributes, grant };
-        let (bytes, trailer) = (body::bytes(input.body), body::trailer(trailing));
+        let body = Body { promised, bytes: body::bytes(input.body), trailer: body::trailer(trailing) };
         let written = match &target {
-            Target::Object(key) => self.objects.put(put(key), promised, bytes, trailer).await,
-            Target::Folder(folder) => self.objects.put_folder(put(folder), promised, bytes, trailer).await,
+            Target::Object(key) => self.objects.put(put(key), body).await,
+            Target::Folder(folder) => self.objects.put_folder(put(folder), body).await,
         };
         let written = match written {
             Ok(written) => written,
@@ -149,7 +149,7 @@ impl Face {
     }
 
     /// What the index says of an object or a folder marker. What cannot exist is not there.
-    async fn record(&self, bucket: &str, key: &str) -> S3Result<ObjectRecord> {
+    async fn record(&self, bucket: &str, key: &str) -> S3Result<Stored> {
         let found = match Named::new(bucket, key)? {
             Named::Object(name) => self.objects.head(&name).await,
             Named::Folder(folder) => self.objects.folder(&folder).await,
@@ -162,7 +162,7 @@ impl Face {
     }
 
     /// The same, opened.
-    pub(super) async fn reading(&self, bucket: &str, key: &str) -> S3Result<Reading> {
+    pub(super) async fn reading(&self, bucket: &str, key: &str) -> S3Result<OpenObject> {
         let opened = match Named::new(bucket, key)? {
             Named::Object(name) => self.objects.read(&name).await,
             Named::Folder(folder) => self.objects.read_folder(&folder).await,
@@ -210,7 +210,7 @@ fn no_object(bucket: &str, key: &str) -> ObjectError {
 }
 
 /// The description of an object in an answer with these bytes of it. Checksums are those of the whole.
-fn headers(object: &ObjectRecord, wanted: &conditions::Bytes, mode: Option<&ChecksumMode>) -> HeadObjectOutput {
+fn headers(object: &Stored, wanted: &conditions::Bytes, mode: Option<&ChecksumMode>) -> HeadObjectOutput {
     let asked = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
     let mut head = attributes::head(object, asked && wanted.shown.is_none());
     head.content_length = i64::try_from(wanted.range.end - wanted.range.start).ok();
@@ -220,7 +220,7 @@ fn headers(object: &ObjectRecord, wanted: &conditions::Bytes, mode: Option<&Chec
 }
 
 /// The parts of an object that was uploaded in parts, after one.
-fn parts(object: &ObjectRecord, after: i32, most: usize) -> Option<GetObjectAttributesParts> {
+fn parts(object: &Stored, after: i32, most: usize) -> Option<GetObjectAttributesParts> {
     let Composition::Parts(sizes) = Composition::of(object) else { return None };
     let numbered = (1..).zip(&sizes).filter(|(number, _)| *number > after);
     let shown: Vec<ObjectPart> = numbered
@@ -253,7 +253,7 @@ fn with_token<T>(output: T, token: Option<Token>) -> S3Response<T> {
 }
 
 /// An entry of a list.
-pub(super) fn listed(key: String, object: &ObjectRecord, owner: Option<Owner>) -> Object {
+pub(super) fn listed(key: String, object: &Stored, owner: Option<Owner>) -> Object {
     Object {
         key: Some(key),
         e_tag: Some(etag(&object.etag)),
@@ -268,7 +268,7 @@ pub(super) fn listed(key: String, object: &ObjectRecord, owner: Option<Owner>) -
 }
 
 /// The only version of an object.
-pub(super) fn version(key: String, object: &ObjectRecord, owner: Option<Owner>) -> ObjectVersion {
+pub(super) fn version(key: String, object: &Stored, owner: Option<Owner>) -> ObjectVersion {
     ObjectVersion {
         key: Some(key),
         version_id: Some(refuse::ONLY_VERSION.to_owned()),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fencepost_core::Timestamp;
+use fencepost_objects::Objects;
 use hyper::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -28,7 +29,6 @@ use super::words;
 use crate::config::Limits;
 use crate::http::{Metrics, PeerAddress};
 use crate::listener::Arriving;
-use crate::objects::Objects;
 
 /// The least memory for bodies of one peer: some signed chunks.
 const LEAST_SHARE: usize = 4 << 20;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use fencepost_core::Key;
-use fencepost_store::record::{PartRecord, UploadId};
+use fencepost_objects::{
+    Algorithm, Body, ChecksumKind, Completion, GivenPart, Part as Stored, Promised, PutPart, UploadChecksum, UploadId,
+    tellable,
+};
 use s3s::dto::*;
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 
@@ -14,9 +17,6 @@ use super::conditions::{self, OfRead};
 use super::face::{Answer, Face, caller_of};
 use super::names::{Named, Target};
 use super::refuse::{self, Unkept};
-use crate::objects::{
-    Algorithm, ChecksumKind, Completed, GivenPart, Promised, PutPart, Source, UploadChecksum, tellable,
-};
 
 /// Parts are counted from 1 to this.
 const MAX_PART_NUMBER: i32 = 10_000;
@@ -87,8 +87,8 @@ impl Face {
             input.checksum_sha256,
         ]);
         let promised = body::promised(&request.headers, input.content_length, input.content_md5, checksums)?;
-        let bytes = body::bytes(input.body);
-        let part = self.objects.put_part(part, promised, bytes, body::trailer(trailing)).await;
+        let body = Body { promised, bytes: body::bytes(input.body), trailer: body::trailer(trailing) };
+        let part = self.objects.put_part(part, body).await;
         let (part, changed) = part.map_err(|error| self.error(error))?;
         self.judged(changed);
         let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
@@ -125,7 +125,7 @@ impl Face {
         };
         let reading = self.source(&caller, &input.copy_source, &conditions).await?;
         let range = conditions::source_range(input.copy_source_range.as_deref(), reading.object.size)?;
-        let part = self.objects.copy_part(part, Source { reading, range }).await;
+        let part = self.objects.copy_part(part, reading, range).await;
         let (part, changed) = part.map_err(|error| self.error(error))?;
         self.judged(changed);
         let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
@@ -171,7 +171,7 @@ impl Face {
         let length = input.mpu_object_size.map(u64::try_from).transpose().map_err(|_| s3_error!(InvalidArgument))?;
         let condition = conditions::of_write(input.if_match, input.if_none_match)?;
         let target = Target::Object(name.clone());
-        let completed = Completed {
+        let completion = Completion {
             key: name,
             presented,
             condition: condition.clone(),
@@ -183,7 +183,7 @@ impl Face {
         };
         let face = self.clone();
         let mut completing = Box::pin(async move {
-            let written = match face.objects.complete(completed).await {
+            let written = match face.objects.complete(completion).await {
                 Ok(written) => written,
                 Err(error) => return Err(face.unmet(error, &condition, &target).await),
             };
@@ -240,7 +240,7 @@ impl Face {
             key: Some(input.key),
             upload_id: Some(input.upload_id),
             is_truncated: Some(page.next.is_some()),
-            next_part_number_marker: page.entries.last().map(|(number, _)| i32::from(*number)),
+            next_part_number_marker: page.entries.last().map(|part| i32::from(part.number)),
             part_number_marker: input.part_number_marker,
             max_parts: i32::try_from(most).ok(),
             parts: Some(page.entries.iter().map(part).collect()),
@@ -288,7 +288,7 @@ impl Face {
                     .map(|upload| MultipartUpload {
                         key: Some(key_of(&upload.key)),
                         upload_id: Some(upload.id.to_string()),
-                        initiated: Some(time(upload.record.started)),
+                        initiated: Some(time(upload.started)),
                         storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
                         ..MultipartUpload::default()
                     })
@@ -304,10 +304,10 @@ impl Face {
     }
 }
 
-fn part((number, part): &(u16, PartRecord)) -> Part {
+fn part(part: &Stored) -> Part {
     let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
     Part {
-        part_number: Some(i32::from(*number)),
+        part_number: Some(i32::from(part.number)),
         e_tag: Some(etag(&part.etag)),
         last_modified: Some(time(part.modified)),
         size: i64::try_from(part.size).ok(),

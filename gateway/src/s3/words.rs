@@ -1,9 +1,8 @@
 //! Words for errors that come without any: what the S3 library finds wrong by itself, before anybody else is asked.
 
+use fencepost_objects::untellable;
 use http_body_util::BodyExt;
 use s3s::{Body, HttpResponse};
-
-use crate::objects::untellable;
 
 /// Errors without words, and what they mean.
 const WORDS: &[(&str, &str)] = &[

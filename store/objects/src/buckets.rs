@@ -1,0 +1,67 @@
+//! Making and removing buckets. Both are judged by the fence of the bucket's name, and come to their end whether their
+//! caller waits or not.
+
+use std::sync::Arc;
+
+use fencepost_core::{Key, Presented};
+use fencepost_store::Changed;
+
+use crate::error::{ObjectError, done};
+use crate::layout::BucketFound;
+use crate::service::{Objects, to_its_end};
+
+impl Objects {
+    /// Buckets, in order of name.
+    pub async fn buckets(&self) -> Result<Vec<BucketFound>, ObjectError> {
+        Ok(self.layout.buckets().await?)
+    }
+
+    /// Makes a bucket, if the fence of its name admits it. `None`: it was there.
+    pub async fn create_bucket(
+        self: &Arc<Self>,
+        bucket: Key,
+        presented: Option<Presented>,
+    ) -> Result<Option<Changed>, ObjectError> {
+        let objects = self.clone();
+        to_its_end(async move {
+            let _alone = objects.buckets.write().await;
+            if objects.layout.has_bucket(bucket.as_str()).await? {
+                return Ok(None);
+            }
+            let changed = done(objects.store.judge_object(&bucket, presented.as_ref()).await?)?;
+            let made = objects.layout.create_bucket(bucket.as_str()).await?;
+            Ok(made.then_some(changed))
+        })
+        .await
+    }
+
+    /// Removes an empty bucket, if the fence of its name admits it.
+    pub async fn delete_bucket(
+        self: &Arc<Self>,
+        bucket: Key,
+        presented: Option<Presented>,
+    ) -> Result<Changed, ObjectError> {
+        let objects = self.clone();
+        to_its_end(async move {
+            // Taken in, if it has to be, before anybody is kept from writing.
+            objects.need_bucket(bucket.as_str()).await?;
+            let _alone = objects.buckets.write().await;
+            let changed = done(objects.store.judge_object(&bucket, presented.as_ref()).await?)?;
+            let prefix = format!("{bucket}/");
+            // Folder markers, which have no files, count as well.
+            let there = objects.store.list_objects(&prefix, None, None, 1).await?;
+            let uploads = objects.store.uploads(&prefix, None, 1).await?;
+            if !there.entries.is_empty()
+                || !uploads.entries.is_empty()
+                || !objects.layout.delete_bucket(bucket.as_str()).await?
+            {
+                return Err(ObjectError::NotEmpty);
+            }
+            // Whoever makes a directory of that name later finds it taken in anew, with what is in it.
+            objects.store.set_adopted(bucket.as_str(), false).await?;
+            objects.adopted.write().await.remove(bucket.as_str());
+            Ok(changed)
+        })
+        .await
+    }
+}

@@ -1,0 +1,66 @@
+//! Fresh refs, reserved in blocks: one commit for many uploads.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use fencepost_store::{Failure, Rejected, Store};
+use tokio::sync::Mutex;
+
+use crate::layout::Ref;
+
+/// How many are reserved at a time.
+const BLOCK: u64 = 64;
+
+/// A block older than this is left to the collector, which counts the age of a ref from its reservation.
+const FRESH: Duration = Duration::from_secs(600);
+
+/// Refs that were reserved and not handed out.
+pub(crate) struct Refs {
+    block: Mutex<(Range<u64>, Instant)>,
+}
+
+impl Refs {
+    pub(crate) fn new() -> Refs {
+        Refs { block: Mutex::new((0..0, Instant::now())) }
+    }
+
+    /// One that nobody had before.
+    pub(crate) async fn next(&self, store: &Store) -> Result<Ref, Failure> {
+        let mut block = self.block.lock().await;
+        let (refs, reserved) = &mut *block;
+        if refs.is_empty() || reserved.elapsed() > FRESH {
+            *refs = store.reserve_refs(BLOCK).await?;
+            *reserved = Instant::now();
+        }
+        // Not empty: it was just filled.
+        Ok(Ref(refs.next().unwrap_or_default()))
+    }
+
+    /// Those that are reserved and that nobody has.
+    pub(crate) async fn unused(&self) -> Range<u64> {
+        self.block.lock().await.0.clone()
+    }
+
+    /// Several, for objects that are to be removed. Below the free-space floor no block can be reserved, but what a removal
+    /// needs can.
+    pub(crate) async fn several_to_remove(&self, store: &Store, count: usize) -> Result<Vec<Ref>, Failure> {
+        match self.several(store, count).await {
+            Err(Failure::Rejected(Rejected::NoSpace { .. })) => {
+                Ok(store.reserve_refs_to_remove(count as u64).await?.map(Ref).collect())
+            }
+            several => several,
+        }
+    }
+
+    /// Several of them.
+    pub(crate) async fn several(&self, store: &Store, count: usize) -> Result<Vec<Ref>, Failure> {
+        if count <= BLOCK as usize {
+            let mut several = Vec::with_capacity(count);
+            for _ in 0..count {
+                several.push(self.next(store).await?);
+            }
+            return Ok(several);
+        }
+        Ok(store.reserve_refs(count as u64).await?.map(Ref).collect())
+    }
+}

@@ -1,0 +1,34 @@
+//! The last step of a change: its intent is dropped once the storage shows it, and what it held is released.
+
+use std::sync::Arc;
+
+use fencepost_store::Store;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use crate::key_locks::Writing;
+use crate::layout::Place;
+
+/// How many changes are settled in one commit at the most.
+const SETTLE_AT_ONCE: usize = 128;
+
+/// A change whose intent can be dropped, with what is released then.
+pub(crate) struct Settling {
+    pub(crate) ids: Vec<u64>,
+    /// Released before the lock: a writer that waits for that finds no place taken.
+    pub(crate) _places: Vec<Box<dyn Place>>,
+    pub(crate) _lock: Writing,
+    pub(crate) _under_way: OwnedSemaphorePermit,
+}
+
+/// Drops the intents of what has happened, many in one commit.
+pub(crate) async fn settle(store: Arc<Store>, mut settled: mpsc::Receiver<Settling>) {
+    let mut batch = Vec::with_capacity(SETTLE_AT_ONCE);
+    while settled.recv_many(&mut batch, SETTLE_AT_ONCE).await > 0 {
+        let ids: Vec<u64> = batch.iter().flat_map(|settling| settling.ids.iter().copied()).collect();
+        if let Err(error) = store.settle_intents(&ids).await {
+            // Done again at the next start, which changes nothing.
+            tracing::warn!(%error, intents = ids.len(), "intents stay until the next start");
+        }
+        batch.clear();
+    }
+}

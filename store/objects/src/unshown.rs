@@ -1,0 +1,67 @@
+//! Changes that are committed, and that the storage does not show yet: nothing else may be done with their keys before it
+//! does.
+
+use fencepost_core::Key;
+use fencepost_store::record::{Act, Intent};
+
+use crate::error::ObjectError;
+use crate::layout::{LayoutError, Mark, Place, Ref};
+use crate::service::Objects;
+use crate::staged::discard;
+
+/// A committed change that the storage does not show.
+pub(crate) struct Unshown {
+    pub(crate) id: Ref,
+    pub(crate) intent: Intent,
+    pub(crate) why: String,
+    /// Keeps others from getting in its way.
+    _place: Option<Box<dyn Place>>,
+}
+
+impl Objects {
+    /// Does what was intended, if the index still says so: whenever something is shown, at once or later.
+    pub(crate) async fn redo(&self, id: Ref, intent: &Intent) -> Result<(), ObjectError> {
+        let now = self.store.object(&intent.key).await?;
+        match intent.act {
+            Act::Publish { size, inode } if now.as_ref().is_some_and(|object| object.id == id.0) => {
+                Ok(self.layout.publish(&intent.key, id, Mark { size, inode }).await?)
+            }
+            Act::Remove if now.is_none() => match self.layout.remove(&intent.key).await {
+                Err(LayoutError::NoBucket(_)) => Ok(()),
+                removed => Ok(removed?),
+            },
+            // Something later was committed, and is intended by itself. What was staged for this one has no use.
+            Act::Publish { .. } => {
+                discard(self.layout.as_ref(), id).await;
+                Ok(())
+            }
+            Act::Remove => Ok(()),
+        }
+    }
+
+    /// Notes that a committed change is not shown.
+    pub(crate) fn block(&self, id: Ref, intent: Intent, why: String, place: Option<Box<dyn Place>>) {
+        tracing::error!(key = %intent.key, %why, "committed, but the storage does not show it");
+        self.blocked().insert(intent.key.clone(), Unshown { id, intent, why, _place: place });
+    }
+
+    /// Tries again what could not be shown. The caller holds the key's lock.
+    pub(crate) async fn unblock(&self, key: &Key) -> Result<(), ObjectError> {
+        let Some((id, intent)) = self.unshown(key) else { return Ok(()) };
+        if let Err(error) = self.redo(id, &intent).await {
+            return Err(ObjectError::Blocked { key: key.clone(), why: error.to_string() });
+        }
+        self.unblocked(key, id).await
+    }
+
+    /// What is not shown of a key.
+    pub(crate) fn unshown(&self, key: &Key) -> Option<(Ref, Intent)> {
+        self.blocked().get(key).map(|unshown| (unshown.id, unshown.intent.clone()))
+    }
+
+    /// It is shown now, or never will be.
+    pub(crate) async fn unblocked(&self, key: &Key, id: Ref) -> Result<(), ObjectError> {
+        self.blocked().remove(key);
+        Ok(self.store.settle_intents(&[id.0]).await?)
+    }
+}
