@@ -1,29 +1,23 @@
 //! The HTTP front. `Gateway::handle` is the life of a request, top to bottom.
 
-mod admin;
 mod admin_door;
 mod answer;
 mod audit;
 mod body;
-mod call;
 mod caller;
-mod credentials;
-mod execute;
+mod calls;
 mod fingerprint;
 mod front_end;
 mod headers;
 mod metrics;
-mod objects_admin;
 mod openapi;
 mod origin;
 mod permit;
 mod problem;
 mod query;
-mod reading;
 mod routes;
 mod server;
 mod store_problem;
-mod txn;
 mod waiting;
 mod wording;
 
@@ -46,16 +40,16 @@ use crate::s3::credentials::S3Credentials;
 use body::ByteBudget;
 use caller::Caller;
 use origin::Hosts;
-use permit::permit;
 use problem::Problem;
 use waiting::WaitingConnections;
 
 pub use admin_door::{AdminDoor, AdminDoorError};
 pub use audit::AuditLog;
 pub(crate) use caller::PeerAddress;
+#[cfg(test)]
+pub(crate) use calls::ROUTES;
 pub use metrics::Metrics;
 pub use origin::{Host, NotAHost};
-pub use routes::{Door, Endpoint, ROUTES, Route};
 pub(crate) use server::sole_owner;
 pub use server::{ServeError, Server, Stopped};
 
@@ -144,7 +138,7 @@ impl Gateway {
         Ok(answer.with_request_id(&id).into_response())
     }
 
-    /// accept → **origin → limits → identity → decode → permit → store → reply**
+    /// accept → **origin → limits → identity → route → body** → decode → permit → store → reply
     async fn pipeline(&self, request: Request<Arriving>, caller: &Caller, id: &str) -> Result<answer::Answer, Problem> {
         let (head, body) = request.into_parts();
         headers::one_host(&head)?;
@@ -154,15 +148,11 @@ impl Gateway {
             PeerAddress::Unix => {}
         }
         headers::within(&head.headers, self.limits.headers)?;
-        let (route, name) = routes::find(&head.method, head.uri.path())?;
+        let (endpoint, route, name) = routes::find(&head.method, head.uri.path())?;
         let body = body::receive(body, &head.headers, route, &self.limits, &self.bodies).await?;
-        let Caller { identity, peer, .. } = caller;
-        let (limits, peer) = (&self.limits, *peer);
-        let call = call::decode(&call::Request { route, name, head: &head, body: &body, identity, peer, limits })?;
-        // What the call needs of it, it has.
-        drop(body);
-        let permitted = permit(identity, call)?;
-        self.execute(permitted, caller, id).await
+        let (identity, peer, limits) = (&caller.identity, caller.peer, &self.limits);
+        let request = calls::Request { name, head: &head, body, identity, peer, limits };
+        endpoint.answer(request, &calls::Context { gateway: self, caller, id }).await
     }
 
     fn next_id(&self) -> String {

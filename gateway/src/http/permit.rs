@@ -1,7 +1,8 @@
 //! Who asks, and whether they may. The store is reached only with a [`Permitted`] call.
 
-use super::call::Call;
+use super::calls::HttpCall;
 use super::problem::Problem;
+use super::routes::Door;
 
 /// Who asks. Until identities exist, everybody at the public door is nobody in particular; that is why it listens on
 /// loopback only. Whoever may open the Unix socket is an administrator.
@@ -33,15 +34,19 @@ impl Identity {
 pub(super) struct Permitted<T>(T);
 
 impl<T> Permitted<T> {
+    pub(super) fn get(&self) -> &T {
+        &self.0
+    }
+
     pub(super) fn into_inner(self) -> T {
         self.0
     }
 }
 
 /// Decides whether an identity may make a call.
-pub(super) fn permit(identity: &Identity, call: Call) -> Result<Permitted<Call>, Problem> {
-    match (identity, &call) {
-        (Identity::Anonymous, Call::Admin(_)) => Err(Problem::admin_only()),
-        (Identity::Anonymous | Identity::Administrator(_) | Identity::Signal, _) => Ok(Permitted(call)),
+pub(super) fn permit<C: HttpCall>(identity: &Identity, call: C) -> Result<Permitted<C>, Problem> {
+    match (identity, C::ROUTE.door) {
+        (Identity::Anonymous, Door::Admin) => Err(Problem::admin_only()),
+        (Identity::Anonymous, Door::Public) | (Identity::Administrator(_) | Identity::Signal, _) => Ok(Permitted(call)),
     }
 }

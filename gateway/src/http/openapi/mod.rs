@@ -1,20 +1,12 @@
-//! The API document (OpenAPI 3.1): paths from the table of routes, schemas from the types on the wire.
+//! The API document (OpenAPI 3.1): paths from the list of calls, schemas from the types on the wire that they name.
 
 mod details;
 mod operation;
-mod parts;
+pub(super) mod parts;
 
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use fencepost_core::wire::{
-    AcquireRequest, ClaimAnswer, ClaimRequest, ClaimedValue, ConditionSpec, FenceAnswer, FenceNow, FencePage,
-    FenceView, ForceReleasedAnswer, Integer, KeyEntry, KeyPage, LeaseAnswer, LockPage, LockView, ObjectDifference,
-    ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectAnswer, ObjectsCollectRequest, OperationSpec, OutcomeAnswer,
-    OutcomeState, ReloadAnswer, RenewRequest, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest,
-    RotatedAnswer, S3CredentialsAnswer, S3CredentialsRequest, TextOrBase64, TokenSpec, TxnAnswer, TxnRequest,
-    TxnResult, ValueSpec,
-};
 use fencepost_core::{
     Holder, IdempotencyKey, Issuer, Key, ProblemDocument, ProblemKind, RefusedResource, Resource, Token,
 };
@@ -23,7 +15,10 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::{Components, ComponentsBuilder};
 
 use super::answer;
-use super::routes::ROUTES;
+use super::calls::ROUTES;
+
+pub(super) use details::{Details, ONCE, READING, WRITING};
+pub(super) use parts::Headers;
 
 /// The document, as it is served.
 pub(super) fn document() -> Bytes {
@@ -74,70 +69,30 @@ fn build() -> Value {
 /// Every route, and HEAD wherever GET is.
 fn paths() -> Map<String, Value> {
     let mut paths = Map::new();
-    for route in ROUTES {
+    for (endpoint, route) in ROUTES {
         let item = paths.entry(route.template()).or_insert_with(|| json!({}));
-        item[route.method.as_str().to_ascii_lowercase()] = operation::of(route);
+        item[route.method.as_str().to_ascii_lowercase()] = operation::of(*endpoint, route);
         if route.method == Method::GET {
-            item["head"] = operation::head(route);
+            item["head"] = operation::head(*endpoint, route);
         }
     }
     paths
 }
 
-/// Everything that a path or another schema refers to by name.
+/// Everything that a path or another schema refers to by name: what problems and parameters are made of, and what each
+/// call adds.
 fn schemas() -> Components {
-    macro_rules! all {
-        ($($name:ty),* $(,)?) => { ComponentsBuilder::new()$(.schema_from::<$name>())*.build() };
-    }
-    all![
-        AcquireRequest,
-        ClaimAnswer,
-        ClaimRequest,
-        ClaimedValue,
-        ConditionSpec,
-        FenceAnswer,
-        FenceNow,
-        FencePage,
-        FenceView,
-        ForceReleasedAnswer,
-        Holder,
-        IdempotencyKey,
-        Integer,
-        Issuer,
-        Key,
-        KeyEntry,
-        KeyPage,
-        LeaseAnswer,
-        LockPage,
-        LockView,
-        OperationSpec,
-        OutcomeAnswer,
-        OutcomeState,
-        ProblemDocument,
-        RefusedResource,
-        ReloadAnswer,
-        RenewRequest,
-        Resource,
-        RotateAllRequest,
-        RotatePrefixAnswer,
-        RotatePrefixRequest,
-        RotateRequest,
-        RotatedAnswer,
-        ObjectDifference,
-        ObjectsCheckAnswer,
-        ObjectsCheckRequest,
-        ObjectsCollectAnswer,
-        ObjectsCollectRequest,
-        S3CredentialsAnswer,
-        S3CredentialsRequest,
-        TextOrBase64,
-        Token,
-        TokenSpec,
-        TxnAnswer,
-        TxnRequest,
-        TxnResult,
-        ValueSpec,
-    ]
+    let shared = ComponentsBuilder::new()
+        .schema_from::<Holder>()
+        .schema_from::<IdempotencyKey>()
+        .schema_from::<Issuer>()
+        .schema_from::<Key>()
+        .schema_from::<ProblemDocument>()
+        .schema_from::<RefusedResource>()
+        .schema_from::<Resource>()
+        .schema_from::<Token>();
+    let added = ROUTES.iter().flat_map(|(endpoint, _)| endpoint.describe().schemas);
+    added.fold(shared, |components, add| add(components)).build()
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use fencepost_core::wire::{PROBLEM_JSON, header};
 use fencepost_core::{ProblemDocument, ProblemKind, Token};
 use serde_json::{Map, Value, json};
 
+use super::super::calls::Endpoint;
 use super::super::routes::{Route, Takes};
-use super::details::{Details, details};
+use super::details::Details;
 use super::parts::{self, Headers};
 
 /// What can be wrong with any request.
@@ -22,9 +23,9 @@ const ANYWHERE: [ProblemKind; 8] = [
     ProblemKind::Overloaded,
 ];
 
-pub(super) fn of(route: &Route) -> Value {
-    let Details { tag, name, parameters, body, answers, problems } = details(route.endpoint);
-    let id = format!("{:?}", route.endpoint);
+pub(super) fn of(endpoint: Endpoint, route: &Route) -> Value {
+    let Details { tag, name, parameters, body, answers, problems, schemas: _ } = endpoint.describe();
+    let id = format!("{endpoint:?}");
     let mut operation = json!({
         "operationId": id[..1].to_ascii_lowercase() + &id[1..],
         "tags": [tag],
@@ -42,9 +43,9 @@ pub(super) fn of(route: &Route) -> Value {
 }
 
 /// The same without the bodies of its answers.
-pub(super) fn head(route: &Route) -> Value {
-    let mut operation = of(route);
-    operation["operationId"] = format!("head{:?}", route.endpoint).into();
+pub(super) fn head(endpoint: Endpoint, route: &Route) -> Value {
+    let mut operation = of(endpoint, route);
+    operation["operationId"] = format!("head{endpoint:?}").into();
     operation["summary"] = format!("{} (the headers only)", route.summary).into();
     for answer in operation["responses"].as_object_mut().into_iter().flat_map(Map::values_mut) {
         answer.as_object_mut().and_then(|answer| answer.remove("content"));

@@ -13,40 +13,40 @@ use super::super::query::DEFAULT_LIMIT;
 const TAGS: &str = r#"^(\*|(W/)?"[^",]*"( *, *(W/)?"[^",]*")*)$"#;
 
 /// A reference to a type's schema.
-pub(super) fn schema<T: ToSchema>() -> Value {
+pub(in crate::http) fn schema<T: ToSchema>() -> Value {
     json!({"$ref": format!("#/components/schemas/{}", T::name())})
 }
 
-pub(super) fn content(media_type: &str, schema: Value) -> Value {
+pub(in crate::http) fn content(media_type: &str, schema: Value) -> Value {
     json!({media_type: {"schema": schema}})
 }
 
-pub(super) fn etag() -> Value {
+pub(in crate::http) fn etag() -> Value {
     json!({"type": "string", "pattern": "^\"[0-9]+\"$"})
 }
 
 /// The headers of an answer.
-pub(super) struct Headers(Map<String, Value>);
+pub(in crate::http) struct Headers(Map<String, Value>);
 
 impl Headers {
     /// The one that every answer has.
-    pub(super) fn new() -> Headers {
+    pub(in crate::http) fn new() -> Headers {
         let id = json!({"type": "string", "minLength": 1});
         Headers(Map::new()).required(header::REQUEST_ID, "The request's id, also in the log.", id)
     }
 
-    pub(super) fn required(mut self, name: &str, description: &str, schema: Value) -> Headers {
+    pub(in crate::http) fn required(mut self, name: &str, description: &str, schema: Value) -> Headers {
         let header = json!({"description": description, "required": true, "schema": schema});
         self.0.insert(name.to_owned(), header);
         self
     }
 
-    pub(super) fn optional(mut self, name: &str, description: &str, schema: Value) -> Headers {
+    pub(in crate::http) fn optional(mut self, name: &str, description: &str, schema: Value) -> Headers {
         self.0.insert(name.to_owned(), json!({"description": description, "schema": schema}));
         self
     }
 
-    pub(super) fn optional_replayed(self) -> Headers {
+    pub(in crate::http) fn optional_replayed(self) -> Headers {
         let description = "This is the recorded answer of an earlier request with the same key.";
         let now = "Of a replayed answer about one resource: its fence now. `Fence` is that of the first answer.";
         self.optional(header::IDEMPOTENT_REPLAYED, description, json!({"type": "string", "enum": ["true"]})).optional(
@@ -57,7 +57,23 @@ impl Headers {
     }
 }
 
-pub(super) fn answer(description: &str, headers: Headers, content: Value) -> Value {
+/// Of an answer that a guard which only observes may have let pass.
+pub(in crate::http) fn observed() -> Headers {
+    let why = "The guard only observes: why this would have been refused, a word per resource.";
+    Headers::new().optional(header::FENCING_OBSERVED, why, json!({"type": "string"}))
+}
+
+/// The same, about one resource.
+pub(in crate::http) fn fenced() -> Headers {
+    observed().optional(header::FENCE, "The resource's fence now.", schema::<Token>())
+}
+
+/// Of an answer to a write, which may have been recorded.
+pub(in crate::http) fn written() -> Headers {
+    fenced().optional_replayed()
+}
+
+pub(in crate::http) fn answer(description: &str, headers: Headers, content: Value) -> Value {
     match &content {
         Value::Object(types) if types.is_empty() => json!({"description": description, "headers": headers.0}),
         _ => json!({"description": description, "headers": headers.0, "content": content}),
@@ -99,7 +115,7 @@ fn query(name: &str, description: &str, schema: Value) -> Value {
 }
 
 /// The token, and who presents it.
-pub(super) fn presented() -> [Value; 3] {
+pub(in crate::http) fn presented() -> [Value; 3] {
     [
         header(header::FENCING_TOKEN, "The token your lock service handed out.", schema::<Token>()),
         header(header::FENCING_HOLDER, "Who presents it.", schema::<Holder>()),
@@ -107,19 +123,19 @@ pub(super) fn presented() -> [Value; 3] {
     ]
 }
 
-pub(super) fn idempotency_key() -> Value {
+pub(in crate::http) fn idempotency_key() -> Value {
     let description = "Makes a retry safe: the outcome is recorded with the write, and answered again.";
     header(header::IDEMPOTENCY_KEY, description, schema::<IdempotencyKey>())
 }
 
-pub(super) fn write_conditions() -> [Value; 2] {
+pub(in crate::http) fn write_conditions() -> [Value; 2] {
     [
         header("If-Match", "One of these versions, or `*`: any. Not together with If-None-Match.", tags()),
         header("If-None-Match", "`*`: the key has no value.", json!({"type": "string", "enum": ["*"]})),
     ]
 }
 
-pub(super) fn read_conditions() -> [Value; 2] {
+pub(in crate::http) fn read_conditions() -> [Value; 2] {
     [
         header("If-Match", "One of these versions, or `*`: any; else 412.", tags()),
         header("If-None-Match", "None of these versions, or `*`: any; else 304.", tags()),
@@ -131,7 +147,7 @@ fn tags() -> Value {
 }
 
 /// Lists come in pages.
-pub(super) fn page() -> [Value; 3] {
+pub(in crate::http) fn page() -> [Value; 3] {
     let limit = json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": DEFAULT_LIMIT});
     [
         query("prefix", "Only names that start with this.", json!({"type": "string"})),
@@ -141,13 +157,13 @@ pub(super) fn page() -> [Value; 3] {
 }
 
 /// A lease in a header, which logs of proxies seldom have.
-pub(super) fn lease_header() -> Value {
+pub(in crate::http) fn lease_header() -> Value {
     let description = "The lease, as it was granted. It may be given elsewhere instead, but not another one.";
     header(header::FENCING_LEASE, description, json!({"type": "string", "pattern": LEASE}))
 }
 
 /// The same in the query.
-pub(super) fn lease_query() -> Value {
+pub(in crate::http) fn lease_query() -> Value {
     let description = "The lease, unless the header names it. Proxies and logs keep URLs: prefer the header.";
     query("lease", description, json!({"type": "string", "pattern": LEASE}))
 }

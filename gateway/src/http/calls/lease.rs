@@ -1,0 +1,57 @@
+//! What the calls of the lock service share: leases in requests, and a lease as its holder sees it.
+
+use std::time::Duration;
+
+use fencepost_core::wire::{LeaseAnswer, MAX_TTL_MS, MIN_TTL_MS, header};
+use fencepost_core::{ProblemKind, Resource};
+use fencepost_store::record::LeaseId;
+use fencepost_store::{Grant, Outcome};
+use hyper::HeaderMap;
+
+use super::outcome::{marked, unfulfilled};
+use crate::http::Gateway;
+use crate::http::answer::{Answer, json};
+use crate::http::headers;
+use crate::http::problem::Problem;
+
+/// Refuses headers that the lock service would ignore.
+pub(super) fn no_token_nor_conditions(headers: &HeaderMap) -> Result<(), Problem> {
+    headers::no_token(headers, "the lock service numbers its tokens itself, and knows a holder by its lease")?;
+    headers::no_conditions(headers, "a lock has no conditions but who holds it")
+}
+
+/// The lease that a header names, or another part of the request. Two different ones are no request.
+pub(super) fn one_lease(header: Option<LeaseId>, elsewhere: Option<LeaseId>) -> Result<Option<LeaseId>, Problem> {
+    match (header, elsewhere) {
+        (Some(header), Some(elsewhere)) if header != elsewhere => {
+            Err(Problem::header(header::FENCING_LEASE, "it names another lease than the rest of the request"))
+        }
+        (header, elsewhere) => Ok(header.or(elsewhere)),
+    }
+}
+
+/// How long a lease lasts, within the limits.
+pub(super) fn ttl(ttl_ms: u64) -> Result<Duration, Problem> {
+    match ttl_ms {
+        MIN_TTL_MS..=MAX_TTL_MS => Ok(Duration::from_millis(ttl_ms)),
+        _ => {
+            let detail = format!("ttl_ms is {ttl_ms}; a lease lasts from {MIN_TTL_MS} to {MAX_TTL_MS} ms");
+            Err(Problem::new(ProblemKind::MalformedBody, detail))
+        }
+    }
+}
+
+/// A lock that was acquired (201) or renewed (200).
+pub(super) fn leased(gateway: &Gateway, status: u16, resource: Resource, outcome: Outcome) -> Result<Answer, Problem> {
+    gateway.metrics.lock(&outcome);
+    marked(outcome, |outcome| match outcome {
+        Outcome::Granted(grant) => {
+            let Grant { lease, token, holder, issuer, ttl_ms, observed, .. } = *grant;
+            let answer = LeaseAnswer { name: resource, lease: lease.to_string(), token, holder, issuer, ttl_ms };
+            Ok(Answer::json_status(status, json(&answer)).observed(observed.as_slice()))
+        }
+        Outcome::Held(holding) => Err(Problem::lock_held(resource, *holding)),
+        Outcome::LeaseLost { holder, fence } => Err(Problem::lease_lost(resource, holder, fence)),
+        other => Err(unfulfilled(other)),
+    })
+}

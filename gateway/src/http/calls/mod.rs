@@ -1,0 +1,159 @@
+//! The calls of the HTTP interface, one file each: its route, what it is decoded from, what it does, what it answers,
+//! and its part of the API document. A new call is a file here and its lines in the list below.
+
+mod admin;
+mod json_value;
+mod lease;
+mod objects;
+mod outcome;
+mod request;
+mod written;
+
+mod abandon_outcome;
+mod acquire_lock;
+mod check_objects;
+mod claim;
+mod collect_objects;
+mod delete_value;
+mod force_release;
+mod get_fence;
+mod get_lock;
+mod get_outcome;
+mod get_value;
+mod healthz;
+mod issue_s3_credentials;
+mod list_fences;
+mod list_keys;
+mod list_locks;
+mod metrics;
+mod open_api;
+mod put_value;
+mod readyz;
+mod release_lock;
+mod reload;
+mod renew_lock;
+mod rotate;
+mod rotate_all;
+mod rotate_prefix;
+mod transact;
+
+use bytes::Bytes;
+use tokio::sync::SemaphorePermit;
+
+use super::Gateway;
+use super::answer::Answer;
+use super::body::hold;
+use super::caller::Caller;
+use super::openapi::Details;
+use super::permit::{Permitted, permit};
+use super::problem::Problem;
+use super::query::ListQuery;
+use super::routes::{Query, Route};
+
+pub(super) use request::Request;
+
+/// A call of the interface, as it was decoded from a request.
+pub(super) trait HttpCall: Sized {
+    /// Where it is found.
+    const ROUTE: Route;
+
+    /// The call that a request asks for, or why it is none.
+    fn decode(request: Request<'_>) -> Result<Self, Problem>;
+
+    /// Does it, and answers.
+    async fn execute(call: Permitted<Self>, context: &Context<'_>) -> Result<Answer, Problem>;
+
+    /// What the API document says about it.
+    fn describe() -> Details;
+}
+
+/// What a call is executed with.
+pub(super) struct Context<'c> {
+    pub(super) gateway: &'c Gateway,
+    pub(super) caller: &'c Caller,
+    /// The id of the request.
+    pub(super) id: &'c str,
+}
+
+impl Context<'_> {
+    /// An answer that is sent in any case needs room before it is made. Only so many are made at once, so that they
+    /// cannot all find the same room.
+    async fn room_for_an_answer(&self) -> Result<[Option<SemaphorePermit<'_>>; 2], Problem> {
+        let of_caller = self.caller.share.turn().await?;
+        // The semaphore is never closed.
+        let turn = self.gateway.makers.acquire().await.ok();
+        hold(Bytes::from_static(b"{}"), &self.gateway.answers).map(|_| [of_caller, turn])
+    }
+}
+
+/// decode → permit → store → reply
+async fn answer<C: HttpCall>(request: Request<'_>, context: &Context<'_>) -> Result<Answer, Problem> {
+    match C::ROUTE.query {
+        Query::Parameters => {}
+        Query::Nothing => ListQuery::none(request.head.uri.query())?,
+    }
+    let call = C::decode(request)?;
+    let permitted = permit(&context.caller.identity, call)?;
+    C::execute(permitted, context).await
+}
+
+/// Makes the table of routes, and dispatch by a `match`: the future of a call is part of its request's, not boxed.
+macro_rules! calls {
+    ($($file:ident::$call:ident,)*) => {
+        /// Which call a request makes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Endpoint {
+            $($call,)*
+        }
+
+        /// Every route. HEAD is taken wherever GET is.
+        pub(crate) const ROUTES: &[(Endpoint, Route)] =
+            &[$((Endpoint::$call, <$file::$call as HttpCall>::ROUTE),)*];
+
+        impl Endpoint {
+            /// Answers a request for this call.
+            pub(super) async fn answer(self, request: Request<'_>, context: &Context<'_>) -> Result<Answer, Problem> {
+                match self {
+                    $(Endpoint::$call => answer::<$file::$call>(request, context).await,)*
+                }
+            }
+
+            /// What the API document says about the call.
+            pub(super) fn describe(self) -> Details {
+                match self {
+                    $(Endpoint::$call => <$file::$call as HttpCall>::describe(),)*
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    put_value::PutValue,
+    get_value::GetValue,
+    delete_value::DeleteValue,
+    list_keys::ListKeys,
+    claim::Claim,
+    transact::Transact,
+    get_fence::GetFence,
+    list_fences::ListFences,
+    renew_lock::RenewLock,
+    acquire_lock::AcquireLock,
+    release_lock::ReleaseLock,
+    get_lock::GetLock,
+    list_locks::ListLocks,
+    issue_s3_credentials::IssueS3Credentials,
+    abandon_outcome::AbandonOutcome,
+    get_outcome::GetOutcome,
+    rotate::Rotate,
+    rotate_prefix::RotatePrefix,
+    rotate_all::RotateAll,
+    force_release::ForceRelease,
+    reload::Reload,
+    check_objects::CheckObjects,
+    collect_objects::CollectObjects,
+    healthz::Healthz,
+    readyz::Readyz,
+    metrics::Metrics,
+    open_api::OpenApi,
+}
