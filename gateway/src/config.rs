@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fencepost_core::{GuardSpec, Guards, Policy};
 use fencepost_store::StoreOptions;
-use fencepost_store::engines::{self, ENGINES, EngineKind, EngineOptions};
+use fencepost_store::engines::{self, DEFAULT_ENGINE, ENGINES, EngineKind, EngineOptions};
 
 use crate::http::Host;
 use crate::listener::Bounds;
@@ -183,6 +183,11 @@ pub enum ConfigError {
     /// No such engine.
     #[error("there is no engine `{0}`; choose one of: {1}")]
     Engine(String, String),
+    /// The default engine is not part of this build.
+    #[error(
+        "this fencepost was built without the engine `{0}`: choose one of: {1} (`--engine memory` keeps nothing), or build it with the feature `{0}`"
+    )]
+    EngineNotBuilt(String, String),
     /// A bound that would stop everything.
     #[error("{0} must be at least {1}")]
     TooSmall(&'static str, u64),
@@ -223,7 +228,7 @@ impl Config {
             listen: flags.listen.clone().or(file.listen).unwrap_or_else(|| "127.0.0.1:3362".into()),
             data,
             data_mode_ok: flags.data_mode_ok.or(file.data_mode_ok).unwrap_or(false),
-            engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| ENGINES[0].name.into()),
+            engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| DEFAULT_ENGINE.into()),
             state_dir: match (&flags.state_dir, file.state_dir) {
                 (Some(state_dir), _) => state_dir.clone(),
                 (None, Some(text)) => text.parse().map_err(ConfigError::StateDir)?,
@@ -306,7 +311,11 @@ impl Config {
     pub fn engine_kind(&self) -> Result<&'static EngineKind, ConfigError> {
         engines::find(&self.engine).ok_or_else(|| {
             let names: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
-            ConfigError::Engine(self.engine.clone(), names.join(", "))
+            let names = names.join(", ");
+            match self.engine.as_str() {
+                DEFAULT_ENGINE => ConfigError::EngineNotBuilt(self.engine.clone(), names),
+                _ => ConfigError::Engine(self.engine.clone(), names),
+            }
         })
     }
 }

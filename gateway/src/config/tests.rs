@@ -45,7 +45,7 @@ fn unknown_keys_and_bad_values_are_errors() {
         ("[[guard]]\nkeys = 'a'\nmax_jump = 0", "nonzero"),
         ("[limits]\nmax_body = '4MB'", "4MB"),
         ("[limits]\nbody_timeout = '30'", "30"),
-        ("engine = 'postgres'", "rocksdb, memory"),
+        ("engine = 'postgres'", "memory"),
         ("[limits]\nmax_connections = 0", "max_connections"),
         ("[limits]\nmax_connections = 9999999999999", "max_connections must be at most"),
         ("queue = 9999999999999", "queue must be at most"),
@@ -220,4 +220,18 @@ fn the_position_of_the_store_is_noted_where_flag_or_file_say() {
     let merged = Config::merge(&flags, toml::from_str("state_dir = '/var/lib/x'").unwrap()).unwrap();
     assert_eq!(merged.state_dir, StateDir::Off);
     assert!(parse("state_dir = ''").unwrap_err().contains("state_dir"));
+}
+
+#[test]
+fn an_unknown_engine_is_answered_with_those_of_this_build() {
+    let error = parse("engine = 'postgres'").unwrap_err();
+    let names: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
+    assert!(error.contains(&format!("there is no engine `postgres`; choose one of: {}", names.join(", "))), "{error}");
+}
+
+#[test]
+#[cfg(not(feature = "rocksdb"))]
+fn a_build_without_the_default_engine_does_not_fall_back_to_memory() {
+    let error = parse("").unwrap_err();
+    assert!(error.contains("built without the engine `rocksdb`") && error.contains("--engine memory"), "{error}");
 }

@@ -1,10 +1,14 @@
 //! The engines, one list. A new one is a file here and a line below: help text, docs table and the shared test suite
 //! follow from it.
 
+#[cfg(feature = "rocksdb")]
 mod bodies;
+#[cfg(feature = "rocksdb")]
 mod data_dir;
+#[cfg(feature = "rocksdb")]
 mod log_check;
 pub mod memory;
+#[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 
 use std::path::Path;
@@ -84,8 +88,12 @@ pub struct EngineKind {
     pub open: Open,
 }
 
-/// Every engine.
+/// The engine that serves if none is named. A build without it has no default: the memory engine must be asked for.
+pub const DEFAULT_ENGINE: &str = "rocksdb";
+
+/// Every engine of this build.
 pub const ENGINES: &[EngineKind] = &[
+    #[cfg(feature = "rocksdb")]
     EngineKind {
         name: "rocksdb",
         summary: "embedded and durable: one process owns the data directory (the default)",
