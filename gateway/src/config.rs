@@ -13,15 +13,15 @@ use fencepost_core::{GuardSpec, Guards, Policy};
 use fencepost_store::StoreOptions;
 use fencepost_store::engines::{self, DEFAULT_ENGINE, ENGINES, EngineKind, EngineOptions};
 
+use crate::credentials::secret_file::SecretFileError;
 use crate::http::Host;
 use crate::listener::Bounds;
 use crate::position_file::StateDir;
 use crate::quantity::{Size, Span};
-use crate::s3::secret_file::SecretFileError;
 use file::File;
 
 pub use flags::Flags;
-pub use s3::{Face, Objects, S3Flags, S3Settings, S3SettingsError};
+pub use s3::{Objects, S3Flags, S3FrontEnd, S3Settings, S3SettingsError};
 
 /// What a gateway runs with.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct Config {
     pub debuggable: bool,
     /// What protects what.
     pub guards: Guards,
-    /// The S3 face.
+    /// The S3 front end.
     pub s3: S3Settings,
     /// Bounds of requests and connections.
     pub limits: Limits,
@@ -171,7 +171,7 @@ pub enum ConfigError {
     /// A secret stands in the file, and others can read or write it.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
-    /// The S3 face cannot be as it is asked for.
+    /// The S3 front end cannot be as it is asked for.
     #[error(transparent)]
     S3(#[from] S3SettingsError),
     /// Not a place for the note of the store's position.

@@ -7,8 +7,8 @@ use fencepost_core::{Guards, Policy};
 use fencepost_store::{MappingDiffers, Store};
 
 use crate::config::{Config, ConfigError, Flags};
-use crate::s3::credentials::S3Credentials;
-use crate::s3::mac_keys::MacKeyError;
+use crate::credentials::S3Credentials;
+use crate::credentials::mac_keys::MacKeyError;
 
 /// Why nothing was changed.
 #[derive(Debug, thiserror::Error)]

@@ -174,7 +174,7 @@ fn the_rule_in_the_design_has_every_refusal() {
 #[test]
 fn every_metric_is_documented() {
     let operations = document("docs/operations.md");
-    let metrics = crate::http::Metrics::new().text();
+    let metrics = crate::metrics::Metrics::new().text();
     for line in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let name = line.split(' ').next().unwrap();
         assert!(operations.contains(&format!("`{name}")), "docs/operations.md lacks {name}");

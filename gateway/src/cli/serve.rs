@@ -14,15 +14,18 @@ use tracing_subscriber::EnvFilter;
 
 use super::exit::{self, Failed};
 use super::hardening;
-use crate::config::{Config, Face, Flags, Objects as Place, S3Settings};
+use crate::config::{Config, Flags, Objects as Place, S3FrontEnd, S3Settings};
+use crate::credentials::S3Credentials;
 use crate::data_directory;
-use crate::http::{AdminDoor, AuditLog, Gateway, Metrics, ServeError, Server, Stopped, sole_owner};
-use crate::listener::files;
+use crate::http::{AuditLog, Gateway};
+use crate::listener::{AdminListener, files};
+use crate::metrics::Metrics;
 use crate::position_file::{PositionFile, PositionKeeper};
 use crate::reload::Reload;
-use crate::s3::credentials::S3Credentials;
-use crate::s3::door::S3Door;
+use crate::s3::S3Listener;
 use crate::s3::options::{Endpoint, S3Options, Transport};
+use crate::server::{ServeError, Server, Stopped};
+use crate::sole_owner::sole_owner;
 
 #[derive(Args)]
 pub(super) struct Serve {
@@ -55,7 +58,7 @@ impl Serve {
         }
         let asked = config.clone();
         // Before anything is opened.
-        files::fit(&mut config.limits, config.s3.face.is_some()).map_err(Failed::other)?;
+        files::fit(&mut config.limits, config.s3.front_end.is_some()).map_err(Failed::other)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
         let reload = Reload::new(*self.flags, asked);
         let result = runtime.block_on(serve(config, reload, modes));
@@ -91,8 +94,8 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
     if config.insecure_no_auth && !server.address().ip().is_loopback() {
         tracing::warn!(address = %server.address(), "the HTTP interface is open to every caller who can reach it (--insecure-no-auth)");
     }
-    let s3 = match &config.s3.face {
-        Some(face) => Some(listen_for_s3(face, config.s3.insecure_plaintext).await?),
+    let s3 = match &config.s3.front_end {
+        Some(front_end) => Some(listen_for_s3(front_end, config.s3.insecure_plaintext).await?),
         None => None,
     };
     let kind = config.engine_kind().map_err(Failed::usage)?;
@@ -111,7 +114,7 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
         .await
         .map_err(Failed::other)?;
     let store = Arc::new(store);
-    let Ready { gateway, admin, s3_door, s3_welcome, noted } =
+    let Ready { gateway, admin, s3_listener, s3_welcome, noted } =
         match make_ready(&config, &store, metrics, reload, s3, modes).await {
             Ok(ready) => ready,
             Err(failed) => {
@@ -129,12 +132,12 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
     let address = server.address();
     let welcome = welcome(&format!("http://{address}"), kind.name, &place, &s3_welcome);
     if let Err(failed) = exit::write(welcome.as_bytes()) {
-        drop(s3_door);
+        drop(s3_listener);
         close(Some(gateway), Duration::MAX).await;
         return Err(failed);
     }
     tracing::info!(%address, engine = kind.name, admin = %config.admin_socket.display(), "serving");
-    match server.run(gateway, admin, s3_door).await {
+    match server.run(gateway, admin, s3_listener).await {
         Stopped::Drained(gateway) => {
             if let Some(keeper) = keeper {
                 keeper.stop().await;
@@ -150,11 +153,11 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
     }
 }
 
-/// What serves, as soon as somebody listens.
+/// Everything that serves, before it listens.
 struct Ready {
     gateway: Gateway,
-    admin: AdminDoor,
-    s3_door: Option<S3Door>,
+    admin: AdminListener,
+    s3_listener: Option<S3Listener>,
     s3_welcome: String,
     noted: Option<PositionFile>,
 }
@@ -175,18 +178,18 @@ async fn make_ready(
             .map_err(|error| Failed::other(format!("cannot make {}: {error}", directory.display())))?;
     }
     // Before any file is made: it narrows the mask of their modes for a moment.
-    let admin = AdminDoor::bind(&config.admin_socket).await.map_err(Failed::other)?;
+    let admin = AdminListener::bind(&config.admin_socket).await.map_err(Failed::other)?;
     let (limits, audit) = (config.limits.clone(), AuditLog::new(&config.audit_log));
     let mut gateway = Gateway::new(store.clone(), limits.clone(), metrics.clone(), reload, audit);
-    let mut s3_door = None;
+    let mut s3_listener = None;
     let mut s3_welcome = String::new();
-    if let (Some((listener, transport)), Some(face)) = (s3, &config.s3.face) {
+    if let (Some((listener, transport)), Some(front_end)) = (s3, &config.s3.front_end) {
         let credentials = credentials(&config.s3, &config.data, &listener)?;
-        let objects = open_objects(face, modes, store.clone(), config.engine_options.free_space_floor).await?;
+        let objects = open_objects(front_end, modes, store.clone(), config.engine_options.free_space_floor).await?;
         tokio::spawn(collect_abandoned_uploads(Arc::downgrade(&objects), config.s3.upload_retention));
         gateway = gateway.with_s3(credentials.clone(), objects.clone());
         let address = listener.local_addr().map_err(Failed::other)?;
-        s3_welcome = format!("S3 on http://{address} (objects in {})\n", face.objects);
+        s3_welcome = format!("S3 on http://{address} (objects in {})\n", front_end.objects);
         let options = S3Options {
             create_buckets: config.s3.create_buckets,
             endpoint: match config.s3.endpoint {
@@ -196,15 +199,15 @@ async fn make_ready(
             transport,
             read: config.s3.read,
         };
-        s3_door = Some(S3Door::new(listener, objects, credentials, metrics, limits, &options));
+        s3_listener = Some(S3Listener::new(listener, objects, credentials, metrics, &limits, &options));
     }
-    Ok(Ready { gateway, admin, s3_door, s3_welcome, noted })
+    Ok(Ready { gateway, admin, s3_listener, s3_welcome, noted })
 }
 
 /// Beyond loopback the operator must say that bodies and headers may be seen by others.
-async fn listen_for_s3(face: &Face, insecure_plaintext: bool) -> Result<(TcpListener, Transport), Failed> {
-    let wrong = |error| Failed::other(format!("cannot listen for S3 on {}: {error}", face.listen));
-    let listener = TcpListener::bind(&face.listen).await.map_err(wrong)?;
+async fn listen_for_s3(front_end: &S3FrontEnd, insecure_plaintext: bool) -> Result<(TcpListener, Transport), Failed> {
+    let wrong = |error| Failed::other(format!("cannot listen for S3 on {}: {error}", front_end.listen));
+    let listener = TcpListener::bind(&front_end.listen).await.map_err(wrong)?;
     let address = listener.local_addr().map_err(wrong)?;
     match (address.ip().to_canonical().is_loopback(), insecure_plaintext) {
         (true, _) => Ok((listener, Transport::Loopback)),
@@ -221,12 +224,12 @@ async fn listen_for_s3(face: &Face, insecure_plaintext: bool) -> Result<(TcpList
 }
 
 async fn open_objects(
-    face: &Face,
+    front_end: &S3FrontEnd,
     modes: SharedModes,
     store: Arc<Store>,
     free_space_floor: u64,
 ) -> Result<Arc<Objects>, Failed> {
-    let Place::Directory(path) = &face.objects;
+    let Place::Directory(path) = &front_end.objects;
     let directory = Directory::open_with(path, modes).map_err(Failed::other)?;
     directory.keep_free(free_space_floor);
     let known = store.objects("", None, 1).await.map_err(Failed::other)?;
@@ -234,7 +237,7 @@ async fn open_objects(
     Objects::open(store, Arc::new(directory)).await.map_err(Failed::other)
 }
 
-/// Issues what the S3 face takes.
+/// Issues what the S3 front end takes.
 fn credentials(settings: &S3Settings, data: &Path, listener: &TcpListener) -> Result<Arc<S3Credentials>, Failed> {
     let endpoint = match &settings.endpoint {
         Some(endpoint) => endpoint.clone(),

@@ -11,9 +11,9 @@ use zeroize::Zeroizing;
 use super::ConfigError;
 use super::s3::FileS3;
 use super::unreadable::unreadable;
+use crate::credentials::secret_file;
 use crate::http::Host;
 use crate::quantity::{Size, Span};
-use crate::s3::secret_file;
 
 /// A larger file is none of ours.
 const MAX_BYTES: u64 = 16 << 20;

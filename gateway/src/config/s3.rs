@@ -1,4 +1,4 @@
-//! Settings of the S3 face.
+//! Settings of the S3 front end.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use hyper::Uri;
 use serde::Deserialize;
 
 use super::ConfigError;
+use crate::credentials::keyring::{Keyring, LongTermKey, LongTermKeyError, Secret};
+use crate::credentials::mac_keys::{MacKey, MacKeyError, MacKeys};
+use crate::credentials::secret_file;
 use crate::quantity::Span;
-use crate::s3::keyring::{Keyring, LongTermKey, LongTermKeyError, Secret};
-use crate::s3::mac_keys::{MacKey, MacKeyError, MacKeys};
 use crate::s3::options::Read;
-use crate::s3::secret_file;
 
 /// The shortest bound of credentials, and the longest: a week, as for presigned URLs.
 const CREDENTIALS_TTL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600));
@@ -22,11 +22,11 @@ const CREDENTIALS_TTL: (Duration, Duration) = (Duration::from_secs(1), Duration:
 /// The shortest time that unfinished uploads can be kept.
 const LEAST_RETENTION: Duration = Duration::from_secs(1);
 
-/// Settings of the S3 face.
+/// Settings of the S3 front end.
 #[derive(Clone, Debug)]
 pub struct S3Settings {
     /// Where it listens and what it serves, if there is one.
-    pub face: Option<Face>,
+    pub front_end: Option<S3FrontEnd>,
     /// The URL that clients are told, if it is not the listener's own.
     pub endpoint: Option<String>,
     /// May clients make and remove buckets?
@@ -45,9 +45,9 @@ pub struct S3Settings {
     pub keys: Vec<LongTermKey>,
 }
 
-/// An S3 face.
+/// An S3 front end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Face {
+pub struct S3FrontEnd {
     /// Where it listens.
     pub listen: String,
     /// Where the objects are.
@@ -81,7 +81,7 @@ impl fmt::Display for Objects {
     }
 }
 
-/// Why the settings of the S3 face cannot be used.
+/// Why the settings of the S3 front end cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum S3SettingsError {
     /// One is of no use without the other.
@@ -104,7 +104,7 @@ pub enum S3SettingsError {
     NoSecret(String),
 }
 
-/// The settings of the S3 face as flags and environment variables.
+/// The settings of the S3 front end as flags and environment variables.
 #[derive(Args, Clone, Debug, Default)]
 pub struct S3Flags {
     /// Address of the S3 face; port 0 picks a free one. Needs --objects [default: no S3 face]
@@ -210,8 +210,8 @@ impl S3Settings {
             (None, Some(text)) => Some(text.parse().map_err(S3SettingsError::Objects)?),
             (None, None) => None,
         };
-        let face = match (flags.s3_listen.clone().or(file.listen), objects) {
-            (Some(listen), Some(objects)) => Some(Face { listen, objects }),
+        let front_end = match (flags.s3_listen.clone().or(file.listen), objects) {
+            (Some(listen), Some(objects)) => Some(S3FrontEnd { listen, objects }),
             (None, None) => None,
             (Some(_), None) => return Err(S3SettingsError::Half("--objects (objects in [s3])").into()),
             (None, Some(_)) => return Err(S3SettingsError::Half("--s3-listen (listen in [s3])").into()),
@@ -238,7 +238,7 @@ impl S3Settings {
             return Err(ConfigError::Brief("upload_retention", Span(LEAST_RETENTION)));
         }
         Ok(S3Settings {
-            face,
+            front_end,
             endpoint,
             create_buckets,
             insecure_plaintext,
@@ -250,7 +250,7 @@ impl S3Settings {
         })
     }
 
-    /// The keys of the face. Without configured MAC keys, the gateway's own is made in its data directory.
+    /// The keys of the front end. Without configured MAC keys, the gateway's own is made in its data directory.
     pub fn keyring(&self, data: &Path) -> Result<Keyring, MacKeyError> {
         let mac = match &self.mac_keys {
             Some(configured) => configured.clone(),
@@ -282,8 +282,8 @@ fn endpoint(text: String) -> Result<String, S3SettingsError> {
 
 impl fmt::Display for S3Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (listen, objects) = match &self.face {
-            Some(Face { listen, objects }) => (listen.clone(), objects.to_string()),
+        let (listen, objects) = match &self.front_end {
+            Some(S3FrontEnd { listen, objects }) => (listen.clone(), objects.to_string()),
             None => ("off".to_owned(), "off".to_owned()),
         };
         writeln!(f, "s3.listen        {listen}")?;

@@ -97,7 +97,7 @@ fn flags_win_over_the_file() {
 fn secret_file(text: &str) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("secret");
-    crate::s3::secret_file::make(&path, text).unwrap();
+    crate::credentials::secret_file::make(&path, text).unwrap();
     let path = path.to_str().unwrap().to_owned();
     (directory, path)
 }
@@ -105,15 +105,18 @@ fn secret_file(text: &str) -> (tempfile::TempDir, String) {
 #[test]
 fn the_s3_face_is_off_unless_it_is_asked_for() {
     let settings = parse("").unwrap().s3;
-    assert_eq!((settings.face, settings.create_buckets), (None, false));
+    assert_eq!((settings.front_end, settings.create_buckets), (None, false));
     assert_eq!(settings.credentials_max_ttl, Duration::from_secs(12 * 3600));
     assert_eq!(settings.upload_retention, Duration::from_secs(7 * 24 * 3600));
-    let face = parse("[s3]\nlisten = '127.0.0.1:9000'\nobjects = 'dir:/srv/files'").unwrap().s3.face.unwrap();
-    assert_eq!((face.listen.as_str(), face.objects), ("127.0.0.1:9000", Objects::Directory("/srv/files".into())));
+    let front_end = parse("[s3]\nlisten = '127.0.0.1:9000'\nobjects = 'dir:/srv/files'").unwrap().s3.front_end.unwrap();
+    assert_eq!(
+        (front_end.listen.as_str(), front_end.objects),
+        ("127.0.0.1:9000", Objects::Directory("/srv/files".into()))
+    );
     let file = toml::from_str("[s3]\nlisten = '127.0.0.1:9000'\ncreate_buckets = true").unwrap();
     let s3 = S3Flags { objects: Some("dir:x".parse().unwrap()), s3_create_buckets: Some(false), ..S3Flags::default() };
     let merged = Config::merge(&Flags { s3, ..Flags::default() }, file).unwrap().s3;
-    assert_eq!((merged.face.is_some(), merged.create_buckets), (true, false), "flags and file come together");
+    assert_eq!((merged.front_end.is_some(), merged.create_buckets), (true, false), "flags and file come together");
 }
 
 #[test]

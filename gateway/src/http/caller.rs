@@ -1,7 +1,5 @@
-//! Who makes a request, and from which address: what limits per caller are counted by.
+//! Who makes a request, and what it may have of the memory for answers.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,10 +12,11 @@ use super::permit::Identity;
 use super::problem::Problem;
 use super::waiting::ConnectionWaits;
 use crate::config::Limits;
+use crate::peer::PeerAddress;
 
 /// Who makes a request. Every request of a connection has the same caller.
 #[derive(Clone)]
-pub(super) struct Caller {
+pub(crate) struct Caller {
     pub(super) identity: Identity,
     pub(super) peer: PeerAddress,
     /// Its requests that wait for a lock.
@@ -26,46 +25,9 @@ pub(super) struct Caller {
     pub(super) share: Arc<AnswerShare>,
 }
 
-/// The other end of a connection, as far as limits per peer distinguish it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum PeerAddress {
-    /// An IPv4 address, or the /64 network of an IPv6 address: one caller usually has all of a /64.
-    Ip(IpAddr),
-    /// A process on this machine, over a Unix socket.
-    Unix,
-}
-
-impl PeerAddress {
-    /// Of a connection over TCP.
-    pub(crate) fn of(address: SocketAddr) -> PeerAddress {
-        PeerAddress::Ip(match address.ip().to_canonical() {
-            IpAddr::V4(address) => IpAddr::V4(address),
-            IpAddr::V6(address) if address.is_loopback() => IpAddr::V6(address),
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
-        })
-    }
-
-    /// Is it on this machine, where all callers share one address?
-    pub(crate) fn is_local(self) -> bool {
-        match self {
-            PeerAddress::Ip(address) => address.is_loopback(),
-            PeerAddress::Unix => true,
-        }
-    }
-}
-
-impl fmt::Display for PeerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PeerAddress::Ip(address) => address.fmt(f),
-            PeerAddress::Unix => f.write_str("unix"),
-        }
-    }
-}
-
 /// What a caller may have of the memory for answers: a quarter, until it has taken what it was sent. Callers on this
 /// machine have it per connection, others per address.
-pub(super) struct AnswerShare {
+pub(crate) struct AnswerShare {
     answers: Arc<ByteBudget>,
     /// Requests at once whose answers hold values and are sent in any case.
     makers: Semaphore,
@@ -103,17 +65,6 @@ impl AnswerShare {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_ipv6_peer_is_its_network() {
-        let peer = |text: &str| PeerAddress::of(text.parse().unwrap());
-        assert_eq!(peer("[2001:db8::1]:1"), peer("[2001:db8::ffff:2]:9"));
-        assert_ne!(peer("[2001:db8::1]:1"), peer("[2001:db8:0:1::1]:1"));
-        assert_eq!(peer("[::ffff:192.0.2.1]:1"), peer("192.0.2.1:2"));
-        assert_ne!(peer("192.0.2.1:1"), peer("192.0.2.2:1"));
-        assert!(peer("[::1]:1").is_local() && peer("[::ffff:127.0.0.1]:1").is_local() && PeerAddress::Unix.is_local());
-        assert!(!peer("[2001:db8::1]:1").is_local());
-    }
 
     #[tokio::test]
     async fn s04_a_caller_that_takes_no_answers_uses_up_its_own_share() {

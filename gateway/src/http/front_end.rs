@@ -8,14 +8,18 @@ use fencepost_core::{ProblemDocument, ProblemKind};
 use hyper::{Request, Response};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::caller::{AnswerShare, Caller, PeerAddress};
+use super::caller::{AnswerShare, Caller};
 use super::permit::{Identity, Peer};
 use super::problem::{Problem, SOON};
 use super::{Body, Gateway};
 use crate::listener::{Arriving, Closing, FrontEnd, Full};
+use crate::peer::PeerAddress;
+
+/// Requests that one HTTP/2 connection may have under way.
+pub(crate) const MAX_STREAMS: u32 = 256;
 
 /// The public listener: every caller is anonymous.
-pub(super) struct Public(pub(super) Arc<Gateway>);
+pub(crate) struct Public(pub(crate) Arc<Gateway>);
 
 impl FrontEnd<TcpStream> for Public {
     type Caller = Caller;
@@ -45,7 +49,7 @@ impl FrontEnd<TcpStream> for Public {
 }
 
 /// The administrators' listener: a caller is the process at the other end.
-pub(super) struct Administrators(pub(super) Arc<Gateway>);
+pub(crate) struct Administrators(pub(crate) Arc<Gateway>);
 
 impl FrontEnd<UnixStream> for Administrators {
     type Caller = Caller;

@@ -1,6 +1,5 @@
-//! The HTTP front. `Gateway::handle` is the life of a request, top to bottom.
+//! The HTTP front end. `Gateway::handle` is the life of a request, top to bottom.
 
-mod admin_door;
 mod answer;
 mod audit;
 mod body;
@@ -9,14 +8,12 @@ mod calls;
 mod fingerprint;
 mod front_end;
 mod headers;
-mod metrics;
 mod openapi;
 mod origin;
 mod permit;
 mod problem;
 mod query;
 mod routes;
-mod server;
 mod store_problem;
 mod waiting;
 mod wording;
@@ -34,24 +31,23 @@ use hyper::{Method, Request, Response};
 use tokio::sync::Semaphore;
 
 use crate::config::Limits;
+use crate::credentials::S3Credentials;
 use crate::listener::Arriving;
+use crate::metrics::{self, Metrics};
+use crate::peer::PeerAddress;
 use crate::reload::Reload;
-use crate::s3::credentials::S3Credentials;
+use crate::sole_owner::sole_owner;
 use body::ByteBudget;
 use caller::Caller;
 use origin::Hosts;
 use problem::Problem;
 use waiting::WaitingConnections;
 
-pub use admin_door::{AdminDoor, AdminDoorError};
 pub use audit::AuditLog;
-pub(crate) use caller::PeerAddress;
 #[cfg(test)]
 pub(crate) use calls::ROUTES;
-pub use metrics::Metrics;
+pub(crate) use front_end::{Administrators, MAX_STREAMS, Public};
 pub use origin::{Host, NotAHost};
-pub(crate) use server::sole_owner;
-pub use server::{ServeError, Server, Stopped};
 
 /// The body of every answer.
 pub type Body = Full<Bytes>;
@@ -67,7 +63,7 @@ pub struct Gateway {
     metrics: Arc<Metrics>,
     reload: Reload,
     audit: AuditLog,
-    /// Of the S3 face, if there is one.
+    /// Of the S3 front end, if there is one.
     s3: Option<Arc<S3Credentials>>,
     /// What it serves.
     objects: Option<Arc<Objects>>,
@@ -108,7 +104,7 @@ impl Gateway {
         }
     }
 
-    /// The same, issuing credentials for an S3 face on these objects.
+    /// The same, issuing credentials for an S3 front end on these objects.
     pub fn with_s3(self, credentials: Arc<S3Credentials>, objects: Arc<Objects>) -> Gateway {
         Gateway { s3: Some(credentials), objects: Some(objects), ..self }
     }
@@ -159,8 +155,17 @@ impl Gateway {
         [&self.run, "-", itoa::Buffer::new().format(self.requests.fetch_add(1, Ordering::Relaxed))].concat()
     }
 
-    /// From now on the gateway says that it is not ready, and nobody waits for locks.
-    fn drain(&self) {
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Reads the rules again, as SIGHUP asks for.
+    pub(crate) async fn reload(&self) {
+        self.reload_by_signal().await;
+    }
+
+    /// From now on the gateway reports that it is not ready, and no request waits for a lock.
+    pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.store.stop_waiting();
     }
@@ -171,7 +176,7 @@ impl Gateway {
         if let Some(objects) = objects {
             objects.close().await;
         }
-        if let Some(store) = server::sole_owner(store).await {
+        if let Some(store) = sole_owner(store).await {
             store.close().await;
         }
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fencepost_core::ProblemKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::front_end::MAX_STREAMS;
 use super::problem::{Problem, SOON};
-use super::server::MAX_STREAMS;
 
 /// Requests of one HTTP/2 connection that may wait at once.
 const MAX_WAITS: usize = MAX_STREAMS as usize / 2;

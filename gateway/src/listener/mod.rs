@@ -2,6 +2,7 @@
 //! heads, for answers and while it is idle, the same limits per peer, and the same end.
 
 mod activity;
+mod admin;
 mod arriving;
 mod closing;
 mod connection;
@@ -26,7 +27,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::config::Limits;
-use crate::http::PeerAddress;
+use crate::peer::PeerAddress;
 use activity::Activity;
 use arriving::Framing;
 use closing::{linger, turn_away};
@@ -35,6 +36,7 @@ use files::Spare;
 use places::{Place, Places};
 use taking::{Answer, Streams, Taking};
 
+pub use admin::{AdminListener, AdminListenerError};
 pub(crate) use arriving::Arriving;
 pub(crate) use places::{Bounds, Full};
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::activity::Activity;
-use crate::http::PeerAddress;
+use crate::peer::PeerAddress;
 
 /// For how long a connection keeps its place after its last answer while others look for one.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Who asks the S3 face, and what they may ask: an allow-list of reads; everything else is a write and goes through the
+//! Who asks the S3 front end, and what they may ask: an allow-list of reads; everything else is a write and goes through the
 //! judge, or is not offered at all.
 
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use s3s::auth::{S3Auth, SecretKey};
 use s3s::path::S3Path;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-use super::access_key::LeaseKey;
+use super::calls::Calls;
 use super::chunks;
-use super::credentials::S3Credentials;
 use super::errors;
-use super::face::Face;
-use super::keyring::Signer;
 use super::listing::List;
 use super::names;
 use super::options::Read;
 use super::queries::{self, Effect};
 use super::refuse;
 use super::request::ListPlaces;
+use crate::credentials::S3Credentials;
+use crate::credentials::access_key::LeaseKey;
+use crate::credentials::keyring::Signer;
 
 /// What only looks.
 pub const READS: &[&str] = &[
@@ -104,7 +104,7 @@ impl S3Auth for Secrets {
 /// Decides what is asked further.
 pub(super) struct Permit {
     pub(super) credentials: Arc<S3Credentials>,
-    pub(super) face: Face,
+    pub(super) calls: Calls,
 }
 
 #[async_trait]
@@ -137,7 +137,7 @@ impl S3Access for Permit {
             return Err(s3_error!(NotImplemented, "{name} is not offered by this gateway."));
         }
         queries::check(name, if writes { Effect::Writes } else { Effect::Reads }, cx.uri())?;
-        if !writes && self.face.read == Read::Own {
+        if !writes && self.calls.read == Read::Own {
             self.reads_its_own(&caller, cx.s3_path(), cx.uri(), name)?;
         }
         if writes {
@@ -152,10 +152,10 @@ impl S3Access for Permit {
                 S3Path::Root => None,
             };
             if let Some(named) = named
-                && let Err(denied) = covers(&self.face.objects, &caller, &named)
+                && let Err(denied) = covers(&self.calls.objects, &caller, &named)
             {
                 // Whoever writes a bucket's name wrong should not look for the fault in its locks.
-                self.face.objects.need_bucket(bucket_of(&named)).await.map_err(errors::s3_error)?;
+                self.calls.objects.need_bucket(bucket_of(&named)).await.map_err(errors::s3_error)?;
                 return Err(denied);
             }
         }
@@ -189,7 +189,7 @@ impl Permit {
                 }
             },
         };
-        may_read(&self.face, caller, &name)
+        may_read(&self.calls, caller, &name)
     }
 
     /// Decides about a body that is taken into memory whole, before any of it is.
@@ -221,12 +221,12 @@ impl Permit {
             S3Path::Bucket { bucket } => object_name(bucket, "any")?,
             S3Path::Root => return Ok(()),
         };
-        self.face.objects.foresee_fence(&probe, None).await.map_err(|error| self.face.error(error))
+        self.calls.objects.foresee_fence(&probe, None).await.map_err(|error| self.calls.error(error))
     }
 
     /// Could a key of this bucket be written without a token, because its guard only observes?
     fn observes(&self, bucket: &str) -> bool {
-        self.face.objects.guards().list().iter().map(|guard| guard.spec()).any(|guard| {
+        self.calls.objects.guards().list().iter().map(|guard| guard.spec()).any(|guard| {
             let first = guard.keys.split('/').next().unwrap_or_default();
             guard.policy.mode == Mode::Observe && (first == bucket || first.starts_with('*'))
         })
@@ -249,10 +249,10 @@ pub(super) fn covers(objects: &Objects, caller: &Caller, name: &Key) -> S3Result
 }
 
 /// May this object be read?
-pub(super) fn may_read(face: &Face, caller: &Caller, name: &Key) -> S3Result<()> {
-    match face.read {
+pub(super) fn may_read(calls: &Calls, caller: &Caller, name: &Key) -> S3Result<()> {
+    match calls.read {
         Read::All => Ok(()),
-        Read::Own => covers(&face.objects, caller, name),
+        Read::Own => covers(&calls.objects, caller, name),
     }
 }
 

@@ -193,7 +193,7 @@ mod tests {
 
     /// Takes in a piece, with as much room as it wants.
     fn push(chunks: &mut Chunks, piece: &[u8]) -> Result<(), String> {
-        let share = Shares::new(64 << 20, 1).of(crate::http::PeerAddress::Ip([127, 0, 0, 1].into()));
+        let share = Shares::new(64 << 20, 1).of(crate::peer::PeerAddress::Ip([127, 0, 0, 1].into()));
         let mut pushed = chunks.push(Bytes::copy_from_slice(piece));
         while let (Ok(()), Some(size)) = (&pushed, chunks.wants()) {
             pushed = chunks.grant(share.try_take(size).unwrap());
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn s06_a_signed_chunk_waits_for_its_room() {
         let shares = Shares::new(40, 1);
-        let share = shares.of(crate::http::PeerAddress::Ip([127, 0, 0, 1].into()));
+        let share = shares.of(crate::peer::PeerAddress::Ip([127, 0, 0, 1].into()));
         let mut chunks = Chunks::default();
         chunks.push(Bytes::from_static(b"4;chunk-signature=00\r\nabcd\r\n")).unwrap();
         assert_eq!(chunks.wants(), Some(6));

@@ -8,12 +8,12 @@ use s3s::{S3Request, S3Result, s3_error};
 use super::attributes::{self, Said, checksum_type, etag, time};
 use super::body;
 use super::caller::{Caller, may_read};
+use super::calls::{Answer, Calls, caller_of};
 use super::conditions::{self, OfRead, Unmet};
-use super::face::{Answer, Face, caller_of};
 use super::names::{self, Target};
 use super::refuse::{self, Unkept};
 
-impl Face {
+impl Calls {
     pub(super) async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
         let (target, presented) = self.target(&request, &request.input.bucket, &request.input.key).await?;
         // Before the source is looked at: a stale holder must see this refusal and no other.

@@ -6,15 +6,15 @@ use s3s::{S3Request, S3Result, s3_error};
 
 use super::body;
 use super::caller::covers;
+use super::calls::{Answer, Calls, caller_of};
 use super::conditions;
-use super::face::{Answer, Face, caller_of};
 use super::names::{Named, breaks_xml};
 use super::refuse;
 
 /// The most objects that one request removes, as S3 has it.
 const MAX_DELETES: usize = 1000;
 
-impl Face {
+impl Calls {
     pub(super) async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
         let (named, presented) = self.named(&request, &request.input.bucket, &request.input.key).await?;
         let input = request.input;

@@ -5,18 +5,8 @@ use std::time::{Duration, Instant};
 
 use hyper::http::request::Parts;
 
-use crate::http::{Metrics, PeerAddress};
-
-/// Codes of requests that were not let in.
-pub(crate) const CODES: &[&str] = &[
-    "AccessDenied",
-    "AuthorizationQueryParametersError",
-    "ExpiredToken",
-    "InvalidAccessKeyId",
-    "InvalidRequest",
-    "RequestTimeTooSkewed",
-    "SignatureDoesNotMatch",
-];
+use crate::metrics::{Metrics, S3_DENIALS};
+use crate::peer::PeerAddress;
 
 /// The time between two lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
@@ -62,7 +52,7 @@ impl Denials {
 
 /// Does this code say that a request was not let in? Later on, a request can be invalid in other ways.
 pub(super) fn is_denial(code: &str, is_admitted: bool) -> bool {
-    CODES.contains(&code) && !(is_admitted && code == "InvalidRequest")
+    S3_DENIALS.contains(&code) && !(is_admitted && code == "InvalidRequest")
 }
 
 /// The access key id that a request says it is signed with; `-` if it says none.
@@ -95,10 +85,10 @@ mod tests {
     fn s18_every_code_is_counted_and_no_other() {
         let metrics = Arc::new(Metrics::new());
         let denials = Denials::new(metrics.clone());
-        CODES.iter().for_each(|code| denials.denied(PeerAddress::Ip([192, 0, 2, 1].into()), "READER", code));
+        S3_DENIALS.iter().for_each(|code| denials.denied(PeerAddress::Ip([192, 0, 2, 1].into()), "READER", code));
         denials.denied(PeerAddress::Ip([192, 0, 2, 1].into()), "READER", "made-up");
         let text = metrics.text();
-        for code in CODES {
+        for code in S3_DENIALS {
             assert!(text.contains(&format!("fencepost_s3_denied_total{{code=\"{code}\"}} 1")), "{text}");
         }
         assert!(!text.contains("made-up"), "{text}");

@@ -8,7 +8,7 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use super::attributes::time;
 use super::caller::{Caller, bucket_name, covers};
-use super::face::{Answer, Face, caller_of};
+use super::calls::{Answer, Calls, caller_of};
 use super::names::breaks_xml;
 use super::object_calls::{listed, version};
 use super::refuse;
@@ -40,7 +40,7 @@ struct Found {
     next: Option<String>,
 }
 
-impl Face {
+impl Calls {
     async fn list(&self, question: &Question<'_>) -> S3Result<Found> {
         let Question { bucket, prefix, delimiter, after, most, encoded, .. } = *question;
         self.objects.need_bucket(bucket).await.map_err(|error| self.error(error))?;

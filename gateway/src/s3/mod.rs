@@ -1,26 +1,23 @@
-//! The S3 face: unmodified S3 clients, fenced. Who signs with the credentials of a lease presents its token.
+//! The S3 front end: unmodified S3 clients, fenced. A request that is signed with the credentials of a lease presents its
+//! token ([`crate::credentials`]).
 //!
-//! [`caller`] says who asks and what may be asked, [`door`] is the port, [`access_key`] how a token travels in an
-//! access key id.
+//! `front_end` is what the accept loop serves, `request` the life of a request up to the S3 library and back, `caller`
+//! decides who may ask what, and `calls` lists every call that is offered.
 
-pub mod access_key;
 mod attributes;
 mod body;
 pub mod caller;
+mod calls;
 mod chunks;
 mod conditions;
 mod copy_calls;
-pub mod credentials;
 mod delete_calls;
-pub(crate) mod denials;
-pub mod door;
+mod denials;
 mod errors;
-mod face;
+mod front_end;
 mod hosts;
-pub mod keyring;
 mod list_calls;
 mod listing;
-pub mod mac_keys;
 mod names;
 mod object_calls;
 pub mod options;
@@ -29,9 +26,11 @@ mod plaintext;
 mod queries;
 mod refuse;
 mod request;
-pub mod secret_file;
 mod shares;
 mod signed;
 mod unset_calls;
 mod upload_calls;
 mod words;
+
+pub(crate) use front_end::MAX_STREAMS;
+pub use front_end::S3Listener;

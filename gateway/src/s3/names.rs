@@ -9,8 +9,8 @@ use fencepost_objects::untellable;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 
 use super::caller::object_name;
+use super::calls::Calls;
 use super::errors;
-use super::face::Face;
 
 /// What a bucket and a key name together.
 pub(super) enum Named {
@@ -84,7 +84,7 @@ pub(super) fn breaks_xml(text: &str) -> bool {
     text.chars().any(|c| untellable(c) && !matches!(c, '\n' | '\t' | '\r'))
 }
 
-impl Face {
+impl Calls {
     /// What a write names, and what it presents to the judge.
     pub(super) async fn named<T>(
         &self,

@@ -9,14 +9,14 @@ use s3s::{S3Error, S3Request, S3Response, S3Result};
 
 use super::attributes::{self, Said, checksum_type, etag, time};
 use super::body;
+use super::calls::{Answer, Calls};
 use super::conditions::{self, OfRead, Unmet};
 use super::errors;
-use super::face::{Answer, Face};
 use super::names::{Named, Target};
 use super::refuse::{self, Unkept};
 use super::upload_calls::limit;
 
-impl Face {
+impl Calls {
     pub(super) async fn put_object(&self, mut request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
         let (target, presented) = self.target(&request, &request.input.bucket, &request.input.key).await?;
         let grant = self.grant(&request)?;

@@ -17,9 +17,8 @@ use s3s::{Body, HttpError, HttpResponse, S3Error, S3Result, s3_error};
 
 use super::body::{Coming, FaultFound};
 use super::caller::{Permit, Secrets};
-use super::credentials::S3Credentials;
+use super::calls::Calls;
 use super::denials::{self, Denials};
-use super::face::Face;
 use super::hosts::{Hosts, Others};
 use super::listing::List;
 use super::options::{Endpoint, S3Options, Transport};
@@ -27,8 +26,10 @@ use super::shares::{Share, Shares};
 use super::signed;
 use super::words;
 use crate::config::Limits;
-use crate::http::{Metrics, PeerAddress};
+use crate::credentials::S3Credentials;
 use crate::listener::Arriving;
+use crate::metrics::Metrics;
+use crate::peer::PeerAddress;
 
 /// The least memory for bodies of one peer: some signed chunks.
 const LEAST_SHARE: usize = 4 << 20;
@@ -73,10 +74,10 @@ impl Requests {
         };
         let hosts = Hosts::new(credentials.endpoint(), others);
         let (create_buckets, read) = (options.create_buckets, options.read);
-        let face = Face { objects, credentials: credentials.clone(), metrics, create_buckets, read };
-        let mut builder = S3ServiceBuilder::new(face.clone());
+        let calls = Calls { objects, credentials: credentials.clone(), metrics, create_buckets, read };
+        let mut builder = S3ServiceBuilder::new(calls.clone());
         builder.set_auth(Secrets(credentials.clone()));
-        builder.set_access(Permit { credentials, face });
+        builder.set_access(Permit { credentials, calls });
         let mut config = S3Config::default();
         config.xml_max_body_size = List::Parts.bytes();
         config.presigned_url_max_skew_time_secs = MAX_SKEW_SECONDS;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::http::PeerAddress;
+use crate::peer::PeerAddress;
 
 /// So much there is, and so much of it for each peer.
 pub(super) struct Shares {

@@ -5,13 +5,13 @@ use hyper::StatusCode;
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
+use super::calls::{Answer, Calls};
 use super::errors;
-use super::face::{Answer, Face};
 
 /// Says that a setting is not there, with the code that S3 has for it.
 macro_rules! unset {
     ($($call:ident: $input:ident => $output:ident, $code:literal;)*) => {
-        impl Face {
+        impl Calls {
             $(pub(super) async fn $call(&self, request: S3Request<$input>) -> Answer<$output> {
                 self.unset(&request.input.bucket, $code).await
             })*
@@ -42,7 +42,7 @@ unset! {
 /// Says that a setting has its default, which S3 does by an empty answer.
 macro_rules! empty {
     ($($call:ident: $input:ident => $output:ident,)*) => {
-        impl Face {
+        impl Calls {
             $(pub(super) async fn $call(&self, request: S3Request<$input>) -> Answer<$output> {
                 self.objects.need_bucket(&request.input.bucket).await.map_err(|error| self.error(error))?;
                 Ok(S3Response::new($output::default()))
@@ -59,7 +59,7 @@ empty! {
         GetBucketNotificationConfigurationInput => GetBucketNotificationConfigurationOutput,
 }
 
-impl Face {
+impl Calls {
     /// There is no requester but the owner.
     pub(super) async fn get_bucket_request_payment(
         &self,

@@ -13,8 +13,8 @@ use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 use super::attributes::{self, Said, checksum_type, etag, time};
 use super::body;
 use super::caller::object_name;
+use super::calls::{Answer, Calls, caller_of};
 use super::conditions::{self, OfRead};
-use super::face::{Answer, Face, caller_of};
 use super::names::{Named, Target};
 use super::refuse::{self, Unkept};
 
@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Entries of a list, unless fewer are asked for.
 const MAX_LISTED: i32 = 1000;
 
-impl Face {
+impl Calls {
     pub(super) async fn create_multipart_upload(
         &self,
         request: S3Request<CreateMultipartUploadInput>,
@@ -181,11 +181,11 @@ impl Face {
             composite,
             grant,
         };
-        let face = self.clone();
+        let calls = self.clone();
         let mut completing = Box::pin(async move {
-            let written = match face.objects.complete(completion).await {
+            let written = match calls.objects.complete(completion).await {
                 Ok(written) => written,
-                Err(error) => return Err(face.unmet(error, &condition, &target).await),
+                Err(error) => return Err(calls.unmet(error, &condition, &target).await),
             };
             let sum = |algorithm: Algorithm| attributes::kept(&written.object.attributes, algorithm.header());
             let output = CompleteMultipartUploadOutput {
@@ -201,7 +201,7 @@ impl Face {
                 checksum_type: checksum_type(&written.object.attributes),
                 ..CompleteMultipartUploadOutput::default()
             };
-            Ok(face.applied(output, written.changed))
+            Ok(calls.applied(output, written.changed))
         });
         match tokio::time::timeout(SILENCE, &mut completing).await {
             Ok(answer) => answer,

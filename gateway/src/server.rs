@@ -1,23 +1,19 @@
-//! Listening, and stopping: the first SIGTERM or SIGINT drains, a second one stops. SIGHUP reads the rules again.
+//! All listeners together: where the front ends meet the accept loop, and how serving stops. The first SIGTERM or SIGINT
+//! drains, a second one stops. SIGHUP reads the rules again.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Gateway;
-use super::admin_door::AdminDoor;
-use super::front_end::{Administrators, Public};
-use crate::listener::{self, Settings};
-use crate::s3::door::S3Door;
-
-/// Requests that one HTTP/2 connection may have under way.
-pub(super) const MAX_STREAMS: u32 = 256;
+use crate::http::{self, Administrators, Gateway, Public};
+use crate::listener::{self, AdminListener, Settings};
+use crate::s3::{self, S3Listener};
+use crate::sole_owner::sole_owner;
 
 /// Connections that may wait to be accepted; the system may allow fewer.
 const BACKLOG: u32 = 4096;
@@ -72,23 +68,24 @@ impl Server {
         self.address
     }
 
-    /// Serves until told to stop.
-    pub async fn run(mut self, gateway: Gateway, admin: AdminDoor, s3: Option<S3Door>) -> Stopped {
-        let limits = gateway.limits.clone();
+    /// Serves until it is stopped: every listener by the same accept loop.
+    pub async fn run(mut self, gateway: Gateway, admin: AdminListener, s3_listener: Option<S3Listener>) -> Stopped {
+        let limits = gateway.limits().clone();
         let gateway = Arc::new(gateway);
         let (stop, stopping) = watch::channel(false);
-        let settings = |bounds| Settings { limits: limits.clone(), bounds, max_streams: MAX_STREAMS };
+        let settings = |bounds, max_streams| Settings { limits: limits.clone(), bounds, max_streams };
         let mut listeners = JoinSet::new();
-        let public = Arc::new(Public(gateway.clone()));
-        listeners.spawn(listener::run(self.listener, public, settings(limits.public_bounds()), stopping.clone()));
-        let administrators = Arc::new(Administrators(gateway.clone()));
-        listeners.spawn(listener::run(admin, administrators, settings(limits.admin_bounds()), stopping.clone()));
-        if let Some(s3) = s3 {
-            listeners.spawn(s3.run(stopping));
+        let (public, bounds) = (Arc::new(Public(gateway.clone())), limits.public_bounds());
+        listeners.spawn(listener::run(self.listener, public, settings(bounds, http::MAX_STREAMS), stopping.clone()));
+        let (administrators, bounds) = (Arc::new(Administrators(gateway.clone())), limits.admin_bounds());
+        listeners.spawn(listener::run(admin, administrators, settings(bounds, http::MAX_STREAMS), stopping.clone()));
+        if let Some(S3Listener { listener, front_end }) = s3_listener {
+            let (front_end, bounds) = (Arc::new(front_end), limits.s3_bounds());
+            listeners.spawn(listener::run(listener, front_end, settings(bounds, s3::MAX_STREAMS), stopping));
         }
         loop {
             tokio::select! {
-                _ = self.hangup.recv() => gateway.reload_by_signal().await,
+                _ = self.hangup.recv() => gateway.reload().await,
                 () = stopped(&mut self.terminate, &mut self.interrupt) => break,
             }
         }
@@ -115,24 +112,12 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// How serving ended, with the gateway if nobody uses it any more.
+/// How serving ended, with the gateway if nothing uses it any more.
 pub enum Stopped {
     /// Every request under way was answered.
     Drained(Option<Gateway>),
     /// A second signal, or the drain timeout, ended some of them.
     Forced(Option<Gateway>),
-}
-
-/// A connection that has just ended may hold on to it for a moment, until its task is gone.
-pub(crate) async fn sole_owner<T>(mut shared: Arc<T>) -> Option<T> {
-    for _ in 0..200 {
-        match Arc::try_unwrap(shared) {
-            Ok(owned) => return Some(owned),
-            Err(still) => shared = still,
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    None
 }
 
 async fn stopped(terminate: &mut Signal, interrupt: &mut Signal) {

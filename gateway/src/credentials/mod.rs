@@ -1,4 +1,13 @@
-//! Lease credentials: a token that has been claimed, in a form that every S3 client can send.
+//! Lease credentials: a token that has been claimed, in a form that every S3 client can send. The HTTP front end issues
+//! them, and the S3 front end verifies them.
+//!
+//! [`access_key`] is how a token travels in an access key id, [`mac_keys`] what makes it unforgeable, [`keyring`] every key
+//! of the moment.
+
+pub mod access_key;
+pub mod keyring;
+pub mod mac_keys;
+pub mod secret_file;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -6,8 +15,8 @@ use std::time::Duration;
 use fencepost_core::wire::S3CredentialsAnswer;
 use fencepost_core::{Resource, Timestamp, Token};
 
-use super::keyring::Keyring;
-use super::mac_keys::Issued;
+use keyring::Keyring;
+use mac_keys::Issued;
 
 /// Credentials cannot last that long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +28,7 @@ pub struct TtlOutOfBounds {
     most: u64,
 }
 
-/// Issues credentials, and has the keys that the S3 face checks them with.
+/// Issues credentials, and has the keys that the S3 front end checks them with.
 #[derive(Debug)]
 pub struct S3Credentials {
     keyring: RwLock<Arc<Keyring>>,

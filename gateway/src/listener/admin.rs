@@ -1,4 +1,4 @@
-//! The administrator's door: a Unix socket that only its owner can open.
+//! The administrators' listener: a Unix socket that only its owner can open.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Mode;
 use tokio::net::{UnixListener, UnixStream};
 
-use super::caller::PeerAddress;
-use crate::listener::Acceptor;
+use super::Acceptor;
+use crate::peer::PeerAddress;
 
-/// Why there is no door.
+/// Why there is no listener.
 #[derive(Debug, thiserror::Error)]
-pub enum AdminDoorError {
+pub enum AdminListenerError {
     /// Another process listens there.
     #[error("another gateway serves the admin socket {}; give this one its own with --admin-socket", .0.display())]
     InUse(PathBuf),
@@ -30,24 +30,24 @@ fn hint(path: &Path) -> &'static str {
 }
 
 /// A bound Unix socket, removed when it is dropped.
-pub struct AdminDoor {
+pub struct AdminListener {
     listener: UnixListener,
     path: PathBuf,
     /// Device and inode of the socket's file.
     file: (u64, u64),
 }
 
-impl AdminDoor {
+impl AdminListener {
     /// Binds with mode 0600. A socket that nobody serves any more is replaced.
-    pub async fn bind(path: &Path) -> Result<AdminDoor, AdminDoorError> {
+    pub async fn bind(path: &Path) -> Result<AdminListener, AdminListenerError> {
         match std::fs::symlink_metadata(path) {
-            Ok(found) if !found.file_type().is_socket() => return Err(AdminDoorError::InTheWay(path.to_owned())),
+            Ok(found) if !found.file_type().is_socket() => return Err(AdminListenerError::InTheWay(path.to_owned())),
             Ok(_) => match UnixStream::connect(path).await {
-                Ok(_) => return Err(AdminDoorError::InUse(path.to_owned())),
+                Ok(_) => return Err(AdminListenerError::InUse(path.to_owned())),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    std::fs::remove_file(path).map_err(|error| AdminDoorError::Bind(path.to_owned(), error))?;
+                    std::fs::remove_file(path).map_err(|error| AdminListenerError::Bind(path.to_owned(), error))?;
                 }
-                Err(error) => return Err(AdminDoorError::Bind(path.to_owned(), error)),
+                Err(error) => return Err(AdminListenerError::Bind(path.to_owned(), error)),
             },
             Err(_) => {}
         }
@@ -55,13 +55,13 @@ impl AdminDoor {
         let before = rustix::process::umask(Mode::from_bits_truncate(0o177));
         let bound = UnixListener::bind(path);
         rustix::process::umask(before);
-        let listener = bound.map_err(|error| AdminDoorError::Bind(path.to_owned(), error))?;
-        let file = file_id(path).map_err(|error| AdminDoorError::Bind(path.to_owned(), error))?;
-        Ok(AdminDoor { listener, path: path.to_owned(), file })
+        let listener = bound.map_err(|error| AdminListenerError::Bind(path.to_owned(), error))?;
+        let file = file_id(path).map_err(|error| AdminListenerError::Bind(path.to_owned(), error))?;
+        Ok(AdminListener { listener, path: path.to_owned(), file })
     }
 }
 
-impl Acceptor for AdminDoor {
+impl Acceptor for AdminListener {
     type Stream = UnixStream;
 
     async fn accept(&self) -> io::Result<(UnixStream, PeerAddress)> {
@@ -70,7 +70,7 @@ impl Acceptor for AdminDoor {
     }
 }
 
-impl Drop for AdminDoor {
+impl Drop for AdminListener {
     fn drop(&mut self) {
         // Another gateway may have bound the path since; its socket is not ours to remove.
         if file_id(&self.path).is_ok_and(|found| found == self.file) {
@@ -93,9 +93,9 @@ mod tests {
     async fn s24_a_socket_of_another_gateway_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("admin.sock");
-        let first = AdminDoor::bind(&path).await.unwrap();
+        let first = AdminListener::bind(&path).await.unwrap();
         std::fs::remove_file(&path).unwrap();
-        let second = AdminDoor::bind(&path).await.unwrap();
+        let second = AdminListener::bind(&path).await.unwrap();
         drop(first);
         assert!(path.exists());
         drop(second);

@@ -1,4 +1,4 @@
-//! The S3 front end's listener.
+//! The S3 front end behind its listener.
 
 use std::sync::Arc;
 
@@ -6,49 +6,39 @@ use fencepost_objects::Objects;
 use hyper::StatusCode;
 use s3s::{Body, HttpError, HttpResponse, S3Error, S3ErrorCode};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
-use super::credentials::S3Credentials;
 use super::options::S3Options;
 use super::request::{Requests, refused};
 use crate::config::Limits;
-use crate::http::{Metrics, PeerAddress};
-use crate::listener::{self, Arriving, Closing, FrontEnd, Full, Settings};
+use crate::credentials::S3Credentials;
+use crate::listener::{Arriving, Closing, FrontEnd, Full};
+use crate::metrics::Metrics;
+use crate::peer::PeerAddress;
 
 /// Requests that one HTTP/2 connection may have under way.
-const MAX_STREAMS: u32 = 64;
+pub(crate) const MAX_STREAMS: u32 = 64;
 
 /// A bound port, and what answers on it.
-pub struct S3Door {
-    listener: TcpListener,
-    front_end: S3FrontEnd,
+pub struct S3Listener {
+    pub(crate) listener: TcpListener,
+    pub(crate) front_end: S3FrontEnd,
 }
 
-struct S3FrontEnd {
-    limits: Limits,
-    requests: Requests,
-}
+/// Answers requests of S3 clients.
+pub(crate) struct S3FrontEnd(Requests);
 
-impl S3Door {
+impl S3Listener {
     /// Serves objects on a port that is already bound.
     pub fn new(
         listener: TcpListener,
         objects: Arc<Objects>,
         credentials: Arc<S3Credentials>,
         metrics: Arc<Metrics>,
-        limits: Limits,
+        limits: &Limits,
         options: &S3Options,
-    ) -> S3Door {
-        let requests = Requests::new(objects, credentials, metrics, &limits, options);
-        S3Door { listener, front_end: S3FrontEnd { limits, requests } }
-    }
-
-    /// Serves until told to stop; then those who are in finish.
-    pub(crate) async fn run(self, stop: watch::Receiver<bool>) {
-        let S3Door { listener, front_end } = self;
-        let limits = front_end.limits.clone();
-        let settings = Settings { bounds: limits.s3_bounds(), limits, max_streams: MAX_STREAMS };
-        listener::run(listener, Arc::new(front_end), settings, stop).await;
+    ) -> S3Listener {
+        let requests = Requests::new(objects, credentials, metrics, limits, options);
+        S3Listener { listener, front_end: S3FrontEnd(requests) }
     }
 }
 
@@ -65,7 +55,7 @@ impl FrontEnd<TcpStream> for S3FrontEnd {
     }
 
     async fn answer(&self, request: hyper::Request<Arriving>, peer: &PeerAddress) -> Result<HttpResponse, HttpError> {
-        self.requests.answer(*peer, request).await
+        self.0.answer(*peer, request).await
     }
 
     fn reject(&self, full: Full) -> HttpResponse {

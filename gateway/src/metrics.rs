@@ -14,9 +14,18 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::s3::denials::CODES;
+/// Codes of S3 requests that were not let in.
+pub(crate) const S3_DENIALS: &[&str] = &[
+    "AccessDenied",
+    "AuthorizationQueryParametersError",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidRequest",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+];
 
-pub(super) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OutcomeLabel {
@@ -170,7 +179,7 @@ impl Metrics {
                 .iter()
                 .map(|kind| (*kind, problems.get_or_create_owned(&ProblemLabel { problem: kind.slug() })))
                 .collect(),
-            s3_denied: CODES.iter().map(|code| (*code, denied.get_or_create_owned(&CodeLabel { code }))).collect(),
+            s3_denied: S3_DENIALS.iter().map(|code| (*code, denied.get_or_create_owned(&CodeLabel { code }))).collect(),
             registry,
             batch_size,
             commit,
@@ -181,22 +190,22 @@ impl Metrics {
         }
     }
 
-    pub(super) fn write(&self, outcome: &Outcome) {
+    pub(crate) fn write(&self, outcome: &Outcome) {
         self.writes.count(outcome);
         self.judged(outcome);
     }
 
-    pub(super) fn claim(&self, outcome: &Outcome) {
+    pub(crate) fn claim(&self, outcome: &Outcome) {
         self.claims.count(outcome);
         self.judged(outcome);
     }
 
-    pub(super) fn transaction(&self, outcome: &Outcome) {
+    pub(crate) fn transaction(&self, outcome: &Outcome) {
         self.transactions.count(outcome);
         self.judged(outcome);
     }
 
-    pub(super) fn lock(&self, outcome: &Outcome) {
+    pub(crate) fn lock(&self, outcome: &Outcome) {
         self.locks.count(outcome);
         self.judged(outcome);
     }
@@ -223,30 +232,30 @@ impl Metrics {
         }
     }
 
-    pub(super) fn read_refused(&self, reason: Reason) {
+    pub(crate) fn read_refused(&self, reason: Reason) {
         self.refused.count(reason);
     }
 
-    pub(super) fn read_observed(&self, reason: Option<Reason>) {
+    pub(crate) fn read_observed(&self, reason: Option<Reason>) {
         if let Some(reason) = reason {
             self.observed.count(reason);
         }
     }
 
-    pub(super) fn problem(&self, kind: ProblemKind) {
+    pub(crate) fn problem(&self, kind: ProblemKind) {
         if let Some((_, counter)) = self.problems.iter().find(|(counted, _)| *counted == kind) {
             counter.inc();
         }
     }
 
-    /// An S3 request was not let in, with this code; others than [`CODES`] are not counted.
+    /// An S3 request was not let in, with this code; others than [`S3_DENIALS`] are not counted.
     pub(crate) fn s3_denied(&self, code: &str) {
         if let Some((_, counter)) = self.s3_denied.iter().find(|(counted, _)| *counted == code) {
             counter.inc();
         }
     }
 
-    pub(super) fn encode(&self, queue_depth: usize, waiters: usize, ready: bool) -> String {
+    pub(crate) fn encode(&self, queue_depth: usize, waiters: usize, ready: bool) -> String {
         self.queue.set(i64::try_from(queue_depth).unwrap_or(i64::MAX));
         self.waiters.set(i64::try_from(waiters).unwrap_or(i64::MAX));
         self.ready.set(i64::from(ready));

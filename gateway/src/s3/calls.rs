@@ -1,4 +1,4 @@
-//! The S3 face: every call that is offered, and nothing else.
+//! The S3 front end: every call that is offered, and nothing else.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use s3s::dto::*;
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 
 use super::caller::{self, Caller};
-use super::credentials::S3Credentials;
 use super::errors;
-use super::keyring::Signer;
 use super::options::Read;
-use crate::http::Metrics;
+use crate::credentials::S3Credentials;
+use crate::credentials::keyring::Signer;
+use crate::metrics::Metrics;
 
-/// The S3 face of a gateway.
+/// The S3 front end of a gateway.
 #[derive(Clone)]
-pub(super) struct Face {
+pub(super) struct Calls {
     pub(super) objects: Arc<Objects>,
     pub(super) credentials: Arc<S3Credentials>,
     pub(super) metrics: Arc<Metrics>,
@@ -30,7 +30,7 @@ pub(super) struct Face {
 /// The answer to a call.
 pub(super) type Answer<T> = S3Result<S3Response<T>>;
 
-impl Face {
+impl Calls {
     /// What a write presents to the judge.
     pub(super) async fn presented<T>(&self, request: &S3Request<T>, name: &Key) -> S3Result<Option<Presented>> {
         let caller = caller_of(request)?;
@@ -92,9 +92,9 @@ fn fenced<T>(output: T, fence: Option<fencepost_core::Token>) -> S3Response<T> {
 macro_rules! offered {
     ($($call:ident: $input:ident => $output:ident,)*) => {
         #[async_trait]
-        impl S3 for Face {
+        impl S3 for Calls {
             $(async fn $call(&self, request: S3Request<$input>) -> Answer<$output> {
-                Face::$call(self, request).await
+                Calls::$call(self, request).await
             })*
         }
     };
