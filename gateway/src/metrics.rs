@@ -4,8 +4,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-use fencepost_core::{ProblemKind, Reason};
-use fencepost_store::{BatchReport, Observer, Outcome};
+use fencepost_core::{ProblemKind, Reason, Refusal};
+use fencepost_store::{BatchReport, Changed, Observer, Outcome};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -83,7 +83,10 @@ impl Outcomes {
     }
 
     fn count(&self, outcome: &Outcome) {
-        let word = word(outcome);
+        self.count_word(word(outcome));
+    }
+
+    fn count_word(&self, word: &str) {
         if let Some((_, counter)) = self.0.iter().find(|(counted, _)| *counted == word) {
             counter.inc();
         }
@@ -210,15 +213,26 @@ impl Metrics {
         self.judged(outcome);
     }
 
-    /// A write of an object was judged.
-    pub(crate) fn object(&self, outcome: &Outcome) {
-        self.objects.count(outcome);
-        self.judged(outcome);
+    /// A write of an object was applied.
+    pub(crate) fn object_applied(&self, changed: &Changed) {
+        self.objects.count_word("applied");
+        self.object_judged(changed);
+    }
+
+    /// A write of an object was refused.
+    pub(crate) fn object_refused(&self, refusals: &[Refusal]) {
+        self.objects.count_word("refused");
+        refusals.iter().for_each(|refusal| self.refused.count(refusal.reason));
+    }
+
+    /// The condition of a write of an object does not hold.
+    pub(crate) fn object_condition_failed(&self) {
+        self.objects.count_word("condition-failed");
     }
 
     /// A change on the way to an object, which writes none itself.
-    pub(crate) fn object_judged(&self, outcome: &Outcome) {
-        self.judged(outcome);
+    pub(crate) fn object_judged(&self, changed: &Changed) {
+        changed.observed.iter().for_each(|(_, reason)| self.observed.count(*reason));
     }
 
     fn judged(&self, outcome: &Outcome) {

@@ -3,8 +3,8 @@
 use fencepost_core::Timestamp as Millis;
 use fencepost_objects::{Algorithm, Attributes, Object};
 use s3s::dto::{
-    Checksum, ChecksumAlgorithm, ChecksumType, ETag, GetObjectOutput, HeadObjectOutput, Metadata, Timestamp,
-    TimestampFormat,
+    Checksum, ChecksumAlgorithm, ChecksumType, ETag, GetObjectOutput, HeadObjectOutput, Metadata, PutObjectInput,
+    Timestamp, TimestampFormat,
 };
 use s3s::{S3Result, s3_error};
 
@@ -24,6 +24,21 @@ pub(super) struct Said {
     pub(super) expires: Option<Timestamp>,
     pub(super) website_redirect_location: Option<String>,
     pub(super) metadata: Option<Metadata>,
+}
+
+impl From<PutObjectInput> for Said {
+    fn from(input: PutObjectInput) -> Said {
+        Said {
+            content_type: input.content_type,
+            cache_control: input.cache_control,
+            content_disposition: input.content_disposition,
+            content_encoding: input.content_encoding,
+            content_language: input.content_language,
+            expires: input.expires,
+            website_redirect_location: input.website_redirect_location,
+            metadata: input.metadata,
+        }
+    }
 }
 
 impl Said {

@@ -13,12 +13,13 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use s3s::TrailingHeaders;
-use s3s::dto::StreamingBlob;
-use s3s::{S3ErrorCode, S3Request, S3Result, s3_error};
+use s3s::dto::{PutObjectInput, StreamingBlob};
+use s3s::{S3ErrorCode, S3Result, s3_error};
 
 use super::chunks::{self, Chunks, Piece};
 use super::listing::{Fault, List, Scan};
 use super::pace::Pace;
+use super::permit::Call;
 use super::refuse;
 use super::shares::{Room, Share};
 use crate::listener::Arriving;
@@ -63,15 +64,27 @@ pub(super) fn promised(
     Ok(Promised { length, md5, checksums, announced, limit: MAX_PIECE_BYTES })
 }
 
-/// Is the body of a request, which was taken whole, what its headers promise?
-pub(super) fn arrived_whole<T>(request: &S3Request<T>) -> S3Result<Result<(), ObjectError>> {
-    let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+/// The same of a write in one piece.
+pub(super) fn promised_of_put(headers: &HeaderMap, input: &mut PutObjectInput) -> S3Result<Promised> {
+    let checksums = checksums([
+        input.checksum_crc32.take(),
+        input.checksum_crc32c.take(),
+        input.checksum_crc64nvme.take(),
+        input.checksum_sha1.take(),
+        input.checksum_sha256.take(),
+    ]);
+    promised(headers, input.content_length, input.content_md5.take(), checksums)
+}
+
+/// Is the body of a call, which was taken whole, what its headers promise?
+pub(super) fn arrived_whole<T>(call: &Call<T>) -> S3Result<Result<(), ObjectError>> {
+    let header = |name: &str| call.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let checksums = checksums(Algorithm::ALL.map(|algorithm| header(algorithm.header())));
-    let promised = promised(&request.headers, None, header("content-md5"), checksums)?;
+    let promised = promised(&call.headers, None, header("content-md5"), checksums)?;
     if promised.md5.is_none() && promised.checksums.is_empty() && promised.announced.is_empty() {
         return Ok(Ok(()));
     }
-    let measuring = request.extensions.get::<Measuring>().filter(|_| promised.announced.is_empty());
+    let measuring = call.measuring.as_ref().filter(|_| promised.announced.is_empty());
     let Some(Measuring(measure)) = measuring else {
         return Err(s3_error!(NotImplemented, "A list comes with its checksum in a header, and not in chunks."));
     };

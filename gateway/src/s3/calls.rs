@@ -1,27 +1,24 @@
-//! The S3 front end: every call that is offered, and nothing else.
+//! Every S3 call that is offered, and nothing else.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fencepost_core::{Key, Presented, Timestamp};
-use fencepost_objects::{Grant, ObjectError, Objects};
-use fencepost_store::{Changed, Outcome};
+use fencepost_core::{Key, Presented};
+use fencepost_objects::{Changed, ObjectError, Objects};
 use hyper::header::{HeaderMap, HeaderValue};
 use s3s::dto::*;
-use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3, S3Error, S3Request, S3Response, S3Result};
 
 use super::caller::{self, Caller};
 use super::errors;
 use super::options::Read;
-use crate::credentials::S3Credentials;
-use crate::credentials::keyring::Signer;
+use super::permit::{Call, Permitted};
 use crate::metrics::Metrics;
 
-/// The S3 front end of a gateway.
+/// Answers the calls.
 #[derive(Clone)]
 pub(super) struct Calls {
     pub(super) objects: Arc<Objects>,
-    pub(super) credentials: Arc<S3Credentials>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) create_buckets: bool,
     pub(super) read: Read,
@@ -32,52 +29,32 @@ pub(super) type Answer<T> = S3Result<S3Response<T>>;
 
 impl Calls {
     /// What a write presents to the judge.
-    pub(super) async fn presented<T>(&self, request: &S3Request<T>, name: &Key) -> S3Result<Option<Presented>> {
-        let caller = caller_of(request)?;
-        self.grant(request)?.check().map_err(|ended| self.error(ended))?;
+    pub(super) async fn presented(&self, caller: &Permitted<Caller>, name: &Key) -> S3Result<Option<Presented>> {
+        caller.grant().check().map_err(|ended| self.error(ended))?;
         caller::covers(&self.objects, caller, name)?;
         caller::presented(&self.objects, caller, name).await
-    }
-
-    /// Lasts as long as the credentials of a request.
-    pub(super) fn grant<T>(&self, request: &S3Request<T>) -> S3Result<Grant> {
-        let signed =
-            request.credentials.clone().ok_or_else(|| s3_error!(AccessDenied, "The request is not signed."))?;
-        let known = self.credentials.clone();
-        Ok(Grant::new(move || match known.keyring().signer(&signed.access_key) {
-            Ok(Signer::Lease(verified)) if verified.lease.expired(Timestamp::now()) => Err(ObjectError::Expired),
-            Ok(Signer::Lease(verified)) if verified.secret == signed.secret_key.expose() => Ok(()),
-            Ok(Signer::LongTerm(secret)) if secret.expose() == signed.secret_key.expose() => Ok(()),
-            Ok(_) | Err(_) => Err(ObjectError::Revoked),
-        }))
     }
 
     /// An error as S3 knows it, counted if the fence refused.
     pub(super) fn error(&self, error: ObjectError) -> S3Error {
         match &error {
-            ObjectError::Refused(refusals) => self.metrics.object(&Outcome::Refused(refusals.clone())),
-            ObjectError::ConditionFailed { fence } => self.metrics.object(&Outcome::Unmet { at: 0, fence: *fence }),
+            ObjectError::Refused(refusals) => self.metrics.object_refused(refusals),
+            ObjectError::ConditionFailed { .. } => self.metrics.object_condition_failed(),
             _ => {}
         }
         errors::s3_error(error)
     }
 
     /// A change that writes no object: who would have been refused is counted.
-    pub(super) fn judged(&self, changed: Changed) {
-        self.metrics.object_judged(&Outcome::Changed(Box::new(changed)));
+    pub(super) fn judged(&self, changed: &Changed) {
+        self.metrics.object_judged(changed);
     }
 
     /// The answer to a write, which is counted.
-    pub(super) fn applied<T>(&self, output: T, changed: Changed) -> S3Response<T> {
-        let fence = changed.fence;
-        self.metrics.object(&Outcome::Changed(Box::new(changed)));
-        fenced(output, fence)
+    pub(super) fn applied<T>(&self, output: T, changed: &Changed) -> S3Response<T> {
+        self.metrics.object_applied(changed);
+        fenced(output, changed.fence)
     }
-}
-
-/// Who asks; the permit has put it there.
-pub(super) fn caller_of<T>(request: &S3Request<T>) -> S3Result<&Caller> {
-    request.extensions.get::<Caller>().ok_or_else(|| s3_error!(AccessDenied, "The request is not signed."))
 }
 
 /// An answer that tells the fence.
@@ -89,12 +66,13 @@ fn fenced<T>(output: T, fence: Option<fencepost_core::Token>) -> S3Response<T> {
     S3Response::with_headers(output, headers)
 }
 
+/// Each call of the S3 library becomes a [`Call`] of ours.
 macro_rules! offered {
     ($($call:ident: $input:ident => $output:ident,)*) => {
         #[async_trait]
         impl S3 for Calls {
             $(async fn $call(&self, request: S3Request<$input>) -> Answer<$output> {
-                Calls::$call(self, request).await
+                Calls::$call(self, Call::new(request)?).await
             })*
         }
     };

@@ -3,33 +3,33 @@
 use fencepost_core::Key;
 use fencepost_objects::{Algorithm, Body, ObjectCopy, OpenObject, Promised, Put};
 use s3s::dto::*;
-use s3s::{S3Request, S3Result, s3_error};
+use s3s::{S3Result, s3_error};
 
 use super::attributes::{self, Said, checksum_type, etag, time};
 use super::body;
 use super::caller::{Caller, may_read};
-use super::calls::{Answer, Calls, caller_of};
+use super::calls::{Answer, Calls};
 use super::conditions::{self, OfRead, Unmet};
 use super::names::{self, Target};
+use super::permit::Call;
 use super::refuse::{self, Unkept};
 
 impl Calls {
-    pub(super) async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> Answer<CopyObjectOutput> {
-        let (target, presented) = self.target(&request, &request.input.bucket, &request.input.key).await?;
+    pub(super) async fn copy_object(&self, call: Call<CopyObjectInput>) -> Answer<CopyObjectOutput> {
+        let (target, presented) = self.target(&call.caller, &call.input.bucket, &call.input.key).await?;
         // Before the source is looked at: a stale holder must see this refusal and no other.
-        let (Target::Object(name) | Target::Folder(name)) = &target;
-        self.objects.foresee(name, presented.as_ref()).await.map_err(|error| self.error(error))?;
-        let (grant, caller) = (self.grant(&request)?, caller_of(&request)?.clone());
-        refuse::unkept(&Unkept::from(&request.input))?;
-        let condition = conditions::of_headers(&request.headers)?;
-        let input = request.input;
+        self.objects.foresee(target.name(), presented.as_ref()).await.map_err(|error| self.error(error))?;
+        let grant = call.caller.grant().clone();
+        refuse::unkept(&Unkept::from(&call.input))?;
+        let condition = conditions::of_headers(&call.headers)?;
+        let input = call.input;
         let conditions = OfRead {
             if_match: input.copy_source_if_match,
             if_none_match: input.copy_source_if_none_match,
             if_modified_since: input.copy_source_if_modified_since,
             if_unmodified_since: input.copy_source_if_unmodified_since,
         };
-        let source = self.source(&caller, &input.copy_source, &conditions).await?;
+        let source = self.source(&call.caller, &input.copy_source, &conditions).await?;
         let replaces =
             input.metadata_directive.is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
         if !replaces && is_source(&input.copy_source, &input.bucket, &input.key) {
@@ -82,7 +82,7 @@ impl Calls {
             checksum_type: checksum_type(&written.object.attributes),
         };
         let output = CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() };
-        Ok(self.applied(output, written.changed))
+        Ok(self.applied(output, &written.changed))
     }
 
     /// The source of a copy, opened as it is now.

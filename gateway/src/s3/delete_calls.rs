@@ -2,47 +2,47 @@
 
 use fencepost_objects::{ObjectCondition, Removal};
 use s3s::dto::*;
-use s3s::{S3Request, S3Result, s3_error};
+use s3s::{S3Result, s3_error};
 
 use super::body;
 use super::caller::covers;
-use super::calls::{Answer, Calls, caller_of};
+use super::calls::{Answer, Calls};
 use super::conditions;
 use super::names::{Named, breaks_xml};
+use super::permit::Call;
 use super::refuse;
 
 /// The most objects that one request removes, as S3 has it.
 const MAX_DELETES: usize = 1000;
 
 impl Calls {
-    pub(super) async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
-        let (named, presented) = self.named(&request, &request.input.bucket, &request.input.key).await?;
-        let input = request.input;
+    pub(super) async fn delete_object(&self, call: Call<DeleteObjectInput>) -> Answer<DeleteObjectOutput> {
+        let (named, presented) = self.named(&call.caller, &call.input.bucket, &call.input.key).await?;
+        let input = call.input;
         refuse::versions(input.version_id.as_deref())?;
         conditional(input.if_match_size, input.if_match_last_modified_time.as_ref())?;
         let mut removal = Removal::default();
         add(&mut removal, named, conditions::of_write(input.if_match, None)?);
         let deleted = self.objects.delete(presented, removal).await;
         let changed = deleted.map_err(|error| self.error(error))?;
-        Ok(self.applied(DeleteObjectOutput::default(), changed))
+        Ok(self.applied(DeleteObjectOutput::default(), &changed))
     }
 
     /// Refused whole: one key that may not be removed, and none is. A name that cannot exist counts as removed.
-    pub(super) async fn delete_objects(&self, request: S3Request<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
-        let caller = caller_of(&request)?;
-        body::arrived_whole(&request)?.map_err(|error| self.error(error))?;
-        let wanted = &request.input.delete.objects;
+    pub(super) async fn delete_objects(&self, call: Call<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
+        body::arrived_whole(&call)?.map_err(|error| self.error(error))?;
+        let wanted = &call.input.delete.objects;
         if wanted.is_empty() || wanted.len() > MAX_DELETES {
             return Err(s3_error!(MalformedXML, "One request removes from 1 to {MAX_DELETES} objects."));
         }
         let mut names = Vec::with_capacity(wanted.len());
         for object in wanted {
-            let named = Named::new(&request.input.bucket, &object.key)?;
-            covers(&self.objects, caller, named.judged())?;
+            let named = Named::new(&call.input.bucket, &object.key)?;
+            covers(&self.objects, &call.caller, named.judged())?;
             names.push((named, object));
         }
         let Some((first, _)) = names.first() else { return Err(s3_error!(MalformedXML)) };
-        let presented = self.presented(&request, first.judged()).await?;
+        let presented = self.presented(&call.caller, first.judged()).await?;
         // The fence comes before every other check: a stale holder must see that refusal and no other.
         let foreseen = self.objects.foresee(first.judged(), presented.as_ref()).await;
         foreseen.map_err(|error| self.error(error))?;
@@ -62,10 +62,10 @@ impl Calls {
         }
         let deleted = self.objects.delete(presented, removal).await;
         let changed = deleted.map_err(|error| self.error(error))?;
-        let quiet = request.input.delete.quiet.unwrap_or(false);
+        let quiet = call.input.delete.quiet.unwrap_or(false);
         let removed = |object: ObjectIdentifier| DeletedObject { key: Some(object.key), ..DeletedObject::default() };
-        let deleted = (!quiet).then(|| request.input.delete.objects.into_iter().map(removed).collect());
-        Ok(self.applied(DeleteObjectsOutput { deleted, ..DeleteObjectsOutput::default() }, changed))
+        let deleted = (!quiet).then(|| call.input.delete.objects.into_iter().map(removed).collect());
+        Ok(self.applied(DeleteObjectsOutput { deleted, ..DeleteObjectsOutput::default() }, &changed))
     }
 }
 

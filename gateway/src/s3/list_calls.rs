@@ -4,13 +4,14 @@ use fencepost_core::{Key, Timestamp as Millis};
 use fencepost_objects::layout::BucketFound;
 use fencepost_objects::{Listed, Object as Stored, Page, tellable};
 use s3s::dto::*;
-use s3s::{S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3Response, S3Result, s3_error};
 
 use super::attributes::time;
-use super::caller::{Caller, bucket_name, covers};
-use super::calls::{Answer, Calls, caller_of};
+use super::caller::{bucket_name, covers};
+use super::calls::{Answer, Calls};
 use super::names::breaks_xml;
 use super::object_calls::{listed, version};
+use super::permit::Call;
 use super::refuse;
 use super::upload_calls::limit;
 
@@ -83,8 +84,8 @@ impl Calls {
         Ok((contents, prefixes, next))
     }
 
-    pub(super) async fn list_objects_v2(&self, request: S3Request<ListObjectsV2Input>) -> Answer<ListObjectsV2Output> {
-        let input = request.input;
+    pub(super) async fn list_objects_v2(&self, call: Call<ListObjectsV2Input>) -> Answer<ListObjectsV2Output> {
+        let input = call.input;
         let token = input.continuation_token.as_deref().map(from_token).transpose()?;
         let question = Question {
             bucket: &input.bucket,
@@ -115,8 +116,8 @@ impl Calls {
         }))
     }
 
-    pub(super) async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> Answer<ListObjectsOutput> {
-        let input = request.input;
+    pub(super) async fn list_objects(&self, call: Call<ListObjectsInput>) -> Answer<ListObjectsOutput> {
+        let input = call.input;
         let question = Question {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
@@ -146,9 +147,9 @@ impl Calls {
     /// Every object has one version, `null`.
     pub(super) async fn list_object_versions(
         &self,
-        request: S3Request<ListObjectVersionsInput>,
+        call: Call<ListObjectVersionsInput>,
     ) -> Answer<ListObjectVersionsOutput> {
-        let input = request.input;
+        let input = call.input;
         let question = Question {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
@@ -178,8 +179,8 @@ impl Calls {
         }))
     }
 
-    pub(super) async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> Answer<ListBucketsOutput> {
-        let input = request.input;
+    pub(super) async fn list_buckets(&self, call: Call<ListBucketsInput>) -> Answer<ListBucketsOutput> {
+        let input = call.input;
         let most = match input.max_buckets {
             None => usize::MAX,
             Some(most @ 1..=MAX_BUCKETS) => usize::try_from(most).unwrap_or(usize::MAX),
@@ -207,69 +208,62 @@ impl Calls {
         }))
     }
 
-    pub(super) async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> Answer<HeadBucketOutput> {
-        self.objects.need_bucket(&request.input.bucket).await.map_err(|error| self.error(error))?;
+    pub(super) async fn head_bucket(&self, call: Call<HeadBucketInput>) -> Answer<HeadBucketOutput> {
+        self.objects.need_bucket(&call.input.bucket).await.map_err(|error| self.error(error))?;
         Ok(S3Response::new(HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..Default::default() }))
     }
 
     /// `us-east-1`, which S3 tells by telling nothing.
     pub(super) async fn get_bucket_location(
         &self,
-        request: S3Request<GetBucketLocationInput>,
+        call: Call<GetBucketLocationInput>,
     ) -> Answer<GetBucketLocationOutput> {
-        self.objects.need_bucket(&request.input.bucket).await.map_err(|error| self.error(error))?;
+        self.objects.need_bucket(&call.input.bucket).await.map_err(|error| self.error(error))?;
         Ok(S3Response::new(GetBucketLocationOutput::default()))
     }
 
     /// Never enabled, which S3 tells by telling nothing.
     pub(super) async fn get_bucket_versioning(
         &self,
-        request: S3Request<GetBucketVersioningInput>,
+        call: Call<GetBucketVersioningInput>,
     ) -> Answer<GetBucketVersioningOutput> {
-        self.objects.need_bucket(&request.input.bucket).await.map_err(|error| self.error(error))?;
+        self.objects.need_bucket(&call.input.bucket).await.map_err(|error| self.error(error))?;
         Ok(S3Response::new(GetBucketVersioningOutput::default()))
     }
 
-    pub(super) async fn get_bucket_acl(&self, request: S3Request<GetBucketAclInput>) -> Answer<GetBucketAclOutput> {
-        self.objects.need_bucket(&request.input.bucket).await.map_err(|error| self.error(error))?;
+    pub(super) async fn get_bucket_acl(&self, call: Call<GetBucketAclInput>) -> Answer<GetBucketAclOutput> {
+        self.objects.need_bucket(&call.input.bucket).await.map_err(|error| self.error(error))?;
         let (owner, grants) = refuse::everything_is_ours();
         Ok(S3Response::new(GetBucketAclOutput { owner: Some(owner), grants: Some(grants) }))
     }
 
-    pub(super) async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> Answer<CreateBucketOutput> {
-        let bucket = bucket_name(&request.input.bucket)?;
+    pub(super) async fn create_bucket(&self, call: Call<CreateBucketInput>) -> Answer<CreateBucketOutput> {
+        let bucket = bucket_name(&call.input.bucket)?;
         if self.objects.need_bucket(bucket.as_str()).await.is_ok() {
-            return self.bucket_is_there(&request, &bucket).await;
+            return self.bucket_is_there(&call, &bucket).await;
         }
         self.may_change_buckets("make")?;
         if [".-", "-."].iter().any(|pair| bucket.as_str().contains(pair)) {
             return Err(s3_error!(InvalidBucketName, "In the name of a bucket no hyphen stands beside a dot."));
         }
-        let presented = self.presented(&request, &bucket).await?;
+        let presented = self.presented(&call.caller, &bucket).await?;
         let made = self.objects.create_bucket(bucket.clone(), presented).await.map_err(|error| self.error(error))?;
         match made {
-            Some(changed) => self.judged(changed),
-            None => return self.bucket_is_there(&request, &bucket).await,
+            Some(changed) => self.judged(&changed),
+            None => return self.bucket_is_there(&call, &bucket).await,
         }
         Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
     }
 
     /// The answer for a bucket that exists: 200 as in `us-east-1`, which is the region here, or 409 if another region is
     /// named. Nothing changes, so every caller may ask; only a stale holder of the bucket's own resource is refused.
-    async fn bucket_is_there(
-        &self,
-        request: &S3Request<CreateBucketInput>,
-        bucket: &Key,
-    ) -> Answer<CreateBucketOutput> {
-        let caller = caller_of(request)?;
-        if let Caller::Lease(_) = caller
-            && covers(&self.objects, caller, bucket).is_ok()
-        {
-            let presented = self.presented(request, bucket).await?;
+    async fn bucket_is_there(&self, call: &Call<CreateBucketInput>, bucket: &Key) -> Answer<CreateBucketOutput> {
+        if call.caller.lease().is_some() && covers(&self.objects, &call.caller, bucket).is_ok() {
+            let presented = self.presented(&call.caller, bucket).await?;
             let foreseen = self.objects.foresee(bucket, presented.as_ref()).await;
             foreseen.map_err(|error| self.error(error))?;
         }
-        let settings = request.input.create_bucket_configuration.as_ref();
+        let settings = call.input.create_bucket_configuration.as_ref();
         let region = settings.and_then(|settings| settings.location_constraint.as_ref());
         match region.map(BucketLocationConstraint::as_str) {
             None | Some("" | REGION) => {
@@ -279,12 +273,12 @@ impl Calls {
         }
     }
 
-    pub(super) async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
-        let bucket = bucket_name(&request.input.bucket)?;
+    pub(super) async fn delete_bucket(&self, call: Call<DeleteBucketInput>) -> Answer<DeleteBucketOutput> {
+        let bucket = bucket_name(&call.input.bucket)?;
         self.may_change_buckets("remove")?;
-        let presented = self.presented(&request, &bucket).await?;
+        let presented = self.presented(&call.caller, &bucket).await?;
         let removed = self.objects.delete_bucket(bucket, presented).await;
-        self.judged(removed.map_err(|error| self.error(error))?);
+        self.judged(&removed.map_err(|error| self.error(error))?);
         Ok(S3Response::new(DeleteBucketOutput::default()))
     }
 

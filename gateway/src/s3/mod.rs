@@ -1,12 +1,12 @@
 //! The S3 front end: unmodified S3 clients, fenced. A request that is signed with the credentials of a lease presents its
 //! token ([`crate::credentials`]).
 //!
-//! `front_end` is what the accept loop serves, `request` the life of a request up to the S3 library and back, `caller`
-//! decides who may ask what, and `calls` lists every call that is offered.
+//! `front_end` is what the accept loop serves, `request` the life of a request up to the S3 library and back, `permit`
+//! decides which requests go further, and `calls` lists every call that is offered.
 
 mod attributes;
 mod body;
-pub mod caller;
+mod caller;
 mod calls;
 mod chunks;
 mod conditions;
@@ -22,6 +22,7 @@ mod names;
 mod object_calls;
 pub mod options;
 mod pace;
+mod permit;
 mod plaintext;
 mod queries;
 mod refuse;

@@ -6,11 +6,12 @@
 
 use fencepost_core::{Key, MAX_NAME_BYTES, Presented};
 use fencepost_objects::untellable;
-use s3s::{S3Error, S3Request, S3Result, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
 
-use super::caller::object_name;
+use super::caller::{Caller, object_name};
 use super::calls::Calls;
 use super::errors;
+use super::permit::Permitted;
 
 /// What a bucket and a key name together.
 pub(super) enum Named {
@@ -29,6 +30,15 @@ pub(super) enum Target {
     Object(Key),
     /// The marker of a folder, by the folder's name.
     Folder(Key),
+}
+
+impl Target {
+    /// The name of the object, or of the folder.
+    pub(super) fn name(&self) -> &Key {
+        match self {
+            Target::Object(name) | Target::Folder(name) => name,
+        }
+    }
 }
 
 /// A name that cannot exist.
@@ -86,25 +96,25 @@ pub(super) fn breaks_xml(text: &str) -> bool {
 
 impl Calls {
     /// What a write names, and what it presents to the judge.
-    pub(super) async fn named<T>(
+    pub(super) async fn named(
         &self,
-        request: &S3Request<T>,
+        caller: &Permitted<Caller>,
         bucket: &str,
         key: &str,
     ) -> S3Result<(Named, Option<Presented>)> {
         let named = Named::new(bucket, key)?;
-        let presented = self.presented(request, named.judged()).await?;
+        let presented = self.presented(caller, named.judged()).await?;
         Ok((named, presented))
     }
 
     /// What a write can be made to, and what it presents.
-    pub(super) async fn target<T>(
+    pub(super) async fn target(
         &self,
-        request: &S3Request<T>,
+        caller: &Permitted<Caller>,
         bucket: &str,
         key: &str,
     ) -> S3Result<(Target, Option<Presented>)> {
-        let (named, presented) = self.named(request, bucket, key).await?;
+        let (named, presented) = self.named(caller, bucket, key).await?;
         match named {
             Named::Object(key) => Ok((Target::Object(key), presented)),
             Named::Folder(folder) => Ok((Target::Folder(folder), presented)),
@@ -121,13 +131,13 @@ impl Calls {
     }
 
     /// The object that a call about an upload names, and what it presents. There are no uploads of anything else.
-    pub(super) async fn uploaded<T>(
+    pub(super) async fn uploaded(
         &self,
-        request: &S3Request<T>,
+        caller: &Permitted<Caller>,
         bucket: &str,
         key: &str,
     ) -> S3Result<(Key, Option<Presented>)> {
-        let (named, presented) = self.named(request, bucket, key).await?;
+        let (named, presented) = self.named(caller, bucket, key).await?;
         let impossible = match named {
             Named::Object(name) => return Ok((name, presented)),
             Named::Impossible(impossible) => impossible,

@@ -1,11 +1,11 @@
 //! Calls about one object: writing, reading, and its description.
 
-use fencepost_core::{Key, Token};
+use fencepost_core::Token;
 use fencepost_objects::{
     Algorithm, Body, Composition, Object as Stored, ObjectCondition, ObjectError, OpenObject, Put,
 };
 use s3s::dto::*;
-use s3s::{S3Error, S3Request, S3Response, S3Result};
+use s3s::{S3Error, S3Response, S3Result};
 
 use super::attributes::{self, Said, checksum_type, etag, time};
 use super::body;
@@ -13,62 +13,39 @@ use super::calls::{Answer, Calls};
 use super::conditions::{self, OfRead, Unmet};
 use super::errors;
 use super::names::{Named, Target};
+use super::permit::Call;
 use super::refuse::{self, Unkept};
 use super::upload_calls::limit;
 
 impl Calls {
-    pub(super) async fn put_object(&self, mut request: S3Request<PutObjectInput>) -> Answer<PutObjectOutput> {
-        let (target, presented) = self.target(&request, &request.input.bucket, &request.input.key).await?;
-        let grant = self.grant(&request)?;
-        refuse::unkept(&Unkept::from(&request.input))?;
-        let trailing = request.trailing_headers.take();
-        let input = request.input;
-        let checksums = body::checksums([
-            input.checksum_crc32,
-            input.checksum_crc32c,
-            input.checksum_crc64nvme,
-            input.checksum_sha1,
-            input.checksum_sha256,
-        ]);
-        let promised = body::promised(&request.headers, input.content_length, input.content_md5, checksums)?;
-        let said = Said {
-            content_type: input.content_type,
-            cache_control: input.cache_control,
-            content_disposition: input.content_disposition,
-            content_encoding: input.content_encoding,
-            content_language: input.content_language,
-            expires: input.expires,
-            website_redirect_location: input.website_redirect_location,
-            metadata: input.metadata,
-        };
-        let condition = conditions::of_write(input.if_match, input.if_none_match)?;
-        let attributes = said.into_attributes()?;
-        let put = |key: &Key| Put { key: key.clone(), presented, condition: condition.clone(), attributes, grant };
-        let body = Body { promised, bytes: body::bytes(input.body), trailer: body::trailer(trailing) };
+    /// A PUT from its checked caller to its answer.
+    pub(super) async fn put_object(&self, call: Call<PutObjectInput>) -> Answer<PutObjectOutput> {
+        let Call { caller, mut input, headers, trailing_headers, .. } = call;
+        // What is written, and the token that is presented for it.
+        let (target, presented) = self.target(&caller, &input.bucket, &input.key).await?;
+        // What would not be kept is refused, before any of the body is taken.
+        refuse::unkept(&Unkept::from(&input))?;
+        // What the body has to be, on which condition it is written, and what describes it.
+        let promised = body::promised_of_put(&headers, &mut input)?;
+        let bytes = body::bytes(input.body.take());
+        let condition = conditions::of_write(input.if_match.take(), input.if_none_match.take())?;
+        let attributes = Said::from(input).into_attributes()?;
+        let (key, grant) = (target.name().clone(), caller.grant().clone());
+        let put = Put { key, presented, condition: condition.clone(), attributes, grant };
+        let body = Body { promised, bytes, trailer: body::trailer(trailing_headers) };
+        // Foresee, stage, commit, show: see `Objects::put`. A folder's marker has no bytes to stage and show.
         let written = match &target {
-            Target::Object(key) => self.objects.put(put(key), body).await,
-            Target::Folder(folder) => self.objects.put_folder(put(folder), body).await,
+            Target::Object(_) => self.objects.put(put, body).await,
+            Target::Folder(_) => self.objects.put_folder(put, body).await,
         };
-        let written = match written {
-            Ok(written) => written,
-            Err(error) => return Err(self.unmet(error, &condition, &target).await),
-        };
-        let sum = |algorithm: Algorithm| attributes::kept(&written.object.attributes, algorithm.header());
-        let output = PutObjectOutput {
-            e_tag: Some(etag(&written.object.etag)),
-            checksum_crc32: sum(Algorithm::Crc32),
-            checksum_crc32c: sum(Algorithm::Crc32c),
-            checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
-            checksum_sha1: sum(Algorithm::Sha1),
-            checksum_sha256: sum(Algorithm::Sha256),
-            checksum_type: checksum_type(&written.object.attributes),
-            ..PutObjectOutput::default()
-        };
-        Ok(self.applied(output, written.changed))
+        match written {
+            Ok(written) => Ok(self.applied(put_output(&written.object), &written.changed)),
+            Err(error) => Err(self.unmet(error, &condition, &target).await),
+        }
     }
 
-    pub(super) async fn get_object(&self, request: S3Request<GetObjectInput>) -> Answer<GetObjectOutput> {
-        let input = request.input;
+    pub(super) async fn get_object(&self, call: Call<GetObjectInput>) -> Answer<GetObjectOutput> {
+        let input = call.input;
         refuse::versions(input.version_id.as_deref())?;
         let reading = self.reading(&input.bucket, &input.key).await?;
         let conditions = OfRead {
@@ -86,8 +63,8 @@ impl Calls {
         Ok(with_token(output, token))
     }
 
-    pub(super) async fn head_object(&self, request: S3Request<HeadObjectInput>) -> Answer<HeadObjectOutput> {
-        let input = request.input;
+    pub(super) async fn head_object(&self, call: Call<HeadObjectInput>) -> Answer<HeadObjectOutput> {
+        let input = call.input;
         refuse::versions(input.version_id.as_deref())?;
         let object = self.record(&input.bucket, &input.key).await?;
         let conditions = OfRead {
@@ -104,9 +81,9 @@ impl Calls {
 
     pub(super) async fn get_object_attributes(
         &self,
-        request: S3Request<GetObjectAttributesInput>,
+        call: Call<GetObjectAttributesInput>,
     ) -> Answer<GetObjectAttributesOutput> {
-        let input = request.input;
+        let input = call.input;
         refuse::versions(input.version_id.as_deref())?;
         let object = self.record(&input.bucket, &input.key).await?;
         // Several in one header are not taken apart by the S3 library.
@@ -129,8 +106,8 @@ impl Calls {
         Ok(with_token(output, object.token))
     }
 
-    pub(super) async fn get_object_acl(&self, request: S3Request<GetObjectAclInput>) -> Answer<GetObjectAclOutput> {
-        self.record(&request.input.bucket, &request.input.key).await?;
+    pub(super) async fn get_object_acl(&self, call: Call<GetObjectAclInput>) -> Answer<GetObjectAclOutput> {
+        self.record(&call.input.bucket, &call.input.key).await?;
         let (owner, grants) = refuse::everything_is_ours();
         Ok(S3Response::new(GetObjectAclOutput {
             owner: Some(owner),
@@ -140,11 +117,8 @@ impl Calls {
     }
 
     /// No object has tags.
-    pub(super) async fn get_object_tagging(
-        &self,
-        request: S3Request<GetObjectTaggingInput>,
-    ) -> Answer<GetObjectTaggingOutput> {
-        self.record(&request.input.bucket, &request.input.key).await?;
+    pub(super) async fn get_object_tagging(&self, call: Call<GetObjectTaggingInput>) -> Answer<GetObjectTaggingOutput> {
+        self.record(&call.input.bucket, &call.input.key).await?;
         Ok(S3Response::new(GetObjectTaggingOutput { tag_set: Vec::new(), ..GetObjectTaggingOutput::default() }))
     }
 
@@ -201,6 +175,21 @@ impl Calls {
             }
         }
         self.error(error)
+    }
+}
+
+/// What a writer learns of its object.
+fn put_output(object: &Stored) -> PutObjectOutput {
+    let sum = |algorithm: Algorithm| attributes::kept(&object.attributes, algorithm.header());
+    PutObjectOutput {
+        e_tag: Some(etag(&object.etag)),
+        checksum_crc32: sum(Algorithm::Crc32),
+        checksum_crc32c: sum(Algorithm::Crc32c),
+        checksum_crc64nvme: sum(Algorithm::Crc64Nvme),
+        checksum_sha1: sum(Algorithm::Sha1),
+        checksum_sha256: sum(Algorithm::Sha256),
+        checksum_type: checksum_type(&object.attributes),
+        ..PutObjectOutput::default()
     }
 }
 

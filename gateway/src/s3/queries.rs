@@ -150,7 +150,7 @@ fn is_taken(call: &str, effect: Effect, name: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::caller::{READS, WRITES};
+    use super::super::permit::{READS, WRITES};
     use super::*;
 
     fn passes(call: &str, effect: Effect, query: &str) -> bool {

@@ -16,12 +16,13 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError, HttpResponse, S3Error, S3Result, s3_error};
 
 use super::body::{Coming, FaultFound};
-use super::caller::{Permit, Secrets};
+use super::caller::Secrets;
 use super::calls::Calls;
 use super::denials::{self, Denials};
 use super::hosts::{Hosts, Others};
 use super::listing::List;
 use super::options::{Endpoint, S3Options, Transport};
+use super::permit::Permit;
 use super::shares::{Share, Shares};
 use super::signed;
 use super::words;
@@ -74,7 +75,7 @@ impl Requests {
         };
         let hosts = Hosts::new(credentials.endpoint(), others);
         let (create_buckets, read) = (options.create_buckets, options.read);
-        let calls = Calls { objects, credentials: credentials.clone(), metrics, create_buckets, read };
+        let calls = Calls { objects, metrics, create_buckets, read };
         let mut builder = S3ServiceBuilder::new(calls.clone());
         builder.set_auth(Secrets(credentials.clone()));
         builder.set_access(Permit { credentials, calls });

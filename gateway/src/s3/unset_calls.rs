@@ -3,17 +3,18 @@
 
 use hyper::StatusCode;
 use s3s::dto::*;
-use s3s::{S3Request, S3Response, S3Result};
+use s3s::{S3Response, S3Result};
 
 use super::calls::{Answer, Calls};
 use super::errors;
+use super::permit::Call;
 
 /// Says that a setting is not there, with the code that S3 has for it.
 macro_rules! unset {
     ($($call:ident: $input:ident => $output:ident, $code:literal;)*) => {
         impl Calls {
-            $(pub(super) async fn $call(&self, request: S3Request<$input>) -> Answer<$output> {
-                self.unset(&request.input.bucket, $code).await
+            $(pub(super) async fn $call(&self, call: Call<$input>) -> Answer<$output> {
+                self.unset(&call.input.bucket, $code).await
             })*
         }
     };
@@ -43,8 +44,8 @@ unset! {
 macro_rules! empty {
     ($($call:ident: $input:ident => $output:ident,)*) => {
         impl Calls {
-            $(pub(super) async fn $call(&self, request: S3Request<$input>) -> Answer<$output> {
-                self.objects.need_bucket(&request.input.bucket).await.map_err(|error| self.error(error))?;
+            $(pub(super) async fn $call(&self, call: Call<$input>) -> Answer<$output> {
+                self.objects.need_bucket(&call.input.bucket).await.map_err(|error| self.error(error))?;
                 Ok(S3Response::new($output::default()))
             })*
         }
@@ -63,9 +64,9 @@ impl Calls {
     /// There is no requester but the owner.
     pub(super) async fn get_bucket_request_payment(
         &self,
-        request: S3Request<GetBucketRequestPaymentInput>,
+        call: Call<GetBucketRequestPaymentInput>,
     ) -> Answer<GetBucketRequestPaymentOutput> {
-        self.objects.need_bucket(&request.input.bucket).await.map_err(|error| self.error(error))?;
+        self.objects.need_bucket(&call.input.bucket).await.map_err(|error| self.error(error))?;
         let payer = Some(Payer::from_static(Payer::BUCKET_OWNER));
         Ok(S3Response::new(GetBucketRequestPaymentOutput { payer }))
     }

@@ -8,14 +8,15 @@ use fencepost_objects::{
     tellable,
 };
 use s3s::dto::*;
-use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3Error, S3Response, S3Result, s3_error};
 
 use super::attributes::{self, Said, checksum_type, etag, time};
 use super::body;
 use super::caller::object_name;
-use super::calls::{Answer, Calls, caller_of};
+use super::calls::{Answer, Calls};
 use super::conditions::{self, OfRead};
 use super::names::{Named, Target};
+use super::permit::Call;
 use super::refuse::{self, Unkept};
 
 /// Parts are counted from 1 to this.
@@ -34,11 +35,11 @@ const MAX_LISTED: i32 = 1000;
 impl Calls {
     pub(super) async fn create_multipart_upload(
         &self,
-        request: S3Request<CreateMultipartUploadInput>,
+        call: Call<CreateMultipartUploadInput>,
     ) -> Answer<CreateMultipartUploadOutput> {
-        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
-        refuse::unkept(&Unkept::from(&request.input))?;
-        let input = request.input;
+        let (name, presented) = self.uploaded(&call.caller, &call.input.bucket, &call.input.key).await?;
+        refuse::unkept(&Unkept::from(&call.input))?;
+        let input = call.input;
         let said = Said {
             content_type: input.content_type,
             cache_control: input.cache_control,
@@ -56,7 +57,7 @@ impl Calls {
         }
         let begun = self.objects.begin_upload(&name, presented.as_ref(), attributes).await;
         let (id, changed) = begun.map_err(|error| self.error(error))?;
-        self.judged(changed);
+        self.judged(&changed);
         Ok(S3Response::new(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -67,11 +68,11 @@ impl Calls {
         }))
     }
 
-    pub(super) async fn upload_part(&self, mut request: S3Request<UploadPartInput>) -> Answer<UploadPartOutput> {
-        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
-        let grant = self.grant(&request)?;
-        let trailing = request.trailing_headers.take();
-        let input = request.input;
+    pub(super) async fn upload_part(&self, mut call: Call<UploadPartInput>) -> Answer<UploadPartOutput> {
+        let (name, presented) = self.uploaded(&call.caller, &call.input.bucket, &call.input.key).await?;
+        let grant = call.caller.grant().clone();
+        let trailing = call.trailing_headers.take();
+        let input = call.input;
         let part = PutPart {
             key: name,
             presented,
@@ -86,11 +87,11 @@ impl Calls {
             input.checksum_sha1,
             input.checksum_sha256,
         ]);
-        let promised = body::promised(&request.headers, input.content_length, input.content_md5, checksums)?;
+        let promised = body::promised(&call.headers, input.content_length, input.content_md5, checksums)?;
         let body = Body { promised, bytes: body::bytes(input.body), trailer: body::trailer(trailing) };
         let part = self.objects.put_part(part, body).await;
         let (part, changed) = part.map_err(|error| self.error(error))?;
-        self.judged(changed);
+        self.judged(&changed);
         let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
         Ok(S3Response::new(UploadPartOutput {
             e_tag: Some(etag(&part.etag)),
@@ -103,13 +104,10 @@ impl Calls {
         }))
     }
 
-    pub(super) async fn upload_part_copy(
-        &self,
-        request: S3Request<UploadPartCopyInput>,
-    ) -> Answer<UploadPartCopyOutput> {
-        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
-        let (grant, caller) = (self.grant(&request)?, caller_of(&request)?.clone());
-        let input = request.input;
+    pub(super) async fn upload_part_copy(&self, call: Call<UploadPartCopyInput>) -> Answer<UploadPartCopyOutput> {
+        let (name, presented) = self.uploaded(&call.caller, &call.input.bucket, &call.input.key).await?;
+        let grant = call.caller.grant().clone();
+        let input = call.input;
         let part = PutPart {
             key: name,
             presented,
@@ -123,11 +121,11 @@ impl Calls {
             if_modified_since: input.copy_source_if_modified_since,
             if_unmodified_since: input.copy_source_if_unmodified_since,
         };
-        let reading = self.source(&caller, &input.copy_source, &conditions).await?;
+        let reading = self.source(&call.caller, &input.copy_source, &conditions).await?;
         let range = conditions::source_range(input.copy_source_range.as_deref(), reading.object.size)?;
         let part = self.objects.copy_part(part, reading, range).await;
         let (part, changed) = part.map_err(|error| self.error(error))?;
-        self.judged(changed);
+        self.judged(&changed);
         let sum = |algorithm: Algorithm| attributes::kept(&part.attributes, algorithm.header());
         let result = CopyPartResult {
             e_tag: Some(etag(&part.etag)),
@@ -143,11 +141,11 @@ impl Calls {
 
     pub(super) async fn complete_multipart_upload(
         &self,
-        request: S3Request<CompleteMultipartUploadInput>,
+        call: Call<CompleteMultipartUploadInput>,
     ) -> Answer<CompleteMultipartUploadOutput> {
-        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
-        let grant = self.grant(&request)?;
-        let input = request.input;
+        let (name, presented) = self.uploaded(&call.caller, &call.input.bucket, &call.input.key).await?;
+        let grant = call.caller.grant().clone();
+        let input = call.input;
         let mut parts = Vec::new();
         for part in input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default() {
             let checksums = body::checksums([
@@ -201,7 +199,7 @@ impl Calls {
                 checksum_type: checksum_type(&written.object.attributes),
                 ..CompleteMultipartUploadOutput::default()
             };
-            Ok(calls.applied(output, written.changed))
+            Ok(calls.applied(output, &written.changed))
         });
         match tokio::time::timeout(SILENCE, &mut completing).await {
             Ok(answer) => answer,
@@ -215,17 +213,17 @@ impl Calls {
 
     pub(super) async fn abort_multipart_upload(
         &self,
-        request: S3Request<AbortMultipartUploadInput>,
+        call: Call<AbortMultipartUploadInput>,
     ) -> Answer<AbortMultipartUploadOutput> {
-        let (name, presented) = self.uploaded(&request, &request.input.bucket, &request.input.key).await?;
-        let id = upload(&request.input.upload_id)?;
+        let (name, presented) = self.uploaded(&call.caller, &call.input.bucket, &call.input.key).await?;
+        let id = upload(&call.input.upload_id)?;
         let aborted = self.objects.abort(&name, presented.as_ref(), id).await;
-        self.judged(aborted.map_err(|error| self.error(error))?);
+        self.judged(&aborted.map_err(|error| self.error(error))?);
         Ok(S3Response::new(AbortMultipartUploadOutput::default()))
     }
 
-    pub(super) async fn list_parts(&self, request: S3Request<ListPartsInput>) -> Answer<ListPartsOutput> {
-        let input = request.input;
+    pub(super) async fn list_parts(&self, call: Call<ListPartsInput>) -> Answer<ListPartsOutput> {
+        let input = call.input;
         // There are no uploads of what cannot exist.
         let Named::Object(name) = Named::new(&input.bucket, &input.key)? else { return Err(no_upload()) };
         let id = upload(&input.upload_id)?;
@@ -252,9 +250,9 @@ impl Calls {
 
     pub(super) async fn list_multipart_uploads(
         &self,
-        request: S3Request<ListMultipartUploadsInput>,
+        call: Call<ListMultipartUploadsInput>,
     ) -> Answer<ListMultipartUploadsOutput> {
-        let input = request.input;
+        let input = call.input;
         self.objects.need_bucket(&input.bucket).await.map_err(|error| self.error(error))?;
         if input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()) {
             return Err(s3_error!(NotImplemented, "Uploads are listed without a delimiter."));
