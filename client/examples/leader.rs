@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use fencepost_client::{Gateway, GuardError, LockOptions, Locks, locks};
+use fencepost_client::{Client, Error, LockOptions};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,21 +15,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: leader GATEWAY LOCK-SERVICE NAME HOW-MANY-BEATS".into());
     };
     let beats: u32 = beats.parse()?;
-    let options = LockOptions {
-        name: name.clone(),
-        wait: Duration::from_secs(60),
-        ..LockOptions::with_ttl(Duration::from_secs(3))
-    };
-    let gateway = Gateway::new(gateway, Duration::from_secs(10))?;
-    let locks = Locks::new(gateway, locks::connect(service).await?, options);
-    let led = locks
+    let options = LockOptions::new().name(name).ttl(Duration::from_secs(3)).wait(Duration::from_secs(60));
+    let client =
+        Client::builder().gateway_url(gateway).lock_service_url(service).lock_options(options).connect().await?;
+    let led = client
         .lead("cluster/leader", |guard| async move {
             println!("{name} leads with token {}", guard.token());
             for beat in 1..=beats {
                 guard.put("cluster/leader", format!("{name} beat {beat}")).await?;
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            Ok::<_, GuardError>(())
+            Ok::<_, Error>(())
         })
         .await?;
     led?;

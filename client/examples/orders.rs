@@ -1,11 +1,11 @@
-//! An order service: each order is paid once, whoever paused in the middle.
+//! An order service: each order is paid once, even if a worker pauses in the middle.
 //!
 //! ```sh
 //! fencepost serve &
 //! cargo run --release -p fencepost-client --example orders -- http://127.0.0.1:3362 fencepost://127.0.0.1:3362 123
 //! ```
 
-use fencepost_client::{GuardError, Locks};
+use fencepost_client::Client;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,15 +13,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [gateway, service, order] = arguments.as_slice() else {
         return Err("usage: orders GATEWAY LOCK-SERVICE ORDER".into());
     };
-    let locks = Locks::connect(gateway, service).await?;
+    let client = Client::builder().gateway_url(gateway).lock_service_url(service).connect().await?;
     let order = format!("orders/{order}");
-    let guard = locks.acquire(&order).await?;
+    let guard = client.acquire(&order).await?;
     println!("{order}: token {}", guard.token());
     // Whatever was decided before the lock was ours may be outdated; what is read now is what will be written over.
-    let state = match guard.get(&order).await {
-        Ok(value) => String::from_utf8_lossy(&value.body).into_owned(),
-        Err(GuardError::Call(fencepost_client::CallError::Absent(_))) => "new".to_owned(),
-        Err(error) => return Err(error.into()),
+    let state = match guard.get(&order).await? {
+        Some(value) => String::from_utf8_lossy(&value.body).into_owned(),
+        None => "new".to_owned(),
     };
     if state == "paid" {
         println!("{order}: already paid");

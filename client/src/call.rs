@@ -1,4 +1,4 @@
-//! What calls carry and bring back.
+//! Arguments and results of calls.
 
 use bytes::Bytes;
 use fencepost_core::{Holder, IdempotencyKey, Issuer, Presented, Token};
@@ -8,8 +8,9 @@ pub type Credentials = Presented;
 
 /// A condition on the current version of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Precondition {
-    /// None.
+    /// No condition.
     #[default]
     Always,
     /// The key has no value.
@@ -18,19 +19,40 @@ pub enum Precondition {
     Version(String),
 }
 
-/// What goes with a write.
+/// What goes with a write: token, condition, idempotency key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "options do nothing until they are given to a call"]
 pub struct WriteOptions {
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) precondition: Precondition,
+    pub(crate) idempotency_key: Option<IdempotencyKey>,
+}
+
+impl WriteOptions {
+    /// Without a token, condition or idempotency key.
+    pub fn new() -> WriteOptions {
+        WriteOptions::default()
+    }
+
     /// The token, and who presents it.
-    pub credentials: Option<Credentials>,
-    /// Only if this holds.
-    pub precondition: Precondition,
-    /// Makes a retry safe.
-    pub once: Option<IdempotencyKey>,
+    pub fn credentials(self, credentials: impl Into<Option<Credentials>>) -> WriteOptions {
+        WriteOptions { credentials: credentials.into(), ..self }
+    }
+
+    /// Writes only if this holds.
+    pub fn precondition(self, precondition: Precondition) -> WriteOptions {
+        WriteOptions { precondition, ..self }
+    }
+
+    /// Names the request over all its retries, so that it is applied at most once.
+    pub fn idempotency_key(self, key: impl Into<Option<IdempotencyKey>>) -> WriteOptions {
+        WriteOptions { idempotency_key: key.into(), ..self }
+    }
 }
 
 /// A write that is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Written {
     /// The new version; `None` for a delete.
     pub etag: Option<String>,
@@ -44,14 +66,15 @@ pub struct Written {
 
 /// A value that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReadValue {
-    /// The bytes.
+    /// The value itself.
     pub body: Bytes,
-    /// Their version.
+    /// The version of the value.
     pub etag: String,
-    /// Their media type.
+    /// The media type that it was written with.
     pub content_type: String,
-    /// The token of the write that made them.
+    /// The token of the write that made it.
     pub token: Option<Token>,
     /// The fence now.
     pub fence: Option<Token>,

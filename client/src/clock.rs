@@ -13,12 +13,12 @@ use std::time::Duration;
 pub struct Moment(Duration);
 
 impl Moment {
-    /// This moment.
+    /// The current time.
     pub fn now() -> Moment {
         Moment(since_boot())
     }
 
-    /// How long ago it was; zero for one to come.
+    /// How long ago it was; zero for a moment to come.
     pub fn elapsed(self) -> Duration {
         Moment::now().since(self)
     }
@@ -28,7 +28,7 @@ impl Moment {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// So long before; the beginning of the clock if that is later.
+    /// The moment so much earlier, but not before the clock began.
     #[must_use]
     pub(crate) fn before(self, time: Duration) -> Moment {
         Moment(self.0.saturating_sub(time))
@@ -62,7 +62,7 @@ fn since_boot() -> Duration {
 pub struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
 
 impl Clock {
-    /// A clock of another kind, for tests that move it on as a suspended machine would.
+    /// Another clock, for tests that advance it as a suspended machine would.
     pub fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(now))
     }

@@ -1,124 +1,330 @@
-//! How a call can fail: one kind for each thing the caller would do differently.
+//! The one error of this crate: a kind for each thing the caller does differently, and the facts to do it with.
 
+mod cause;
+mod facts;
+
+use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use fencepost_core::{IdempotencyKey, ProblemDocument, ProblemKind};
 
-/// A call without the answer hoped for.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// Refused by the fence: stop. Retrying with the same token is pointless or wrong.
-    #[error("{}", sentence(.0))]
-    Fenced(Box<ProblemDocument>),
-    /// A condition failed, or a number cannot be added: read again, decide anew.
-    #[error("{}", sentence(.0))]
-    Conflict(Box<ProblemDocument>),
-    /// The key has no value, or nobody holds the lock.
-    #[error("{}", sentence(.0))]
-    Absent(Box<ProblemDocument>),
-    /// The lease is lost: stop what the lock protects.
-    #[error("{}", sentence(.0))]
-    Lost(Box<ProblemDocument>),
-    /// Somebody else holds the lock.
-    #[error("{}", sentence(.0))]
-    Held(Box<ProblemDocument>),
-    /// This request was surely not applied, and may be tried again later. An earlier one with the same idempotency key
-    /// may have been.
-    #[error("{}", sentence(.0))]
-    NotApplied(Box<ProblemDocument>),
-    /// The request itself is wrong.
-    #[error("{}", sentence(.0))]
-    Invalid(Box<ProblemDocument>),
-    /// A write may or may not have been applied.
-    #[error("{0}")]
-    Unknown(Box<UnknownOutcome>),
-    /// No connection, so nothing was sent.
-    #[error("cannot reach the gateway at {url}: {why}. Is it running? Start one with `fencepost serve`")]
-    Unreachable {
-        /// Where.
-        url: String,
-        /// The system's words.
-        why: String,
-    },
-    /// A read failed, or what answered is no Fencepost gateway.
-    #[error("{0}")]
-    Failed(String),
+use crate::Loss;
+use crate::locks::LockError;
+use crate::transport::Missed;
+
+pub(crate) use cause::Cause;
+pub use facts::{Refusal, UnknownOutcome};
+
+/// What to do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The fence refused the token, and nothing was applied: **stop**. Retrying with the same token is pointless or
+    /// wrong. [`Error::refusal`] has both sides.
+    Fenced,
+    /// A condition failed, or a number cannot be added: read again, decide anew. The lock is still held.
+    Conflict,
+    /// The lease is lost: stop the work that the lock protects.
+    Lost,
+    /// The lock is held by another holder, or was lost before its token was claimed: acquire it again later.
+    Busy,
+    /// The gateway or the lock service cannot be used at the moment. This request was not applied; try again later. An
+    /// earlier one with the same idempotency key may have been applied.
+    Unavailable,
+    /// A write may or may not have been applied. [`Error::unknown_outcome`] has the idempotency key to ask with.
+    UnknownOutcome,
+    /// The request, its arguments or the configuration is wrong; trying again does not help.
+    Invalid,
 }
 
-/// A write that may or may not have been applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownOutcome {
-    /// What happened.
-    pub why: String,
-    /// The idempotency key it was sent with: [`Gateway::outcome`](crate::Gateway::outcome) and
-    /// [`Guard::outcome`](crate::Guard::outcome) ask what became of it.
-    pub key: Option<IdempotencyKey>,
+/// Why a call failed. Match on [`kind`](Error::kind); the other methods have the facts.
+///
+/// `Display` is a whole sentence for people: what happened, which limit, and the next step.
+/// [`source`](StdError::source) is the error of the connection or of the lock service, for callers that look for a
+/// certain one; its words are part of the sentence already.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    cause: Cause,
+    retry_after: Option<Duration>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-impl fmt::Display for UnknownOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the outcome is unknown: {}. The write may or may not have been applied; ", self.why)?;
-        match &self.key {
-            Some(key) => write!(f, "ask what became of its idempotency key `{key}` (`fencepost outcome show`)"),
-            None => f.write_str("read the key to learn which"),
+impl Error {
+    /// What to do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match &self.0.cause {
+            Cause::Answered(problem) | Cause::Plain(problem) => kind_of(problem),
+            Cause::Unknown(_) => ErrorKind::UnknownOutcome,
+            Cause::Unreachable { .. } | Cause::Failed(_) => ErrorKind::Unavailable,
+            Cause::Invalid(_) => ErrorKind::Invalid,
+            Cause::LeaseLost(_) | Cause::Cancelled(_) => ErrorKind::Lost,
+            Cause::Busy(_) | Cause::LostBeforeClaim(_) => ErrorKind::Busy,
+            Cause::WentBackwards { .. } | Cause::ForeignIssuer { .. } | Cause::OtherGeneration { .. } => {
+                ErrorKind::Fenced
+            }
+            Cause::Service(LockError::Unreachable { .. }) => ErrorKind::Unavailable,
+            Cause::Service(LockError::Refused { .. }) => ErrorKind::Fenced,
+            Cause::Service(LockError::Failed { .. } | LockError::Invalid(_)) => ErrorKind::Invalid,
         }
     }
-}
 
-fn sentence(problem: &ProblemDocument) -> String {
-    match &problem.advice {
-        Some(advice) => format!("{} {advice}", punctuated(&problem.detail)),
-        None => problem.detail.clone(),
-    }
-}
-
-fn punctuated(text: &str) -> String {
-    if text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
-}
-
-impl CallError {
-    /// A write without an answer.
-    pub(crate) fn unknown(why: String) -> CallError {
-        CallError::Unknown(Box::new(UnknownOutcome { why, key: None }))
+    /// Both sides of the refusal, if the fence refused.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match &self.0.cause {
+            Cause::WentBackwards { refusal, .. }
+            | Cause::ForeignIssuer { refusal, .. }
+            | Cause::OtherGeneration { refusal, .. } => Some(refusal.clone()),
+            Cause::Answered(problem) | Cause::Plain(problem) if self.kind() == ErrorKind::Fenced => {
+                Some(Refusal::of(problem))
+            }
+            _ => None,
+        }
     }
 
-    /// The same, of a request with this idempotency key.
-    pub(crate) fn with_key(mut self, once: Option<&IdempotencyKey>) -> CallError {
-        if let CallError::Unknown(unknown) = &mut self {
+    /// The write whose outcome is not known, with its idempotency key.
+    pub fn unknown_outcome(&self) -> Option<&UnknownOutcome> {
+        match &self.0.cause {
+            Cause::Unknown(unknown) => Some(unknown),
+            _ => None,
+        }
+    }
+
+    /// Why the lease of a guard was lost.
+    pub fn loss(&self) -> Option<Loss> {
+        match &self.0.cause {
+            Cause::LeaseLost(loss) | Cause::Cancelled(loss) => Some(*loss),
+            _ => None,
+        }
+    }
+
+    /// How long the gateway asks to wait before the next attempt.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// The whole answer of the gateway, if it answered with a problem.
+    pub fn problem(&self) -> Option<&ProblemDocument> {
+        match &self.0.cause {
+            Cause::Answered(problem) | Cause::Plain(problem) => Some(problem),
+            _ => None,
+        }
+    }
+
+    /// The error of the lock service, if it is one.
+    pub fn lock_error(&self) -> Option<&LockError> {
+        match &self.0.cause {
+            Cause::Service(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Did no connection to the gateway come about, so that nothing was sent?
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self.0.cause, Cause::Unreachable { .. })
+    }
+
+    pub(crate) fn unknown(why: String, key: Option<IdempotencyKey>) -> Error {
+        Cause::Unknown(UnknownOutcome { why, key }).into()
+    }
+
+    pub(crate) fn invalid(why: impl Into<String>) -> Error {
+        Cause::Invalid(why.into()).into()
+    }
+
+    /// The error that a problem is.
+    pub(crate) fn answered(problem: ProblemDocument) -> Error {
+        if problem.outcome.as_deref() == Some("unknown") {
+            return Error::unknown(problem.detail, None);
+        }
+        match problem.status {
+            500.. if !is_rejected(&problem) => Cause::Plain(problem).into(),
+            _ => Cause::Answered(problem).into(),
+        }
+    }
+
+    pub(crate) fn with_retry_after(mut self, time: Option<Duration>) -> Error {
+        self.0.retry_after = time;
+        self
+    }
+
+    pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// An unknown outcome of a request with this idempotency key; other errors are left as they are.
+    pub(crate) fn with_key(mut self, once: Option<&IdempotencyKey>) -> Error {
+        if let Cause::Unknown(unknown) = &mut self.0.cause {
             unknown.key = once.cloned();
         }
         self
     }
 
-    /// The kind of an error answer.
-    pub(crate) fn from_problem(problem: ProblemDocument) -> CallError {
-        match problem.status {
-            _ if problem.outcome.as_deref() == Some("unknown") => CallError::unknown(problem.detail),
-            409 | 428 => CallError::Fenced(problem.into()),
-            412 => CallError::Conflict(problem.into()),
-            422 if problem.kind() == Some(ProblemKind::AddImpossible) => CallError::Conflict(problem.into()),
-            404 if matches!(problem.kind(), Some(ProblemKind::Absent | ProblemKind::NotHeld)) => {
-                CallError::Absent(problem.into())
-            }
-            410 => CallError::Lost(problem.into()),
-            423 => CallError::Held(problem.into()),
-            408 | 429 | 503 | 507 => CallError::NotApplied(problem.into()),
-            500.. => CallError::Failed(problem.detail),
-            _ => CallError::Invalid(problem.into()),
+    /// A refusal as guards and acquisitions report it.
+    pub(crate) fn without_advice(mut self) -> Error {
+        self.0.cause = match self.0.cause {
+            Cause::Answered(problem) if kind_of(&problem) == ErrorKind::Fenced => Cause::Plain(problem),
+            cause => cause,
+        };
+        self
+    }
+
+    pub(crate) fn problem_kind(&self) -> Option<ProblemKind> {
+        self.problem().and_then(ProblemDocument::kind)
+    }
+
+    /// The refusal of a token by the gateway, or the error as it was.
+    pub(crate) fn into_refused(self) -> Result<ProblemDocument, Error> {
+        let refused = self.kind() == ErrorKind::Fenced;
+        match self.0.cause {
+            Cause::Answered(problem) if refused => Ok(problem),
+            cause => Err(Error(Box::new(Inner { cause, ..*self.0 }))),
         }
     }
 
-    /// The gateway's words, if it answered.
-    pub fn problem(&self) -> Option<&ProblemDocument> {
-        match self {
-            CallError::Fenced(problem)
-            | CallError::Conflict(problem)
-            | CallError::Absent(problem)
-            | CallError::Lost(problem)
-            | CallError::Held(problem)
-            | CallError::NotApplied(problem)
-            | CallError::Invalid(problem) => Some(problem),
-            CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::Failed(_) => None,
+    /// May the same request be sent again, given an idempotency key where it writes?
+    pub(crate) fn is_repeatable(&self) -> bool {
+        match &self.0.cause {
+            Cause::Unknown(_) | Cause::Unreachable { .. } => true,
+            Cause::Answered(problem) => is_rejected(problem),
+            _ => false,
         }
+    }
+
+    /// Could neither the gateway nor the lock service be asked? Then an acquisition may be tried again.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome)
+    }
+
+    /// Did a read get no answer, or none that can be understood?
+    pub(crate) fn is_failed_read(&self) -> bool {
+        self.kind() == ErrorKind::Unavailable && !self.is_repeatable()
+    }
+}
+
+/// What is not there, a value or the holder of a lock, is `None` and no error.
+pub(crate) fn absent_is_none<T>(answered: Result<T, Missed>) -> Result<Option<T>, Missed> {
+    match answered {
+        Ok(answer) => Ok(Some(answer)),
+        Err(missed) if matches!(missed.error.problem_kind(), Some(ProblemKind::Absent | ProblemKind::NotHeld)) => {
+            Ok(None)
+        }
+        Err(missed) => Err(missed),
+    }
+}
+
+fn kind_of(problem: &ProblemDocument) -> ErrorKind {
+    match problem.status {
+        409 | 428 => ErrorKind::Fenced,
+        412 => ErrorKind::Conflict,
+        422 if problem.kind() == Some(ProblemKind::AddImpossible) => ErrorKind::Conflict,
+        410 => ErrorKind::Lost,
+        423 => ErrorKind::Busy,
+        408 | 429 | 500.. => ErrorKind::Unavailable,
+        _ => ErrorKind::Invalid,
+    }
+}
+
+/// Rejected before it was judged, so that it was surely not applied.
+fn is_rejected(problem: &ProblemDocument) -> bool {
+    matches!(problem.status, 408 | 429 | 503 | 507)
+}
+
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Error {
+        Error(Box::new(Inner { cause, retry_after: None, source: None }))
+    }
+}
+
+impl From<LockError> for Error {
+    fn from(error: LockError) -> Error {
+        Error::from(Cause::Service(error.clone())).with_source(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0.cause, f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("kind", &self.kind()).field("cause", &self.0.cause).finish_non_exhaustive()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::Token;
+
+    use super::*;
+
+    /// Each problem of the table has one kind; a new one must choose its own.
+    #[test]
+    fn every_problem_has_its_kind() {
+        use ProblemKind as Kind;
+        for kind in Kind::ALL {
+            let expected = match kind {
+                Kind::Stale | Kind::Spent | Kind::Collision | Kind::ForeignIssuer | Kind::RetiredGeneration => {
+                    ErrorKind::Fenced
+                }
+                Kind::UnknownGeneration | Kind::Implausible | Kind::Exhausted => ErrorKind::Fenced,
+                Kind::MissingToken | Kind::MissingIssuer | Kind::Unclaimed => ErrorKind::Fenced,
+                Kind::ConditionFailed | Kind::AddImpossible => ErrorKind::Conflict,
+                Kind::LeaseLost => ErrorKind::Lost,
+                Kind::LockHeld => ErrorKind::Busy,
+                Kind::Timeout | Kind::Overloaded | Kind::Unavailable | Kind::Poisoned => ErrorKind::Unavailable,
+                Kind::Draining | Kind::MappingChanged | Kind::NoSpace => ErrorKind::Unavailable,
+                // Without its `outcome` it is a failed read.
+                Kind::ReadFailed | Kind::OutcomeUnknown => ErrorKind::Unavailable,
+                _ => ErrorKind::Invalid,
+            };
+            let error = Error::answered(ProblemDocument::new(*kind, "why"));
+            assert_eq!(error.kind(), expected, "{kind:?}");
+            assert_eq!(error.refusal().is_some(), expected == ErrorKind::Fenced, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn c02_an_unknown_outcome_is_never_taken_for_not_applied() {
+        let mut problem = ProblemDocument::new(ProblemKind::OutcomeUnknown, "fsync failed");
+        problem.outcome = Some("unknown".into());
+        let key = IdempotencyKey::new("k").unwrap();
+        let error = Error::answered(problem).with_key(Some(&key));
+        assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+        assert_eq!(error.unknown_outcome().unwrap().key, Some(key));
+        assert!(error.to_string().contains("may or may not have been applied"), "{error}");
+    }
+
+    #[test]
+    fn a_refusal_has_both_sides() {
+        let mut problem = ProblemDocument::new(ProblemKind::Stale, "token 33 is stale");
+        (problem.presented, problem.fence) = (Token::new(0, 33), Token::new(0, 34));
+        problem.advice = Some("Stop.".into());
+        let error = Error::answered(problem);
+        let refusal = error.refusal().unwrap();
+        assert_eq!((refusal.presented, refusal.fence), (Token::new(0, 33), Token::new(0, 34)));
+        assert_eq!(refusal.reason, Some(ProblemKind::Stale));
+        assert_eq!(error.to_string(), "token 33 is stale. Stop.");
+        assert_eq!(error.without_advice().to_string(), "token 33 is stale");
+    }
+
+    #[test]
+    fn the_error_of_the_lock_service_is_the_source() {
+        let error = Error::from(LockError::Unreachable { service: "redis".into(), why: "refused".into() });
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (ErrorKind::Unavailable, "redis cannot be reached: refused")
+        );
+        assert!(error.source().is_some_and(|source| source.is::<LockError>()));
     }
 }

@@ -1,4 +1,4 @@
-//! The gateway, from the client's side.
+//! Every call of the gateway's HTTP interface `/v1`.
 
 use std::time::Duration;
 
@@ -13,18 +13,29 @@ use hyper::{Method, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::call::{Credentials, Precondition, ReadValue, WriteOptions, Written, credential_headers};
-use crate::error::CallError;
-use crate::transport::{Answer, GatewayOptions, Missed, Outgoing, Transport};
+use crate::error::{Error, absent_is_none};
+use crate::options::GatewayOptions;
+use crate::transport::{Answer, Missed, Outgoing, Transport};
 
-/// A URL that does not lead to a gateway.
-#[derive(Debug, thiserror::Error)]
-#[error("`{url}` is not a gateway URL: {why}; write it like http://127.0.0.1:3362")]
-pub struct BadUrl {
-    url: String,
-    why: String,
-}
-
-/// A gateway to talk to. Clones share connections.
+/// The calls of a gateway, each with a token of your own. Clones share connections.
+///
+/// With a lock service, use a [`Client`](crate::Client): its guards attach the token to every call, and retry safely.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use fencepost_client::{Credentials, ErrorKind, Gateway, WriteOptions};
+/// use fencepost_core::Key;
+///
+/// let gateway = Gateway::new("http://127.0.0.1:3362")?;
+/// let key = Key::new("orders/123")?;
+/// let token = Credentials { token: "34".parse()?, holder: None, issuer: None };
+/// match gateway.put(&key, "paid".into(), None, &WriteOptions::new().credentials(token)).await {
+///     Ok(written) => println!("written as {:?}", written.etag),
+///     Err(error) if error.kind() == ErrorKind::Fenced => println!("stop: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Gateway {
     transport: Transport,
@@ -32,14 +43,25 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway at a URL such as `http://127.0.0.1:3362`, over HTTP/1.1.
-    pub fn new(url: &str, timeout: Duration) -> Result<Gateway, BadUrl> {
-        Gateway::with(url, GatewayOptions { timeout, connect_timeout: timeout, ..GatewayOptions::default() })
+    /// A gateway at a URL such as `http://127.0.0.1:3362`, with the default [`GatewayOptions`]. Nothing is sent before the
+    /// first call.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) if this is no URL of a gateway.
+    pub fn new(url: &str) -> Result<Gateway, Error> {
+        Gateway::with_options(url, GatewayOptions::new())
     }
 
-    /// The same, talked to in another way.
-    pub fn with(url: &str, options: GatewayOptions) -> Result<Gateway, BadUrl> {
-        let wrong = |why: &str| BadUrl { url: url.to_owned(), why: why.to_owned() };
+    /// The same, connected to in another way.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) if this is no URL of a gateway.
+    pub fn with_options(url: &str, options: GatewayOptions) -> Result<Gateway, Error> {
+        let wrong = |why: &str| {
+            Error::invalid(format!("`{url}` is not a gateway URL: {why}; write it like http://127.0.0.1:3362"))
+        };
         let uri: Uri = url.parse().map_err(|error: hyper::http::uri::InvalidUri| wrong(&error.to_string()))?;
         match uri.scheme_str() {
             Some("http") => {}
@@ -59,11 +81,11 @@ impl Gateway {
         body: Bytes,
         content_type: Option<&str>,
         options: &WriteOptions,
-    ) -> Result<Written, CallError> {
+    ) -> Result<Written, Error> {
         Ok(self.try_put(key, body, content_type, options).await?)
     }
 
-    /// The same, and says whether it may be repeated.
+    /// The same, with whether it may be repeated.
     pub(crate) async fn try_put(
         &self,
         key: &Key,
@@ -74,43 +96,45 @@ impl Gateway {
         let mut headers = write_headers(options);
         headers.extend(content_type.map(|value| (CONTENT_TYPE_NAME, value.to_owned())));
         let put = Outgoing::write(Method::PUT, named("kv", key.as_str()), headers, body);
-        Ok(written(&self.call_once(put, options.once.as_ref()).await?))
+        Ok(written(&self.call_once(put, options.idempotency_key.as_ref()).await?))
     }
 
     /// Removes a value; the fence stays.
-    pub async fn delete(&self, key: &Key, options: &WriteOptions) -> Result<Written, CallError> {
+    pub async fn delete(&self, key: &Key, options: &WriteOptions) -> Result<Written, Error> {
         Ok(self.try_delete(key, options).await?)
     }
 
-    /// The same, and says whether it may be repeated.
+    /// The same, with whether it may be repeated.
     pub(crate) async fn try_delete(&self, key: &Key, options: &WriteOptions) -> Result<Written, Missed> {
         let path = named("kv", key.as_str());
         let delete = Outgoing::write(Method::DELETE, path, write_headers(options), Bytes::new());
-        Ok(written(&self.call_once(delete, options.once.as_ref()).await?))
+        Ok(written(&self.call_once(delete, options.idempotency_key.as_ref()).await?))
     }
 
-    /// Reads a value. With credentials the read is checked: a stale token is refused.
-    pub async fn get(&self, key: &Key, credentials: Option<&Credentials>) -> Result<ReadValue, CallError> {
+    /// Reads a value; `None` if the key has none. With credentials the read is checked: a stale token is refused.
+    pub async fn get(&self, key: &Key, credentials: Option<&Credentials>) -> Result<Option<ReadValue>, Error> {
         Ok(self.read(key, credentials).await?)
     }
 
-    /// The same, and says whether it may be repeated.
-    pub(crate) async fn read(&self, key: &Key, credentials: Option<&Credentials>) -> Result<ReadValue, Missed> {
+    /// The same, with whether it may be repeated.
+    pub(crate) async fn read(&self, key: &Key, credentials: Option<&Credentials>) -> Result<Option<ReadValue>, Missed> {
         let headers = credentials.map(credential_headers).unwrap_or_default();
         let outgoing = Outgoing::get(named("kv", key.as_str())).with_headers(headers);
-        let answer = self.transport.call(outgoing, self.timeout).await?;
-        Ok(ReadValue {
+        let Some(answer) = absent_is_none(self.transport.call(outgoing, self.timeout).await)? else {
+            return Ok(None);
+        };
+        Ok(Some(ReadValue {
             etag: answer.text(ETAG).unwrap_or_default(),
             content_type: answer.text(CONTENT_TYPE).unwrap_or_default(),
             token: answer.token(header::FENCING_TOKEN),
             fence: answer.token(header::FENCE),
             unclaimed: answer.text(header::FENCING_UNCLAIMED).is_some(),
             body: answer.body,
-        })
+        }))
     }
 
     /// Lists keys, one page.
-    pub async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<KeyPage, CallError> {
+    pub async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<KeyPage, Error> {
         self.call(Outgoing::get(listed("kv", prefix, after, limit))).await?.json()
     }
 
@@ -120,50 +144,46 @@ impl Gateway {
         resource: &Resource,
         credentials: &Credentials,
         keys: Option<Vec<Key>>,
-    ) -> Result<ClaimAnswer, CallError> {
+    ) -> Result<ClaimAnswer, Error> {
         let claim = Outgoing::post(named("claim", resource.as_str()), &ClaimRequest { keys });
         self.call(claim.with_headers(credential_headers(credentials))).await?.json()
     }
 
-    /// Claims, and gets credentials that carry the token to the S3 face. Again for the same token: new credentials, the
+    /// Claims, and gets credentials that carry the token to the S3 front end. Again for the same token: new credentials, the
     /// same lease. Without a time they last as long as the gateway allows.
     pub async fn s3_credentials(
         &self,
         resource: &Resource,
         credentials: &Credentials,
         ttl: Option<Duration>,
-    ) -> Result<S3CredentialsAnswer, CallError> {
+    ) -> Result<S3CredentialsAnswer, Error> {
         let asked = S3CredentialsRequest { resource: resource.clone(), ttl_s: ttl.map(|ttl| ttl.as_secs()) };
         let request = Outgoing::post("/v1/s3/credentials".to_owned(), &asked);
         self.call(request.with_headers(credential_headers(credentials))).await?.json()
     }
 
     /// Does everything or nothing. With an idempotency key a retry is safe.
-    pub async fn transact(
-        &self,
-        transaction: &TxnRequest,
-        once: Option<&IdempotencyKey>,
-    ) -> Result<TxnAnswer, CallError> {
+    pub async fn transact(&self, transaction: &TxnRequest, once: Option<&IdempotencyKey>) -> Result<TxnAnswer, Error> {
         Ok(self.try_transact(transaction, once).await?)
     }
 
-    /// The same, and says whether it may be repeated.
+    /// The same, with whether it may be repeated.
     pub(crate) async fn try_transact(
         &self,
         transaction: &TxnRequest,
         once: Option<&IdempotencyKey>,
     ) -> Result<TxnAnswer, Missed> {
         let request = Outgoing::post("/v1/txn".to_owned(), transaction).with_headers(key_header(once));
-        Ok(self.call_once(request, once).await?.json()?)
+        Ok(self.call_once(request, once).await?.json().map_err(|error| error.with_key(once))?)
     }
 
     /// Shows a fence, also of a resource never seen.
-    pub async fn fence(&self, resource: &Resource) -> Result<FenceAnswer, CallError> {
+    pub async fn fence(&self, resource: &Resource) -> Result<FenceAnswer, Error> {
         self.call(Outgoing::get(named("fences", resource.as_str()))).await?.json()
     }
 
     /// Lists fences, one page.
-    pub async fn fences(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<FencePage, CallError> {
+    pub async fn fences(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<FencePage, Error> {
         self.call(Outgoing::get(listed("fences", prefix, after, limit))).await?.json()
     }
 
@@ -173,43 +193,45 @@ impl Gateway {
         name: &Resource,
         wanted: &AcquireRequest,
         once: Option<&IdempotencyKey>,
-    ) -> Result<LeaseAnswer, CallError> {
+    ) -> Result<LeaseAnswer, Error> {
         let request = Outgoing::post(named("locks", name.as_str()), wanted).with_headers(key_header(once));
         let timeout = self.timeout + Duration::from_millis(wanted.wait_ms);
         let answered = self.transport.call(request, timeout).await;
-        answered.map_err(|missed| missed.error.with_key(once))?.json()
+        let lease = answered.map_err(Error::from).and_then(|answer| answer.json());
+        lease.map_err(|error| error.with_key(once))
     }
 
     /// Renews a lease.
-    pub async fn renew(&self, name: &Resource, lease: &str, ttl_ms: u64) -> Result<LeaseAnswer, CallError> {
+    pub async fn renew(&self, name: &Resource, lease: &str, ttl_ms: u64) -> Result<LeaseAnswer, Error> {
         let renewal = RenewRequest { lease: None, ttl_ms };
         let request = Outgoing::post(named("locks", name.as_str()) + "/renew", &renewal);
         self.call(request.with_headers(lease_header(lease))).await?.json()
     }
 
-    /// Gives a lock back.
-    pub async fn release(&self, name: &Resource, lease: &str) -> Result<(), CallError> {
+    /// Releases a lock.
+    pub async fn release(&self, name: &Resource, lease: &str) -> Result<(), Error> {
         let path = named("locks", name.as_str());
         self.call(Outgoing::write(Method::DELETE, path, lease_header(lease), Bytes::new())).await.map(drop)
     }
 
-    /// Who holds a lock?
-    pub async fn lock(&self, name: &Resource) -> Result<LockView, CallError> {
-        self.call(Outgoing::get(named("locks", name.as_str()))).await?.json()
+    /// Shows a lock and its holder; `None` if it is free.
+    pub async fn lock(&self, name: &Resource) -> Result<Option<LockView>, Error> {
+        let shown = self.transport.call(Outgoing::get(named("locks", name.as_str())), self.timeout).await;
+        absent_is_none(shown)?.map(|answer| answer.json()).transpose()
     }
 
     /// Lists locks that are held, one page.
-    pub async fn locks(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<LockPage, CallError> {
+    pub async fn locks(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<LockPage, Error> {
         self.call(Outgoing::get(listed("locks", prefix, after, limit))).await?.json()
     }
 
     /// What became of a request with an idempotency key?
-    pub async fn outcome(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, CallError> {
+    pub async fn outcome(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, Error> {
         self.call(Outgoing::get(format!("/v1/outcomes/{}", escaped(key.as_str())))).await?.json()
     }
 
     /// Makes sure that a request with this key is never applied, unless it has been.
-    pub async fn abandon(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, CallError> {
+    pub async fn abandon(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, Error> {
         let path = format!("/v1/outcomes/{}/abandon", escaped(key.as_str()));
         self.call(Outgoing::write(Method::POST, path, Vec::new(), Bytes::new())).await?.json()
     }
@@ -220,7 +242,7 @@ impl Gateway {
         answered.map_err(|missed| Missed { error: missed.error.with_key(once), ..missed })
     }
 
-    async fn call(&self, outgoing: Outgoing) -> Result<Answer, CallError> {
+    async fn call(&self, outgoing: Outgoing) -> Result<Answer, Error> {
         Ok(self.transport.call(outgoing, self.timeout).await?)
     }
 }
@@ -261,7 +283,7 @@ fn write_headers(options: &WriteOptions) -> Vec<(&'static str, String)> {
         Precondition::Absent => headers.push(("if-none-match", "*".into())),
         Precondition::Version(etag) => headers.push(("if-match", etag.clone())),
     }
-    headers.extend(key_header(options.once.as_ref()));
+    headers.extend(key_header(options.idempotency_key.as_ref()));
     headers
 }
 

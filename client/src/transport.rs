@@ -9,67 +9,28 @@ use fencepost_core::wire::PROBLEM_JSON;
 use fencepost_core::wire::header::IDEMPOTENT_REPLAYED;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response};
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use crate::error::CallError;
+use crate::error::{Cause, Error};
+use crate::options::{GatewayOptions, Protocol};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-
-/// Which HTTP is spoken with the gateway, which understands both at the same port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// Each call has a connection to itself while it lasts.
-    #[default]
-    Http1,
-    /// All calls share one connection. Without TLS nothing is negotiated: whatever is between must speak HTTP/2 as well.
-    Http2,
-}
-
-/// How a gateway is talked to.
-#[derive(Clone, Debug)]
-pub struct GatewayOptions {
-    /// Which HTTP.
-    pub protocol: Protocol,
-    /// How long a call may take, beyond what it is asked to wait for a lock.
-    pub timeout: Duration,
-    /// How long a connection may take to come about; a call that gets none was surely not applied.
-    pub connect_timeout: Duration,
-    /// How many connections are kept for later calls. Calls at the same time open as many as they need with HTTP/1.1:
-    /// one that waits for a lock must not keep a renewal waiting.
-    pub idle_connections: usize,
-    /// How long a connection is kept that nobody uses.
-    pub idle_timeout: Duration,
-    /// With HTTP/2, how often the gateway is asked whether it is still there, and how long it has to answer. If it does
-    /// not, the calls on their way end without their timeout being waited for.
-    pub keep_alive: Duration,
-}
-
-impl Default for GatewayOptions {
-    fn default() -> GatewayOptions {
-        GatewayOptions {
-            protocol: Protocol::Http1,
-            timeout: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(5),
-            idle_connections: 64,
-            idle_timeout: Duration::from_secs(90),
-            keep_alive: Duration::from_secs(10),
-        }
-    }
-}
 
 /// Where requests go.
 #[derive(Clone, Debug)]
 pub(crate) enum Transport {
     /// `http://host:port`, without a slash at the end.
-    Tcp { base: String, http: Box<Client<HttpConnector, Full<Bytes>>> },
+    Tcp { base: String, http: Box<HttpClient<HttpConnector, Full<Bytes>>> },
     /// A socket in the file system.
     Unix(PathBuf),
 }
@@ -81,37 +42,41 @@ pub(crate) enum Effect {
     Write,
 }
 
-/// A call without the answer hoped for.
+/// A call that failed, and what may be concluded from that.
 pub(crate) struct Missed {
-    pub(crate) error: CallError,
+    pub(crate) error: Error,
     /// It was surely not applied, or it is harmless to repeat.
     pub(crate) repeatable: bool,
     /// The answer is the recorded one of an earlier request with the same idempotency key: it is final.
     pub(crate) replayed: bool,
 }
 
-impl From<CallError> for Missed {
-    fn from(error: CallError) -> Missed {
-        let repeatable =
-            matches!(error, CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::NotApplied(_));
-        Missed { error, repeatable, replayed: false }
+impl From<Error> for Missed {
+    fn from(error: Error) -> Missed {
+        Missed { repeatable: error.is_repeatable(), error, replayed: false }
     }
 }
 
-impl From<Missed> for CallError {
-    fn from(missed: Missed) -> CallError {
+impl From<Missed> for Error {
+    fn from(missed: Missed) -> Error {
         missed.error
     }
 }
 
 impl Effect {
-    /// Whatever was sent, no answer came back: a write with an idempotency key and any read may be repeated.
+    /// No answer came back, whatever was sent: a write with an idempotency key and any read may be repeated.
     fn lost(self, why: String) -> Missed {
         let error = match self {
-            Effect::Write => CallError::unknown(why),
-            Effect::Read => CallError::Failed(why),
+            Effect::Write => Error::unknown(why, None),
+            Effect::Read => Cause::Failed(why).into(),
         };
         Missed { error, repeatable: true, replayed: false }
+    }
+
+    /// The same because of an error of the connection, in these words.
+    fn broken(self, why: String, error: impl Into<BoxError>) -> Missed {
+        let missed = self.lost(why);
+        Missed { error: missed.error.with_source(error), ..missed }
     }
 }
 
@@ -147,6 +112,7 @@ impl Outgoing {
 pub(crate) struct Answer {
     headers: HeaderMap,
     pub(crate) body: Bytes,
+    effect: Effect,
 }
 
 impl Answer {
@@ -158,9 +124,16 @@ impl Answer {
         self.text(name)?.parse().ok()
     }
 
-    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| CallError::Failed(format!("the gateway's answer cannot be read: {error}")))
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let why = format!("the gateway's answer cannot be read: {error}");
+            // A gateway may have applied a write whatever became of its answer.
+            let unread = match self.effect {
+                Effect::Write => Error::unknown(why, None),
+                Effect::Read => Cause::Failed(why).into(),
+            };
+            unread.with_source(error)
+        })
     }
 }
 
@@ -169,7 +142,7 @@ impl Transport {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(options.connect_timeout));
         connector.set_nodelay(true);
-        let http = Client::builder(TokioExecutor::new())
+        let http = HttpClient::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(options.idle_connections)
@@ -192,38 +165,42 @@ impl Transport {
         }
     }
 
-    /// Makes one call. Every end is an answer, a typed error, or an outcome that is not known.
+    /// Makes one call. It ends in an answer, a typed error, or an outcome that is not known.
     pub(crate) async fn call(&self, outgoing: Outgoing, timeout: Duration) -> Result<Answer, Missed> {
         let effect = outgoing.effect;
         let exchange = async {
             let (head, body) = self.send(outgoing).await?.into_parts();
             let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
-            let body = body.map_err(|error| effect.lost(error.to_string()))?;
+            let body = body.map_err(|error| effect.broken(error.to_string(), error))?;
             Ok((head, body.to_bytes()))
         };
         let (head, body) = tokio::time::timeout(timeout, exchange)
             .await
             .unwrap_or_else(|_| Err(effect.lost(format!("no answer within {} s", timeout.as_secs_f64()))))?;
         if head.status.is_success() {
-            return Ok(Answer { headers: head.headers, body });
+            return Ok(Answer { headers: head.headers, body, effect });
         }
         let is_problem = head.headers.get(CONTENT_TYPE).is_some_and(|value| value == PROBLEM_JSON);
         match serde_json::from_slice::<ProblemDocument>(&body) {
             Ok(problem) if is_problem => {
                 let replayed = head.headers.contains_key(IDEMPOTENT_REPLAYED);
-                Err(Missed { replayed, ..CallError::from_problem(problem).into() })
+                let error = Error::answered(problem).with_retry_after(retry_after(&head.headers));
+                Err(Missed { replayed, ..error.into() })
             }
             _ if head.status.is_server_error() => Err(effect.lost(format!("the gateway answered {}", head.status))),
             _ => {
                 let why = format!("{} answered {}; is it a Fencepost gateway?", self.place(), head.status);
-                Err(CallError::Failed(why).into())
+                Err(Error::from(Cause::Failed(why)).into())
             }
         }
     }
 
     async fn send(&self, outgoing: Outgoing) -> Result<Response<Incoming>, Missed> {
         let Outgoing { method, path, headers, body, effect } = outgoing;
-        let unreachable = |why: String| Missed::from(CallError::Unreachable { url: self.place(), why });
+        let unreachable = |error: BoxError| {
+            let cause = Cause::Unreachable { url: self.place(), why: causes(error.as_ref()) };
+            Missed::from(Error::from(cause).with_source(error))
+        };
         let uri = match self {
             Transport::Tcp { base, .. } => format!("{base}{path}"),
             Transport::Unix(_) => path,
@@ -235,22 +212,30 @@ impl Transport {
         if let Transport::Unix(_) = self {
             request = request.header(HOST, "localhost");
         }
-        let request = request.body(Full::new(body)).map_err(|error| CallError::Failed(error.to_string()))?;
+        let request = request
+            .body(Full::new(body))
+            .map_err(|error| Error::from(Cause::Failed(error.to_string())).with_source(error))?;
         match self {
             Transport::Tcp { http, .. } => http.request(request).await.map_err(|error| match error.is_connect() {
-                true => unreachable(causes(&error)),
-                false => effect.lost(causes(&error)),
+                true => unreachable(error.into()),
+                false => effect.broken(causes(&error), error),
             }),
             Transport::Unix(path) => {
-                let stream = UnixStream::connect(path).await.map_err(|error| unreachable(error.to_string()))?;
+                let stream = UnixStream::connect(path).await.map_err(|error| unreachable(error.into()))?;
                 let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
                     .await
-                    .map_err(|error| unreachable(causes(&error)))?;
+                    .map_err(|error| unreachable(error.into()))?;
                 tokio::spawn(connection);
-                sender.send_request(request).await.map_err(|error| effect.lost(causes(&error)))
+                sender.send_request(request).await.map_err(|error| effect.broken(causes(&error), error))
             }
         }
     }
+}
+
+/// The time that the gateway asks for, in seconds as it writes it.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// An error with its causes, outermost first.
@@ -262,4 +247,52 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::wire::TxnRequest;
+    use fencepost_core::{IdempotencyKey, ProblemKind, Resource};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::{ErrorKind, Gateway};
+
+    /// A gateway that gives every request this answer.
+    async fn answering(head: &str, body: &str) -> Gateway {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let gateway = Gateway::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let answer = format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = [0; 4096];
+                assert!(stream.read(&mut request).await.unwrap() > 0);
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        gateway
+    }
+
+    #[tokio::test]
+    async fn c02_a_write_whose_answer_cannot_be_read_is_unknown() {
+        let gateway = answering("200 OK", "{").await;
+        let transaction: TxnRequest = serde_json::from_str(r#"{"then": [{"get": "k"}]}"#).unwrap();
+        let once = IdempotencyKey::new("once").unwrap();
+        let written = gateway.transact(&transaction, Some(&once)).await.unwrap_err();
+        assert_eq!(written.unknown_outcome().unwrap().key, Some(once), "{written:?}");
+        let read = gateway.fence(&Resource::new("k").unwrap()).await.unwrap_err();
+        assert_eq!(read.kind(), ErrorKind::Unavailable, "{read:?}");
+    }
+
+    #[tokio::test]
+    async fn a_rejection_carries_when_to_come_back() {
+        let problem = ProblemDocument::new(ProblemKind::Overloaded, "the queue is full").to_json();
+        let head = format!("503 Service Unavailable\r\ncontent-type: {PROBLEM_JSON}\r\nretry-after: 7");
+        let gateway = answering(&head, std::str::from_utf8(&problem).unwrap()).await;
+        let error = gateway.fence(&Resource::new("k").unwrap()).await.unwrap_err();
+        assert_eq!((error.kind(), error.retry_after()), (ErrorKind::Unavailable, Some(Duration::from_secs(7))));
+        assert!(!error.is_unreachable() && error.problem().is_some(), "{error:?}");
+    }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{self, Acquired, LockBackend, Wanted};
-use fencepost_client::{Gateway, LockOptions, Locks};
+use fencepost_client::{Client, Gateway, GatewayOptions, LockOptions};
 use fencepost_core::{Holder, Resource};
 use fencepost_harness::process::GatewayProcess;
 use fencepost_harness::servers::etcd::Etcd;
@@ -97,7 +97,7 @@ fn measure(runtime: &tokio::runtime::Runtime, rounds: u64, time: Duration) -> Re
 /// Locks per second. Each service has resources of its own: a fence is bound to one.
 async fn rate(service: &'static str, url: &str, gateway: Option<&str>, time: Duration) -> Result<f64, String> {
     let backend = locks::connect(url).await.map_err(|error| error.to_string())?;
-    let gateway = gateway.map(|url| Gateway::new(url, TTL)).transpose().map_err(|error| error.to_string())?;
+    let gateway = gateway.map(at).transpose().map_err(|error| error.to_string())?;
     let (done, end) = (Arc::new(AtomicU64::new(0)), Instant::now() + time);
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..CLIENTS {
@@ -120,7 +120,11 @@ async fn rate(service: &'static str, url: &str, gateway: Option<&str>, time: Dur
     Ok(done.load(Ordering::Relaxed) as f64 / time.as_secs_f64())
 }
 
-/// Taken and given back.
+fn at(url: &str) -> Result<Gateway, fencepost_client::Error> {
+    Gateway::with_options(url, GatewayOptions::new().timeout(TTL).connect_timeout(TTL))
+}
+
+/// Taken and released.
 async fn alone(backend: &dyn LockBackend, name: &str) -> Result<(), String> {
     // A holder is unique per acquisition.
     static TURN: AtomicU64 = AtomicU64::new(0);
@@ -134,10 +138,10 @@ async fn alone(backend: &dyn LockBackend, name: &str) -> Result<(), String> {
     }
 }
 
-/// Taken, claimed, written under, and given back.
+/// Taken, claimed, written under, and released.
 async fn fenced(gateway: &Gateway, backend: &Arc<dyn LockBackend>, name: &str) -> Result<(), String> {
-    let locks = Locks::new(gateway.clone(), backend.clone(), LockOptions::with_ttl(TTL));
-    let guard = locks.acquire(name).await.map_err(|error| error.to_string())?;
+    let client = Client::new(gateway.clone(), backend.clone()).with_lock_options(LockOptions::new().ttl(TTL));
+    let guard = client.acquire(name).await.map_err(|error| error.to_string())?;
     guard.put(name, "written").await.map_err(|error| error.to_string())?;
     guard.release().await.map_err(|error| error.to_string())
 }

@@ -2,9 +2,9 @@
 
 use fencepost_core::{IdempotencyKey, ProblemKind};
 
-use crate::error::UnknownOutcome;
+use crate::Precondition;
+use crate::error::{Error, ErrorKind};
 use crate::transport::Missed;
-use crate::{CallError, Precondition};
 
 /// May a condition that failed hold later?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,22 +45,22 @@ impl<'a> Attempts<'a> {
     }
 
     /// Notes an attempt that failed and is going to be repeated.
-    pub(super) fn note(&mut self, error: &CallError) {
-        if let CallError::Unknown(unknown) = error {
+    pub(super) fn note(&mut self, error: &Error) {
+        if let Some(unknown) = error.unknown_outcome() {
             self.unknown.get_or_insert_with(|| unknown.why.clone());
         }
     }
 
     /// The error of the whole call, whose last attempt is this one.
-    pub(super) fn conclude(self, last: Missed) -> CallError {
+    pub(super) fn conclude(self, last: Missed) -> Error {
         let settled = self.settled_by(&last);
         match (self.key, self.unknown) {
             (Some(key), Some(first)) if !settled => {
-                let why = match last.error {
-                    CallError::Unknown(_) => first,
-                    error => format!("{first}; a later attempt ended with: {error}"),
+                let why = match last.error.kind() {
+                    ErrorKind::UnknownOutcome => first,
+                    _ => format!("{first}; a later attempt ended with: {}", last.error),
                 };
-                CallError::Unknown(Box::new(UnknownOutcome { why, key: Some(key.clone()) }))
+                Error::unknown(why, Some(key.clone())).with_source(last.error)
             }
             _ => last.error,
         }
@@ -71,11 +71,11 @@ impl<'a> Attempts<'a> {
     /// The gateway looks for the record of the key before it judges, so whatever it answers but the recorded outcome was
     /// decided when no attempt had been applied. What is left are attempts that are still on their way.
     fn settled_by(&self, last: &Missed) -> bool {
-        match &last.error {
+        match last.error.kind() {
             _ if last.replayed => true,
             // A fence never falls, so each of these refuses the same token from then on.
-            CallError::Fenced(problem) => matches!(
-                problem.kind(),
+            ErrorKind::Fenced => matches!(
+                last.error.problem_kind(),
                 Some(
                     ProblemKind::Stale
                         | ProblemKind::Spent
@@ -84,15 +84,9 @@ impl<'a> Attempts<'a> {
                         | ProblemKind::RetiredGeneration
                 )
             ),
-            CallError::Conflict(_) => self.conflicts == Conflicts::Final,
-            CallError::Invalid(problem) => problem.kind() == Some(ProblemKind::Abandoned),
-            CallError::Absent(_)
-            | CallError::Lost(_)
-            | CallError::Held(_)
-            | CallError::NotApplied(_)
-            | CallError::Unknown(_)
-            | CallError::Unreachable { .. }
-            | CallError::Failed(_) => false,
+            ErrorKind::Conflict => self.conflicts == Conflicts::Final,
+            ErrorKind::Invalid => last.error.problem_kind() == Some(ProblemKind::Abandoned),
+            ErrorKind::Lost | ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::UnknownOutcome => false,
         }
     }
 }
@@ -102,28 +96,31 @@ mod tests {
     use fencepost_core::ProblemDocument;
 
     use super::*;
+    use crate::error::Cause;
 
     fn problem(kind: ProblemKind) -> Missed {
-        CallError::from_problem(ProblemDocument::new(kind, "why")).into()
+        Error::answered(ProblemDocument::new(kind, "why")).into()
+    }
+
+    fn unreachable() -> Error {
+        Cause::Unreachable { url: "u".into(), why: "w".into() }.into()
     }
 
     /// What a call comes to whose first attempt is unknown.
-    fn after_unknown(conflicts: Conflicts, last: Missed) -> CallError {
+    fn after_unknown(conflicts: Conflicts, last: Missed) -> Error {
         let key = IdempotencyKey::new("k").unwrap();
         let mut attempts = Attempts::with(Some(&key), conflicts);
-        attempts.note(&CallError::unknown("lost".into()));
-        attempts.note(&CallError::Unreachable { url: "u".into(), why: "w".into() });
+        attempts.note(&Error::unknown("lost".into(), None));
+        attempts.note(&unreachable());
         attempts.conclude(last)
     }
 
     fn is_unknown(conflicts: Conflicts, last: Missed) -> bool {
-        match after_unknown(conflicts, last) {
-            CallError::Unknown(unknown) => {
-                assert!(unknown.why.starts_with("lost") && unknown.key.is_some(), "{unknown}");
-                true
-            }
-            _ => false,
+        let error = after_unknown(conflicts, last);
+        if let Some(unknown) = error.unknown_outcome() {
+            assert!(unknown.why.starts_with("lost") && unknown.key.is_some(), "{unknown}");
         }
+        error.kind() == ErrorKind::UnknownOutcome
     }
 
     #[test]
@@ -135,11 +132,7 @@ mod tests {
         for kind in [Kind::Unclaimed, Kind::Implausible, Kind::UnknownGeneration, Kind::MissingIssuer] {
             assert!(is_unknown(Conflicts::Final, problem(kind)), "{kind:?} may pass");
         }
-        for error in [
-            CallError::unknown("again".into()),
-            CallError::Unreachable { url: "u".into(), why: "refused".into() },
-            CallError::Failed("nonsense".into()),
-        ] {
+        for error in [Error::unknown("again".into(), None), unreachable(), Cause::Failed("nonsense".into()).into()] {
             assert!(is_unknown(Conflicts::Final, error.into()));
         }
         assert!(is_unknown(Conflicts::MayPass, problem(Kind::ConditionFailed)));
@@ -162,11 +155,11 @@ mod tests {
     fn without_an_unknown_attempt_the_last_error_counts() {
         let key = IdempotencyKey::new("k").unwrap();
         let mut attempts = Attempts::with(Some(&key), Conflicts::MayPass);
-        attempts.note(&CallError::Unreachable { url: "u".into(), why: "w".into() });
-        assert!(matches!(attempts.conclude(problem(ProblemKind::Poisoned)), CallError::NotApplied(_)));
+        attempts.note(&unreachable());
+        assert_eq!(attempts.conclude(problem(ProblemKind::Poisoned)).kind(), ErrorKind::Unavailable);
         let mut read = Attempts::harmless();
-        read.note(&CallError::unknown("lost".into()));
-        assert!(matches!(read.conclude(problem(ProblemKind::Poisoned)), CallError::NotApplied(_)));
+        read.note(&Error::unknown("lost".into(), None));
+        assert_eq!(read.conclude(problem(ProblemKind::Poisoned)).kind(), ErrorKind::Unavailable);
     }
 
     #[test]

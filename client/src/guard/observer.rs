@@ -8,24 +8,25 @@ use super::Loss;
 
 /// Something happened to a lock.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum LockEvent<'a> {
     /// It was acquired and claimed.
     Acquired {
         /// From asking to the claim.
         wait: Duration,
-        /// With this token.
+        /// The token that was claimed.
         token: Token,
     },
     /// A renewal failed, and will be tried again.
     RenewFailed(&'a str),
     /// The lease was lost.
     Lost {
-        /// Why.
+        /// What ended it.
         why: Loss,
         /// From the claim until now.
         held: Duration,
     },
-    /// It was given back, or at least that was tried.
+    /// It was released, or releasing it failed.
     Released {
         /// From the claim until now.
         held: Duration,
@@ -34,21 +35,21 @@ pub enum LockEvent<'a> {
     Refused(&'a str),
 }
 
-/// Told of everything that happens to locks. Must be quick.
+/// Notified of everything that happens to locks. Must be quick.
 pub trait LockObserver: Send + Sync + 'static {
-    /// Something happened.
+    /// Called at once, on the task that keeps the lease or makes the call.
     fn event(&self, lock: &Resource, event: LockEvent<'_>);
 }
 
-/// Looks away.
+/// Ignores every event; the default.
 pub struct Unobserved;
 
 impl LockObserver for Unobserved {
     fn event(&self, _: &Resource, _: LockEvent<'_>) {}
 }
 
-/// Tells the observer, and whoever reads the log.
-pub(super) fn tell(observer: &dyn LockObserver, lock: &Resource, event: LockEvent<'_>) {
+/// Notifies the observer, and writes to the log.
+pub(crate) fn notify(observer: &dyn LockObserver, lock: &Resource, event: LockEvent<'_>) {
     match event {
         LockEvent::Acquired { wait, token } => {
             tracing::debug!(%lock, %token, wait_ms = wait.as_millis(), "lock acquired");

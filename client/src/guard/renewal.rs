@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use super::acquire::validity;
-use super::observer::{LockEvent, tell};
-use super::{LockOptions, Loss};
+use super::Loss;
+use super::observer::{LockEvent, notify};
+use crate::client::{LockOptions, validity};
 use crate::locks::{Kept, Lease, LockBackend, LockError};
 use crate::random::jittered;
 use crate::{Clock, Moment};
@@ -26,12 +26,12 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How a lease stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Until then it is surely ours.
+    /// Until then it is surely held.
     pub(super) valid_until: Moment,
     pub(super) lost: Option<Loss>,
 }
 
-/// An order to give the lock back, with whom to tell.
+/// An order to release the lock, with the receiver of its result.
 type Order = oneshot::Sender<Result<(), LockError>>;
 
 /// Keeps one lease alive.
@@ -42,7 +42,7 @@ pub(super) struct Keeper {
     pub(super) standing: Arc<watch::Sender<Standing>>,
 }
 
-/// Whatever ends the keeper, an observer's panic too, nobody keeps the lease any more.
+/// Marks the lease as lost whatever ends the keeper, a panic of an observer included: nothing renews it any more.
 struct LostAtTheEnd(Arc<watch::Sender<Standing>>);
 
 impl Drop for LostAtTheEnd {
@@ -63,15 +63,15 @@ impl Keeper {
     /// Renews until the lease is lost, or until the guard is gone or asks for its end. A guard that is dropped drops
     /// the other end of `orders`.
     pub(super) async fn keep(self, lease: Lease, orders: oneshot::Receiver<Order>) {
-        let _nobody_keeps_it = LostAtTheEnd(self.standing.clone());
+        let _lost_at_the_end = LostAtTheEnd(self.standing.clone());
         match self.renewals(&lease, orders).await {
             End::Ordered(order) => {
                 self.hold_out(&lease).await;
                 let name = lease.name.clone();
                 let released = self.give_back(lease).await;
-                self.tell(&name, LockEvent::Released { held: self.held() });
+                self.notify(&name, LockEvent::Released { held: self.held() });
                 if let Some(order) = order {
-                    // Nobody may be waiting any more.
+                    // The caller may be gone; the lock is released.
                     let _ = order.send(released);
                 } else if let Err(error) = released {
                     tracing::debug!(lock = %name, %error, "a lock could not be given back; it ends with its ttl");
@@ -79,7 +79,7 @@ impl Keeper {
             }
             End::Lost(why) => {
                 self.standing.send_modify(|standing| standing.lost = Some(why));
-                self.tell(&lease.name, LockEvent::Lost { why, held: self.held() });
+                self.notify(&lease.name, LockEvent::Lost { why, held: self.held() });
                 if why != Loss::TakenOver {
                     // It compares before it deletes, so it can only spare others the rest of the ttl.
                     let _ = self.give_back(lease).await;
@@ -128,8 +128,8 @@ impl Keeper {
         }
     }
 
-    fn tell(&self, name: &fencepost_core::Resource, event: LockEvent<'_>) {
-        tell(self.options.observer.as_ref(), name, event);
+    fn notify(&self, name: &fencepost_core::Resource, event: LockEvent<'_>) {
+        notify(self.options.observer.as_ref(), name, event);
     }
 
     /// Whatever a renewal does, even if it hangs: the lease comes into danger, ends, or was held for long enough by our
@@ -178,7 +178,7 @@ impl Keeper {
                 }
                 Ok(Kept::Lost) => return End::Lost(Loss::TakenOver),
                 Err(why) => {
-                    self.tell(&lease.name, LockEvent::RenewFailed(&why));
+                    self.notify(&lease.name, LockEvent::RenewFailed(&why));
                     soon(lease.ttl)
                 }
             };

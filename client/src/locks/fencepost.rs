@@ -11,7 +11,7 @@ use super::list::{Backend, Connecting};
 use super::url::wrong;
 use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 use crate::random::jittered;
-use crate::{CallError, Gateway, Moment};
+use crate::{Error, ErrorKind, Gateway, GatewayOptions, Moment};
 
 /// How long a call may take beyond what it is asked to wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often an acquisition is made at least if its answer is lost; its idempotency key makes that safe.
 const ATTEMPTS: usize = 3;
 
-/// How long a waiter leaves a gateway alone that cannot be reached.
+/// The pause of a waiter whose gateway cannot be reached.
 const OUTAGE: Duration = Duration::from_millis(100);
 
 pub(super) const BACKEND: Backend = Backend {
@@ -54,24 +54,23 @@ fn connect(url: LockUrl) -> Connecting {
         if url.user.is_some() || !url.path.is_empty() {
             return Err(wrong(&url.to_string(), "it has no user and no path"));
         }
-        let gateway = Gateway::new(&format!("http://{host}"), TIMEOUT);
+        let options = GatewayOptions::new().timeout(TIMEOUT).connect_timeout(TIMEOUT);
+        let gateway = Gateway::with_options(&format!("http://{host}"), options);
         let gateway = gateway.map_err(|error| LockError::Invalid(error.to_string()))?;
         Ok(Arc::new(Fencepost { gateway, service: url.to_string() }) as Arc<dyn LockBackend>)
     })
 }
 
 impl Fencepost {
-    fn error(&self, error: CallError) -> LockError {
+    fn error(&self, error: Error) -> LockError {
         let (service, why) = (self.service.clone(), error.to_string());
-        match error {
-            CallError::Unreachable { .. } | CallError::Unknown(_) | CallError::NotApplied(_) | CallError::Failed(_) => {
-                LockError::Unreachable { service, why }
-            }
-            CallError::Invalid(_) => LockError::Invalid(why),
-            CallError::Fenced(_) => LockError::Refused { service, why },
-            // A grant that nobody heard of in time; to ask again is right.
-            CallError::Lost(_) => LockError::Unreachable { service, why },
-            _ => LockError::Failed { service, why },
+        match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::UnknownOutcome => LockError::Unreachable { service, why },
+            ErrorKind::Invalid => LockError::Invalid(why),
+            ErrorKind::Fenced => LockError::Refused { service, why },
+            // A grant whose answer came too late; asking again is right.
+            ErrorKind::Lost => LockError::Unreachable { service, why },
+            ErrorKind::Conflict | ErrorKind::Busy => LockError::Failed { service, why },
         }
     }
 }
@@ -96,7 +95,7 @@ impl LockBackend for Fencepost {
         let left = || deadline.map_or(wanted.wait, |deadline| deadline.saturating_duration_since(Instant::now()));
         let mut attempt = 1;
         loop {
-            // Only what is left: whoever waited already does not wait again.
+            // Only what is left: time that was waited is not waited again.
             let (holder, ttl_ms, wait_ms) = (wanted.holder.clone(), millis(wanted.ttl), millis(left()));
             let asked = AcquireRequest { holder, ttl_ms, wait_ms: wait_ms.min(MAX_WAIT_MS) };
             let error = match self.gateway.acquire(wanted.name, &asked, Some(&key)).await {
@@ -113,23 +112,25 @@ impl LockBackend for Fencepost {
                         session: None,
                     }));
                 }
-                Err(CallError::Held(_)) if wait_ms <= MAX_WAIT_MS || left().is_zero() => return Ok(Acquired::Busy),
+                Err(error) if error.kind() == ErrorKind::Busy && (wait_ms <= MAX_WAIT_MS || left().is_zero()) => {
+                    return Ok(Acquired::Busy);
+                }
                 Err(error) => error,
             };
-            let again = match &error {
+            let again = match error.kind() {
                 // Granted or not: the same key finds out (5).
-                CallError::Unknown(_) => attempt < ATTEMPTS || left() > OUTAGE,
+                ErrorKind::UnknownOutcome => attempt < ATTEMPTS || left() > OUTAGE,
                 // A gateway that restarts is waited for as long as for the lock. One that was never there is an error.
-                CallError::Unreachable { .. } => attempt > 1 && left() > OUTAGE,
-                CallError::NotApplied(_) => left() > OUTAGE,
+                ErrorKind::Unavailable if error.is_unreachable() => attempt > 1 && left() > OUTAGE,
+                ErrorKind::Unavailable => error.is_repeatable() && left() > OUTAGE,
                 // One call waits no longer than the gateway allows; the next one takes a new place in the queue.
-                CallError::Held(_) => true,
+                ErrorKind::Busy => true,
                 _ => false,
             };
             if !again {
                 return Err(self.error(error));
             }
-            if attempt >= ATTEMPTS || !matches!(error, CallError::Unknown(_)) {
+            if attempt >= ATTEMPTS || error.kind() != ErrorKind::UnknownOutcome {
                 tokio::time::sleep(jittered(OUTAGE)).await;
             }
             attempt += 1;
@@ -138,8 +139,8 @@ impl LockBackend for Fencepost {
 
     async fn verify(&self, lease: &Lease) -> Result<Kept, LockError> {
         match self.gateway.lock(&lease.name).await {
-            Ok(lock) if lock.holder == lease.holder && lock.token.number() == lease.number => Ok(Kept::Kept),
-            Ok(_) | Err(CallError::Absent(_)) => Ok(Kept::Lost),
+            Ok(Some(lock)) if lock.holder == lease.holder && lock.token.number() == lease.number => Ok(Kept::Kept),
+            Ok(_) => Ok(Kept::Lost),
             Err(error) => Err(self.error(error)),
         }
     }
@@ -148,14 +149,15 @@ impl LockBackend for Fencepost {
         match self.gateway.renew(&lease.name, &lease.handle, millis(lease.ttl)).await {
             Ok(_) => Ok(Kept::Kept),
             // A renewal is judged like a claim: a refusal ends the lease as surely as a take-over.
-            Err(CallError::Lost(_) | CallError::Fenced(_)) => Ok(Kept::Lost),
+            Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Fenced) => Ok(Kept::Lost),
             Err(error) => Err(self.error(error)),
         }
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LockError> {
         match self.gateway.release(&lease.name, &lease.handle).await {
-            Ok(()) | Err(CallError::Lost(_)) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(()),
             Err(error) => Err(self.error(error)),
         }
     }

@@ -39,7 +39,7 @@ pub use url::LockUrl;
 ///
 /// What every backend promises, by number; the shared test suite asks for each of them:
 ///
-/// 1. **Exclusive.** While a lease is kept alive, nobody else is given one for the same name.
+/// 1. **Exclusive.** While a lease is kept alive, no other is granted for the same name.
 /// 2. **Increasing.** The number of a lease is above every number given before for that name by the same incarnation of
 ///    the service, and above the floor where [`Capabilities::floor`] says so. It is never 0.
 /// 3. **Captured.** The number is learned in the acquisition itself and never asked for again (T12). Only
@@ -47,7 +47,7 @@ pub use url::LockUrl;
 /// 4. **Nothing left behind.** After `Busy`, an error, or if the future is dropped, whatever was begun is undone, or
 ///    ends by itself within the ttl.
 /// 5. **A lost reply is no loss.** The holder, which is unique per acquisition, finds a grant whose answer was lost.
-/// 6. **Lost is final, an error is not.** `Lost` is said only when the service said so. Everything else that goes wrong
+/// 6. **Lost is final, an error is not.** `Lost` is reported only when the service reported it. Everything else that goes wrong
 ///    is an error, after which nothing is known.
 /// 7. **Lifting is atomic.** The service's counter is raised above the floor only if this very lease still holds the
 ///    lock, in one step (T31).
@@ -78,7 +78,7 @@ pub trait LockBackend: Send + Sync + 'static {
         Ok(Lifted::Unsupported)
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     async fn release(&self, lease: Lease) -> Result<(), LockError>;
 }
 
@@ -87,11 +87,11 @@ pub trait LockBackend: Send + Sync + 'static {
 pub struct Wanted<'a> {
     /// The lock; the same name as the resource it protects.
     pub name: &'a Resource,
-    /// Who asks: `name#nonce`, unique per acquisition.
+    /// The future holder: `name#nonce`, unique per acquisition.
     pub holder: &'a Holder,
     /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
-    /// How long to wait while somebody else holds it.
+    /// How long to wait while another holder has it.
     pub wait: Duration,
     /// The number must be above this one: the resource's fence, or 0.
     pub floor: u64,
@@ -101,24 +101,27 @@ pub struct Wanted<'a> {
 
 /// How an acquisition ended.
 #[derive(Debug)]
+#[must_use]
 pub enum Acquired {
-    /// With the lock.
+    /// The lock is ours.
     Held(Lease),
-    /// Somebody else holds it, or was here first.
+    /// Another holder has it, or came first.
     Busy,
 }
 
-/// Is a lease still good?
+/// Is a lease still held?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub enum Kept {
-    /// It is.
+    /// The lease holds the lock.
     Kept,
-    /// The service says that it is not.
+    /// The service reports that it does not.
     Lost,
 }
 
 /// How lifting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub enum Lifted {
     /// The number is above the floor now.
     Lifted,
@@ -133,7 +136,7 @@ pub enum Lifted {
 pub struct Capabilities {
     /// Waiters get the lock in order of arrival.
     pub fair: bool,
-    /// Waiters are told; they do not ask again and again.
+    /// Waiters are notified; they do not poll.
     pub watch: bool,
     /// Numbers can be asked to be above a floor.
     pub floor: bool,
@@ -145,40 +148,42 @@ pub struct Capabilities {
     pub detachable: bool,
 }
 
-/// A call to a lock service that failed; what the lock's state is now is not known.
+/// A call to a lock service that failed; the state of the lock is not known. Backends return it; callers of a
+/// [`Client`](crate::Client) get an [`Error`](crate::Error) of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LockError {
     /// The service cannot be reached, or did not answer. May be tried again.
     #[error("{service} cannot be reached: {why}")]
     Unreachable {
-        /// Which.
+        /// The URL or kind of the service.
         service: String,
-        /// In the system's words.
+        /// In the words of the system.
         why: String,
     },
     /// The service answered, but refused or made no sense. Trying again does not help.
     #[error("{service}: {why}")]
     Failed {
-        /// Which.
+        /// The URL or kind of the service.
         service: String,
-        /// In its words.
+        /// In the words of the service.
         why: String,
     },
     /// The service knows the fence, and the fence refused.
     #[error("{service}: {why}")]
     Refused {
-        /// Which.
+        /// The URL or kind of the service.
         service: String,
-        /// In its words.
+        /// In the words of the service.
         why: String,
     },
-    /// What was asked for cannot be.
+    /// The request or the URL is wrong.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl LockError {
-    /// May it be tried again?
+    /// May the call be tried again?
     pub fn is_transient(&self) -> bool {
         matches!(self, LockError::Unreachable { .. })
     }

@@ -4,14 +4,14 @@ use std::future::Future;
 use std::path::PathBuf;
 
 use clap::Args;
-use fencepost_client::{Admin, CallError};
+use fencepost_client::{Admin, Error};
 use fencepost_core::wire::{RotateAllRequest, RotatePrefixRequest, RotateRequest, RotatedAnswer};
 use fencepost_core::{Issuer, Resource};
 
 use super::exit::{self, Failed};
 use crate::quantity::Span;
 
-/// Where the administrator's door is.
+/// Where the admin listener is.
 #[derive(Args, Clone)]
 pub(super) struct AdminArgs {
     /// The gateway's Unix socket for administrators
@@ -27,7 +27,7 @@ pub(super) struct AdminArgs {
 
 impl AdminArgs {
     /// Makes calls and waits for them.
-    pub(super) fn call<T, F: Future<Output = Result<T, CallError>>>(
+    pub(super) fn call<T, F: Future<Output = Result<T, Error>>>(
         &self,
         call: impl FnOnce(Admin) -> F,
     ) -> Result<T, Failed> {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser};
-use fencepost_client::{Gateway, WriteOptions};
+use fencepost_client::WriteOptions;
 use serde_json::json;
 
+use super::connect::gateway_at;
 use super::exit::Failed;
 use crate::bench::{self, Http, Load, Measured, WORKLOADS, Workload};
 use crate::quantity::{Size, Span};
@@ -98,9 +99,9 @@ impl Bench {
 
     /// Every resource gets a value and a fence first, so that reads find something and refusals have a reason.
     async fn fill(&self) -> Result<(), Failed> {
-        let gateway = Gateway::new(&self.url, Duration::from_secs(30)).map_err(Failed::usage)?;
+        let gateway = gateway_at(&self.url, Duration::from_secs(30))?;
         let value = usize::try_from(self.value_size.0).unwrap_or(usize::MAX);
-        let options = WriteOptions { credentials: Some(Http::credentials()), ..WriteOptions::default() };
+        let options = WriteOptions::new().credentials(Http::credentials());
         let mut filling = tokio::task::JoinSet::new();
         for resource in 0..self.resources {
             while filling.len() >= 64 {
@@ -121,7 +122,7 @@ impl Bench {
     }
 }
 
-async fn finished(filling: &mut tokio::task::JoinSet<Result<(), fencepost_client::CallError>>) -> Result<(), Failed> {
+async fn finished(filling: &mut tokio::task::JoinSet<Result<(), fencepost_client::Error>>) -> Result<(), Failed> {
     match filling.join_next().await {
         Some(written) => Ok(written.map_err(Failed::other)??),
         None => Ok(()),

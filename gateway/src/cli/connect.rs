@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::io::Read;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use fencepost_client::{CallError, Credentials, Gateway};
+use fencepost_client::{Credentials, Error, Gateway, GatewayOptions};
 use fencepost_core::wire::MAX_PAGE;
 use fencepost_core::{Holder, IdempotencyKey, Issuer, Token};
 use serde::Serialize;
@@ -33,11 +34,11 @@ impl Connect {
         if self.timeout.0.is_zero() {
             return Err(Failed::usage("--timeout must be longer than 0"));
         }
-        Gateway::new(&self.url, self.timeout.0).map_err(Failed::usage)
+        gateway_at(&self.url, self.timeout.0)
     }
 
     /// Makes one call and waits for it.
-    pub(super) fn call<T, F: Future<Output = Result<T, CallError>>>(
+    pub(super) fn call<T, F: Future<Output = Result<T, Error>>>(
         &self,
         call: impl FnOnce(Gateway) -> F,
     ) -> Result<T, Failed> {
@@ -45,6 +46,12 @@ impl Connect {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
         Ok(runtime.block_on(call(gateway))?)
     }
+}
+
+/// The gateway at a URL, with one timeout for the connection and for the call.
+pub(super) fn gateway_at(url: &str, timeout: Duration) -> Result<Gateway, Failed> {
+    let options = GatewayOptions::new().timeout(timeout).connect_timeout(timeout);
+    Gateway::with_options(url, options).map_err(Failed::usage)
 }
 
 /// The token, and who presents it.

@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-use fencepost_client::CallError;
+use fencepost_client::locks::LockError;
+use fencepost_client::{Error, ErrorKind};
 
 use super::terminal;
 
@@ -40,9 +41,14 @@ impl Failed {
         Failed { code, message }
     }
 
-    /// Nothing is said, because somebody else has said it.
+    /// Without a message: the reason was reported already.
     pub(super) fn silent(code: u8) -> Failed {
         Failed { code, message: String::new() }
+    }
+
+    /// The key has no value, or the lock is free.
+    pub(super) fn absent(message: String) -> Failed {
+        Failed { code: 5, message }
     }
 
     /// Something was done before it failed, so it is no longer true that nothing was.
@@ -58,18 +64,39 @@ impl Failed {
     }
 }
 
-impl From<CallError> for Failed {
-    fn from(error: CallError) -> Failed {
-        let code = match &error {
-            CallError::Fenced(_) | CallError::Lost(_) => 3,
-            CallError::Conflict(_) => 4,
-            CallError::Absent(_) => 5,
-            CallError::NotApplied(_) | CallError::Unreachable { .. } => 6,
-            CallError::Unknown(_) => 7,
-            CallError::Held(_) => 8,
-            CallError::Invalid(_) | CallError::Failed(_) => 1,
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        let code = match (error.lock_error(), error.kind()) {
+            (Some(service), _) => service_code(service),
+            (None, ErrorKind::Fenced | ErrorKind::Lost) => 3,
+            (None, ErrorKind::Conflict) => 4,
+            // A read that failed after it was sent is 1.
+            (None, ErrorKind::Unavailable) if was_rejected(&error) => 6,
+            (None, ErrorKind::UnknownOutcome) => 7,
+            (None, ErrorKind::Busy) => 8,
+            (None, _) => 1,
         };
         Failed { code, message: error.to_string() }
+    }
+}
+
+impl From<LockError> for Failed {
+    fn from(error: LockError) -> Failed {
+        Failed { code: service_code(&error), message: error.to_string() }
+    }
+}
+
+/// Was this request surely not applied, because nothing was sent or because the gateway rejected it?
+fn was_rejected(error: &Error) -> bool {
+    error.is_unreachable() || error.problem().is_some_and(|problem| matches!(problem.status, 408 | 429 | 503 | 507))
+}
+
+fn service_code(error: &LockError) -> u8 {
+    match error {
+        LockError::Unreachable { .. } => 6,
+        LockError::Refused { .. } => 3,
+        LockError::Invalid(_) => 2,
+        _ => 1,
     }
 }
 
@@ -78,7 +105,7 @@ pub(super) fn write_text(text: &str) -> Result<(), Failed> {
     write(terminal::escaped(text).as_bytes())
 }
 
-/// Says something on standard error. A reader that went away changes nothing.
+/// Writes a line to standard error. The reader may be gone.
 pub(super) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "fencepost: {}", terminal::escaped(text));
 }

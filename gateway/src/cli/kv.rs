@@ -117,7 +117,10 @@ impl Put {
 }
 
 fn options(token: TokenArgs, condition: ConditionArgs, once: OnceArgs) -> WriteOptions {
-    WriteOptions { credentials: token.credentials(), precondition: condition.precondition(), once: once.key() }
+    WriteOptions::new()
+        .credentials(token.credentials())
+        .precondition(condition.precondition())
+        .idempotency_key(once.key())
 }
 
 fn value(value: Option<String>, file: Option<PathBuf>) -> Result<Bytes, Failed> {
@@ -136,7 +139,7 @@ impl Delete {
 }
 
 fn report(verb: &str, key: &Key, written: &Written, as_json: bool) -> Result<(), Failed> {
-    let Written { etag, fence, observed, replayed } = written;
+    let Written { etag, fence, observed, replayed, .. } = written;
     if as_json {
         return super::print(
             &json!({"key": key, "etag": etag, "fence": fence, "observed": observed, "replayed": replayed}).to_string(),
@@ -154,6 +157,7 @@ impl Get {
     fn run(self) -> Result<(), Failed> {
         let (key, credentials) = (self.key, self.token.credentials());
         let value = self.connect.call(async |gateway| gateway.get(&key, credentials.as_ref()).await)?;
+        let Some(value) = value else { return Err(Failed::absent(format!("the key `{key}` has no value"))) };
         if value.unclaimed {
             exit::note("your token is above the fence: claim the resource before you rely on what you read");
         }

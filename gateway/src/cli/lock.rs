@@ -4,8 +4,8 @@ use std::future::Future;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use fencepost_client::locks::{self, BACKENDS, Backend, Kept};
-use fencepost_client::{Credentials, Detached, LockOptions, Locks};
+use fencepost_client::locks::{BACKENDS, Backend, Kept};
+use fencepost_client::{Client, Credentials, Detached, LockOptions};
 use fencepost_core::wire::{AcquireRequest, LeaseAnswer, LockView};
 use fencepost_core::{Holder, Resource};
 use serde_json::json;
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::admin::AdminArgs;
 use super::connect::{Connect, ListArgs, OnceArgs};
 use super::exit::Failed;
-use super::run::{GIVE_UP_TIME, Signals, ended_by, failed_acquire, failed_service, given_up};
+use super::run::{GIVE_UP_TIME, Signals, ended_by, given_up};
 use super::secret_file::{Input, LeaseArgs, lock_url};
 use crate::quantity::Span;
 
@@ -156,15 +156,15 @@ impl Acquire {
                     "--holder and --idempotency-key are for the gateway's own locks; --lock chooses both",
                 ));
             }
-            let options = LockOptions { wait: self.wait.0, ..LockOptions::with_ttl(self.ttl.0) };
+            let options = LockOptions::new().ttl(self.ttl.0).wait(self.wait.0);
             let (name, as_json) = (self.name, self.connect.json);
-            return elsewhere(&self.connect, &service, options, async |locks: Locks| {
-                let taken = locks.acquire_detached(name.as_str()).await.map_err(failed_acquire)?;
+            return elsewhere(&self.connect, &service, options, async |client: Client| {
+                let taken = client.acquire_detached(name.as_str()).await?;
                 let lease = taken.lease.clone();
                 let reported = printable(taken).and_then(|answer| report("acquired", &answer, as_json));
                 if reported.is_err() {
-                    // Nobody knows of it, so nobody would give it back.
-                    let _ = tokio::time::timeout(GIVE_UP_TIME, locks.release_detached(&name, &lease)).await;
+                    // Its text was never shown, so no other process could release it.
+                    let _ = tokio::time::timeout(GIVE_UP_TIME, client.release_detached(&name, &lease)).await;
                 }
                 reported
             });
@@ -185,7 +185,7 @@ impl Acquire {
 }
 
 fn printable(taken: Detached) -> Result<LeaseAnswer, Failed> {
-    let Detached { credentials: Credentials { token, holder, issuer }, ttl, lease, resource } = taken;
+    let Detached { credentials: Credentials { token, holder, issuer }, ttl, lease, resource, .. } = taken;
     let (Some(holder), Some(issuer)) = (holder, issuer) else {
         return Err(Failed::other("the lock service named neither holder nor issuer"));
     };
@@ -197,15 +197,15 @@ pub(super) fn elsewhere<T, F: Future<Output = Result<T, Failed>>>(
     connect: &Connect,
     service: &str,
     options: LockOptions,
-    work: impl FnOnce(Locks) -> F,
+    work: impl FnOnce(Client) -> F,
 ) -> Result<T, Failed> {
     let gateway = connect.gateway()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
     let done = runtime.block_on(async {
         let mut signals = Signals::to_pass_on().map_err(Failed::other)?;
         let done = async {
-            let backend = locks::connect(service).await.map_err(failed_service)?;
-            work(Locks::new(gateway, backend, options)).await
+            let client = Client::builder().gateway(gateway).lock_service_url(service).lock_options(options);
+            work(client.connect().await?).await
         };
         let done = tokio::select! {
             done = done => done,
@@ -255,8 +255,8 @@ impl Renew {
         let lease = self.lease.lease()?;
         if let Some(service) = service {
             let name = self.name;
-            let kept = elsewhere(&self.connect, &service, LockOptions::default(), async |locks: Locks| {
-                locks.renew_detached(&name, &lease).await.map_err(failed_service)
+            let kept = elsewhere(&self.connect, &service, LockOptions::new(), async |client: Client| {
+                Ok(client.renew_detached(&name, &lease).await?)
             })?;
             return match kept {
                 Kept::Kept if self.connect.json => super::print(&json!({"name": name, "renewed": true}).to_string()),
@@ -277,8 +277,8 @@ impl Release {
         let service = self.service.url_beside(&self.lease)?;
         let (name, lease) = (self.name, self.lease.lease()?);
         match service {
-            Some(service) => elsewhere(&self.connect, &service, LockOptions::default(), async |locks: Locks| {
-                locks.release_detached(&name, &lease).await.map_err(failed_service)
+            Some(service) => elsewhere(&self.connect, &service, LockOptions::new(), async |client: Client| {
+                Ok(client.release_detached(&name, &lease).await?)
             })?,
             None => self.connect.call(async |gateway| gateway.release(&name, &lease).await)?,
         }
@@ -299,10 +299,14 @@ fn line(lock: &LockView) -> String {
     format!("{name}: held by {holder}, token {token}, {remaining:.1} s left unless it is renewed{waiting}")
 }
 
+fn free(name: &Resource) -> Failed {
+    Failed::absent(format!("nobody holds the lock `{name}`"))
+}
+
 impl Show {
     fn run(self) -> Result<(), Failed> {
         let name = self.name;
-        let lock = self.connect.call(async |gateway| gateway.lock(&name).await)?;
+        let lock = self.connect.call(async |gateway| gateway.lock(&name).await)?.ok_or_else(|| free(&name))?;
         if self.connect.json {
             return super::print(&serde_json::to_string(&lock).map_err(Failed::other)?);
         }
@@ -320,7 +324,7 @@ fn list(list: &ListArgs) -> Result<(), Failed> {
 impl ForceRelease {
     fn run(self) -> Result<(), Failed> {
         let name = self.name;
-        let done = self.admin.call(async |admin| admin.force_release(&name).await)?;
+        let done = self.admin.call(async |admin| admin.force_release(&name).await)?.ok_or_else(|| free(&name))?;
         if self.admin.json {
             return super::print(&serde_json::to_string(&done).map_err(Failed::other)?);
         }

@@ -9,12 +9,13 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use fencepost_client::{AcquireError, Gateway, Guard, GuardError, LockOptions, Locks, Loss, locks};
+use fencepost_client::{Client, Guard, LockOptions, Loss, locks};
 use fencepost_core::wire::S3CredentialsAnswer;
 use fencepost_core::{Holder, Issuer, Resource};
 use rustix::process::Signal;
 use tokio::process::Command;
 
+use super::connect::gateway_at;
 use super::exit::{Failed, note as say};
 use super::s3::{AWS_UNSET, REGION, aws_variables, serves_no_s3};
 use super::secret_file::{Input, lock_url};
@@ -28,7 +29,10 @@ const LOCK_VARIABLE: &str = "FENCEPOST_LOCK";
 /// How long giving the lock back may delay the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the gateway may take to give credentials for its S3 face.
+/// How long a call to the gateway may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the gateway may take to issue credentials for its S3 front end.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an acquisition that is given up has to leave the queue, or to give back what it was granted meanwhile.
@@ -163,21 +167,19 @@ impl Run {
 
     /// The lock, and credentials for the S3 face if there is one.
     async fn acquire(&self) -> Result<(Guard, Option<S3CredentialsAnswer>), Failed> {
-        let gateway = Gateway::new(&self.url, Duration::from_secs(10)).map_err(Failed::usage)?;
-        let backend = locks::connect(&self.service()?).await.map_err(failed_service)?;
+        let gateway = gateway_at(&self.url, CALL_TIMEOUT)?;
         let resource = self.resource.clone();
         let warn = move |left: Duration| say(&format!("`{resource}`: the lease cannot be renewed; {left:.1?} left"));
-        let usual = LockOptions::with_ttl(self.ttl.0);
-        let options = LockOptions {
-            name: self.name.clone().unwrap_or(usual.name.clone()),
-            wait: self.wait.0,
-            min_hold: self.min_hold.0,
-            max_hold: self.max_hold.map(|most| most.0),
-            on_danger: Some(std::sync::Arc::new(warn)),
-            ..usual
-        };
-        let locks = Locks::new(gateway, backend, options);
-        let guard = locks.acquire(self.resource.as_str()).await.map_err(failed_acquire)?;
+        let mut options =
+            LockOptions::new().ttl(self.ttl.0).wait(self.wait.0).min_hold(self.min_hold.0).on_danger(warn);
+        if let Some(name) = &self.name {
+            options = options.name(name);
+        }
+        if let Some(most) = self.max_hold {
+            options = options.max_hold(most.0);
+        }
+        let client = Client::builder().gateway(gateway).lock_service_url(self.service()?).lock_options(options);
+        let guard = client.connect().await?.acquire(self.resource.as_str()).await?;
         let s3 = if self.no_s3 { None } else { s3_credentials(&guard).await? };
         Ok((guard, s3))
     }
@@ -224,7 +226,7 @@ impl Run {
                     told = true;
                     let refused = match loss {
                         Loss::TakenOver => "the fence refuses what the program writes from now on",
-                        Loss::Expired | Loss::MaxHold => "the fence refuses what the program writes once somebody has taken over",
+                        _ => "the fence refuses what the program writes once somebody has taken over",
                     };
                     say(&format!("`{}`: {loss}; {refused}", self.resource));
                     if self.on_lost != OnLost::Notify {
@@ -267,9 +269,8 @@ impl Run {
 async fn s3_credentials(guard: &Guard) -> Result<Option<S3CredentialsAnswer>, Failed> {
     match tokio::time::timeout(CREDENTIALS_TIMEOUT, guard.s3_credentials(None)).await {
         Ok(Ok(credentials)) => Ok(Some(credentials)),
-        Ok(Err(GuardError::Call(error))) if serves_no_s3(&error) => Ok(None),
-        Ok(Err(GuardError::Call(error))) => Err(error.into()),
-        Ok(Err(error @ (GuardError::Lost(_) | GuardError::Fenced(_)))) => Err(Failed::with(3, error.to_string())),
+        Ok(Err(error)) if serves_no_s3(&error) => Ok(None),
+        Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(Failed::with(6, "the gateway gave no S3 credentials in time; try again, or pass --no-s3".into())),
     }
 }
@@ -321,27 +322,4 @@ fn passed_on(status: ExitStatus) -> Result<(), Failed> {
         (None, Some(signal)) => Err(Failed::silent(128 + u8::try_from(signal).unwrap_or(0))),
         (None, None) => Err(Failed::silent(1)),
     }
-}
-
-pub(super) fn failed_service(error: locks::LockError) -> Failed {
-    let code = match error {
-        locks::LockError::Unreachable { .. } => 6,
-        locks::LockError::Failed { .. } => 1,
-        locks::LockError::Refused { .. } => 3,
-        locks::LockError::Invalid(_) => 2,
-    };
-    Failed::with(code, error.to_string())
-}
-
-pub(super) fn failed_acquire(error: AcquireError) -> Failed {
-    let code = match error {
-        AcquireError::Busy(_) | AcquireError::Lost(_) => 8,
-        AcquireError::WentBackwards { .. }
-        | AcquireError::ForeignIssuer { .. }
-        | AcquireError::OtherGeneration { .. }
-        | AcquireError::Refused(_) => 3,
-        AcquireError::Service(error) => return failed_service(error),
-        AcquireError::Gateway(error) => return error.into(),
-    };
-    Failed::with(code, error.to_string())
 }

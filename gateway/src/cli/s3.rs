@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use fencepost_client::locks::LockUrl;
-use fencepost_client::{CallError, Detached, LockOptions, Locks};
+use fencepost_client::{Client, Detached, Error, LockOptions};
 use fencepost_core::{Issuer, Presented, ProblemKind, Resource};
 
 use super::connect::{Connect, TokenArgs};
 use super::exit::{self, Failed};
 use super::lock::elsewhere;
-use super::run::{GIVE_UP_TIME, failed_acquire, failed_service};
+use super::run::GIVE_UP_TIME;
 use super::secret_file::{Input, lock_url};
 use crate::quantity::Span;
 pub(super) use formats::{AWS_UNSET, REGION, aws_variables};
@@ -113,10 +113,10 @@ impl Credentials {
                  --lock token:34, or FENCEPOST_TOKEN as under `fencepost run`",
             ));
         }
-        let options = LockOptions { wait: self.wait.0, ..LockOptions::with_ttl(self.ttl.0) };
-        elsewhere(&self.connect, url, options, async |locks: Locks| {
-            let taken = locks.acquire_detached(self.resource.as_str()).await.map_err(failed_acquire)?;
-            let mut lease = Unknown { locks, taken: Some(taken.clone()) };
+        let options = LockOptions::new().ttl(self.ttl.0).wait(self.wait.0);
+        elsewhere(&self.connect, url, options, async |client: Client| {
+            let taken = client.acquire_detached(self.resource.as_str()).await?;
+            let mut lease = Unknown { client, taken: Some(taken.clone()) };
             let ttl = self.credentials_ttl.map(|ttl| ttl.0);
             // Gone with this block: its open connection would look like something to be given up.
             let gateway = self.connect.gateway()?;
@@ -129,18 +129,18 @@ impl Credentials {
     }
 }
 
-/// A lease that nobody knows of yet: dropped, it is given back.
+/// A lease whose text was not shown yet: dropped, it is released.
 struct Unknown {
-    locks: Locks,
+    client: Client,
     taken: Option<Detached>,
 }
 
 impl Drop for Unknown {
     fn drop(&mut self) {
         if let (Some(taken), Ok(runtime)) = (self.taken.take(), tokio::runtime::Handle::try_current()) {
-            let locks = self.locks.clone();
+            let client = self.client.clone();
             runtime.spawn(async move {
-                let release = locks.release_detached(&taken.resource, &taken.lease);
+                let release = client.release_detached(&taken.resource, &taken.lease);
                 let _ = tokio::time::timeout(GIVE_UP_TIME, release).await;
             });
         }
@@ -157,8 +157,8 @@ fn exact(text: &str) -> Result<(), Failed> {
 /// Without a holder: `fencepost run --lock token:34` presents it under a new one, which would be a second acquisition.
 fn given(url: &str) -> Result<Option<Presented>, Failed> {
     let Some(token) = url.strip_prefix("token:") else { return Ok(None) };
-    let parsed = LockUrl::parse(url).map_err(failed_service)?;
-    parsed.only(&["issuer"]).map_err(failed_service)?;
+    let parsed = LockUrl::parse(url)?;
+    parsed.only(&["issuer"])?;
     let token = token.split('?').next().unwrap_or_default().trim_start_matches('/');
     let token = token.parse().map_err(Failed::usage)?;
     let issuer = parsed.setting("issuer").map(Issuer::new).transpose().map_err(Failed::usage)?;
@@ -166,7 +166,7 @@ fn given(url: &str) -> Result<Option<Presented>, Failed> {
 }
 
 /// Did the gateway say that it serves no S3? One of before there was an S3 face does not know the path.
-pub(super) fn serves_no_s3(error: &CallError) -> bool {
+pub(super) fn serves_no_s3(error: &Error) -> bool {
     let kind = error.problem().and_then(|problem| problem.kind());
     matches!(kind, Some(ProblemKind::NoS3Face | ProblemKind::NoSuchRoute))
 }

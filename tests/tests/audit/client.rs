@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_client::{CallError, Gateway, Guard, GuardError, LockOptions, Locks, UnknownOutcome, locks};
+use fencepost_client::{Client, Error, ErrorKind, Gateway, Guard, LockOptions, UnknownOutcome, locks};
 use fencepost_core::wire::OutcomeState;
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::process::{GatewayProcess, binary};
@@ -74,19 +74,17 @@ fn c01_a_number_from_before_a_rotation_stays_in_its_generation() {
     }
 }
 
-/// Locks of a number that we have, held for so long: until then calls are repeated.
+/// A guard of a given number, held for so long: until then calls are repeated.
 async fn guard(gateway: &str, token: &str, hold: Duration) -> Guard {
-    let options = LockOptions { max_hold: Some(hold), ..LockOptions::with_ttl(Duration::from_secs(60)) };
+    let options = LockOptions::new().ttl(Duration::from_secs(60)).max_hold(hold);
     let backend = locks::connect(token).await.unwrap();
-    let gateway = Gateway::new(gateway, Duration::from_secs(20)).unwrap();
-    Locks::new(gateway, backend, options).acquire("orders/1").await.unwrap()
+    let gateway = Gateway::new(gateway).unwrap();
+    Client::new(gateway, backend).with_lock_options(options).acquire("orders/1").await.unwrap()
 }
 
-fn unknown(error: GuardError) -> UnknownOutcome {
-    match error {
-        GuardError::Call(CallError::Unknown(unknown)) => *unknown,
-        other => panic!("{other:?}"),
-    }
+fn unknown(error: Error) -> UnknownOutcome {
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error:?}");
+    error.unknown_outcome().cloned().unwrap()
 }
 
 /// T44, G7: what a later attempt meets does not settle an earlier one.
@@ -119,7 +117,7 @@ async fn c02_an_unknown_attempt_is_not_forgotten_when_a_later_one_is_rejected() 
         let gateway = ScriptedGateway::start(vec![Act::Swallow, problem(status, kind, "not-applied")]);
         let guard = guard(gateway.url(), "token:34", Duration::from_secs(60)).await;
         let error = guard.put("orders/1", "paid").await.unwrap_err();
-        assert!(matches!(error, GuardError::Fenced(_)), "{kind}: {error:?}");
+        assert_eq!(error.kind(), ErrorKind::Fenced, "{kind}: {error:?}");
     }
 }
 
@@ -151,7 +149,7 @@ async fn c02_a_write_that_poisons_the_store_is_reported_unknown_and_can_be_asked
     gateway.kill();
     let gateway = GatewayProcess::start(data.path(), &[]);
     assert_eq!(gateway.client().get("orders/1").text(), "paid", "the log is replayed");
-    let asked = Gateway::new(gateway.url(), Duration::from_secs(20)).unwrap().outcome(&key).await.unwrap();
+    let asked = Gateway::new(gateway.url()).unwrap().outcome(&key).await.unwrap();
     assert_eq!(asked.outcome, OutcomeState::Applied);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_client::Locks;
+use fencepost_client::Client;
 use fencepost_client::locks::{self, Acquired, Kept, Lifted, LockBackend, LockError, Wanted};
 use fencepost_conformance::wait;
 use fencepost_harness::fresh::Fresh;
@@ -151,13 +151,13 @@ async fn wrong_urls_say_what_is_wrong() {
 #[tokio::test]
 async fn its_numbers_fence() {
     let gateway = Fresh::memory(&[]);
-    let locks = Locks::connect(gateway.url(), COUNTS).await.unwrap();
+    let locks = Client::builder().gateway_url(gateway.url()).lock_service_url(COUNTS).connect().await.unwrap();
     let first = locks.acquire("orders/1").await.unwrap();
     let second = locks.acquire("orders/1").await.unwrap();
     assert!(second.token() > first.token());
     second.put("orders/1", "new").await.unwrap();
     assert!(first.put("orders/1", "old").await.is_err());
-    assert_eq!(second.get("orders/1").await.unwrap().body, "new");
+    assert_eq!(second.get("orders/1").await.unwrap().unwrap().body, "new");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fencepost_client::locks::LockBackend;
-use fencepost_client::{Gateway, LockOptions, Locks};
+use fencepost_client::{Client, Gateway, LockOptions};
 use fencepost_conformance::proxy::Proxy;
 use fencepost_harness::fresh::Fresh;
 
@@ -27,26 +27,26 @@ fn address(gateway: &Fresh) -> SocketAddr {
 }
 
 fn options(name: &str, ttl: Duration) -> LockOptions {
-    LockOptions { name: name.to_owned(), wait: LONG, ..LockOptions::with_ttl(ttl) }
+    LockOptions::new().ttl(ttl).name(name).wait(LONG)
 }
 
 fn gateway_at(address: SocketAddr) -> Gateway {
-    Gateway::new(&format!("http://{address}"), Duration::from_secs(10)).unwrap()
+    Gateway::new(&format!("http://{address}")).unwrap()
 }
 
-/// Locks of the built-in service, for its own gateway.
-async fn locks(gateway: &Fresh, options: LockOptions) -> Locks {
+/// A client of the built-in service, for its own gateway.
+async fn locks(gateway: &Fresh, options: LockOptions) -> Client {
     locks_at(address(gateway), address(gateway), options).await
 }
 
 /// The same, with the gateway and its lock service each behind an address of its own.
-async fn locks_at(gateway: SocketAddr, service: SocketAddr, options: LockOptions) -> Locks {
-    Locks::new(gateway_at(gateway), connect(&format!("fencepost://{service}")).await, options)
+async fn locks_at(gateway: SocketAddr, service: SocketAddr, options: LockOptions) -> Client {
+    Client::new(gateway_at(gateway), connect(&format!("fencepost://{service}")).await).with_lock_options(options)
 }
 
-/// Locks of another service.
-fn locks_of(gateway: &Fresh, backend: impl LockBackend, options: LockOptions) -> Locks {
-    Locks::new(gateway_at(address(gateway)), std::sync::Arc::new(backend), options)
+/// A client of another service.
+fn locks_of(gateway: &Fresh, backend: impl LockBackend, options: LockOptions) -> Client {
+    Client::new(gateway_at(address(gateway)), std::sync::Arc::new(backend)).with_lock_options(options)
 }
 
 fn proxied(gateway: &Fresh) -> Proxy {

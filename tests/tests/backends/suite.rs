@@ -19,13 +19,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{self, Acquired, Kept, Lease, LockBackend, LockError, Wanted};
+use fencepost_client::{Error, ErrorKind};
 use fencepost_conformance::proxy::{Direction, Proxy};
-use fencepost_core::{Holder, Resource};
+use fencepost_core::{Holder, ProblemKind, Resource};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub(crate) use stall::{noticed, patiently};
 pub(crate) use {faults::*, garbled::*, holding::*, numbers::*, waiting::*, zombie::*};
+
+/// The kind of a call's error, if it failed.
+pub(crate) fn kind_of<T>(called: &Result<T, Error>) -> Option<ErrorKind> {
+    called.as_ref().err().map(Error::kind)
+}
+
+/// Why the fence refused, if it did.
+pub(crate) fn reason(error: &Error) -> Option<ProblemKind> {
+    error.refusal().and_then(|refusal| refusal.reason)
+}
 
 /// A real server of one test's own.
 pub(crate) trait Service: Sized + Send + Sync + 'static {

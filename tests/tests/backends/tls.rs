@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fencepost_client::locks::{self, Acquired, LockError};
-use fencepost_client::{Gateway, LockOptions, Locks};
+use fencepost_client::{Client, Gateway, LockOptions};
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::servers::certificates::{Certificates, Clients, Signed};
 
@@ -98,8 +98,8 @@ async fn refused(url: &str) -> LockError {
 /// Acquires, writes with the token, releases; and somebody who waits is told.
 async fn works(url: &str) {
     let at = tokio::task::block_in_place(|| Fresh::memory(&[]));
-    let gateway = Gateway::new(at.url(), Duration::from_secs(10)).unwrap();
-    let locks = Locks::new(gateway, connect(url).await, LockOptions::with_ttl(TTL));
+    let gateway = Gateway::new(at.url()).unwrap();
+    let locks = Client::new(gateway, connect(url).await).with_lock_options(LockOptions::new().ttl(TTL));
     let guard = locks.acquire("orders/1").await.unwrap();
     let token = guard.token();
     guard.put("orders/1", "paid").await.unwrap();

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fencepost_client::locks::{self, Kept, Lifted, LockError};
-use fencepost_client::{AcquireError, GuardError, Locks};
+use fencepost_client::{Client, ErrorKind};
+use fencepost_core::ProblemKind;
 use fencepost_harness::fresh::Fresh;
 
-use crate::suite::{connect, played, take};
+use crate::suite::{connect, played, reason, take};
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -50,25 +51,32 @@ async fn wrong_urls_say_what_is_wrong() {
     assert!(said.contains("token://me") && !said.contains("secret"), "{said}");
 }
 
+async fn client(gateway: &Fresh, token: &str) -> Client {
+    Client::builder().gateway_url(gateway.url()).lock_service_url(token).connect().await.unwrap()
+}
+
 #[tokio::test]
 async fn is_claimed_like_any_other() {
     let gateway = Fresh::memory(&[]);
-    let new = Locks::connect(gateway.url(), "token:35").await.unwrap().acquire("orders/1").await.unwrap();
+    let new = client(&gateway, "token:35").await.acquire("orders/1").await.unwrap();
     assert_eq!(new.token().to_string(), "35");
     new.put("orders/1", "paid").await.unwrap();
     // An older number is refused, with both sides named.
-    let error = Locks::connect(gateway.url(), "token:34").await.unwrap().acquire("orders/1").await.unwrap_err();
-    let AcquireError::WentBackwards { number: 34, .. } = &error else { panic!("{error}") };
+    let error = client(&gateway, "token:34").await.acquire("orders/1").await.unwrap_err();
+    assert!(error.to_string().contains("handed out 34 for"), "{error}");
+    assert_eq!(reason(&error), Some(ProblemKind::Stale), "{error}");
     // The same number for a second acquisition is a collision.
-    let error = Locks::connect(gateway.url(), "token:35").await.unwrap().acquire("orders/1").await.unwrap_err();
-    assert!(matches!(error, AcquireError::WentBackwards { number: 35, .. }), "{error}");
+    let error = client(&gateway, "token:35").await.acquire("orders/1").await.unwrap_err();
+    assert!(error.to_string().contains("handed out 35 for"), "{error}");
+    assert_eq!(reason(&error), Some(ProblemKind::Collision), "{error}");
     // One of another service cannot be compared.
-    let other = Locks::connect(gateway.url(), "token:99?issuer=redis:9f2c").await.unwrap();
+    let other = client(&gateway, "token:99?issuer=redis:9f2c").await;
     let error = other.acquire("orders/1").await.unwrap_err();
-    assert!(matches!(&error, AcquireError::ForeignIssuer { bound, .. } if bound == "token:caller"), "{error}");
-    let newest = Locks::connect(gateway.url(), "token:36").await.unwrap().acquire("orders/1").await.unwrap();
+    assert_eq!(reason(&error), Some(ProblemKind::ForeignIssuer), "{error}");
+    assert_eq!(error.refusal().unwrap().issuer.unwrap().as_str(), "token:caller", "{error}");
+    let newest = client(&gateway, "token:36").await.acquire("orders/1").await.unwrap();
     let refused = new.put("orders/1", "late").await.unwrap_err();
-    assert!(matches!(refused, GuardError::Fenced(_)), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
     newest.release().await.unwrap();
 }
 

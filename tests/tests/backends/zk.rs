@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::{Acquired, Kept, LockBackend, LockError};
-use fencepost_client::{AcquireError, CallError, Gateway, GuardError, LockOptions, Locks, Precondition, WriteOptions};
+use fencepost_client::{Error, ErrorKind, Gateway, LockOptions, WriteOptions};
 use fencepost_conformance::proxy::Proxy;
 use fencepost_core::{Key, Presented, ProblemKind, Token};
 use fencepost_harness::fresh::Fresh;
@@ -15,8 +15,8 @@ use fencepost_harness::servers::zk::ZooKeeper;
 use zookeeper_client::Client;
 
 use crate::suite::{
-    RECOVERY, SLACK, Service, ask, connect, connect_through, eventually, is_busy, keep, patiently, start, take,
-    take_within, try_ask, until,
+    RECOVERY, SLACK, Service, ask, connect, connect_through, eventually, is_busy, keep, kind_of, patiently, reason,
+    start, take, take_within, try_ask, until,
 };
 use crate::tls::Encrypted;
 
@@ -69,26 +69,22 @@ async fn raw(service: &ZooKeeper) -> Client {
 }
 
 fn gateway(at: &Fresh) -> Gateway {
-    Gateway::new(at.url(), Duration::from_secs(10)).unwrap()
+    Gateway::new(at.url()).unwrap()
 }
 
-async fn locks(at: &Fresh, url: &str, wait: Duration) -> Locks {
-    let options = LockOptions { wait, ..LockOptions::with_ttl(TTL) };
-    Locks::new(gateway(at), connect(url).await, options)
+async fn locks(at: &Fresh, url: &str, wait: Duration) -> fencepost_client::Client {
+    let options = LockOptions::new().ttl(TTL).wait(wait);
+    fencepost_client::Client::new(gateway(at), connect(url).await).with_lock_options(options)
 }
 
 /// A write with these credentials, whatever the lock says.
-async fn write(at: &Fresh, value: &'static str, credentials: &Presented) -> Result<(), CallError> {
-    let options = WriteOptions {
-        credentials: Some(credentials.clone()),
-        precondition: Precondition::Always,
-        ..WriteOptions::default()
-    };
+async fn write(at: &Fresh, value: &'static str, credentials: &Presented) -> Result<(), Error> {
+    let options = WriteOptions::new().credentials(credentials.clone());
     gateway(at).put(&Key::new("orders/1").unwrap(), value.into(), None, &options).await.map(|_| ())
 }
 
 async fn stored(at: &Fresh) -> String {
-    let read = gateway(at).get(&Key::new("orders/1").unwrap(), None).await.unwrap();
+    let read = gateway(at).get(&Key::new("orders/1").unwrap(), None).await.unwrap().unwrap();
     String::from_utf8(read.body.to_vec()).unwrap()
 }
 
@@ -138,7 +134,7 @@ async fn t06_a_wiped_ensemble_is_another_issuer() {
     guard.release().await.unwrap();
     tokio::task::block_in_place(|| service.wipe());
     let error = locks.acquire("orders/1").await.expect_err("another incarnation");
-    assert!(matches!(error, AcquireError::ForeignIssuer { .. }), "{error:?}");
+    assert_eq!(reason(&error), Some(ProblemKind::ForeignIssuer), "{error:?}");
     let said = error.to_string();
     assert!(said.contains("fencepost fence rotate orders/1 --from 0"), "{said}");
     assert!(said.contains(before.issuer.as_ref().unwrap().as_str()), "{said}");
@@ -149,7 +145,7 @@ async fn t06_a_wiped_ensemble_is_another_issuer() {
         let token = Token::from_parts(0, number.try_into().unwrap());
         let new = Presented { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
         match write(&at, "after", &new).await {
-            Err(CallError::Fenced(problem)) => assert_eq!(problem.kind(), Some(ProblemKind::ForeignIssuer)),
+            Err(error) => assert_eq!(reason(&error), Some(ProblemKind::ForeignIssuer)),
             other => panic!("{other:?}"),
         }
     }
@@ -173,7 +169,7 @@ async fn a_holder_whose_session_expired_is_fenced() {
     successor.put("orders/1", "second").await.unwrap();
     // The lock service has nothing to say in this: the fence decides.
     match write(&at, "zombie", guard.credentials()).await {
-        Err(CallError::Fenced(problem)) => assert_eq!(problem.kind(), Some(ProblemKind::Stale)),
+        Err(error) => assert_eq!(reason(&error), Some(ProblemKind::Stale)),
         other => panic!("{other:?}"),
     }
     assert_eq!(stored(&at).await, "second");
@@ -202,9 +198,9 @@ fn a_holder_that_was_paused_is_fenced() {
                 // This thread is all that the client has.
                 woken.recv().unwrap();
                 let late = guard.put("orders/1", "late").await;
-                assert!(matches!(late, Err(GuardError::Fenced(_) | GuardError::Lost(_))), "{late:?}");
+                assert!(matches!(kind_of(&late), Some(ErrorKind::Fenced | ErrorKind::Lost)), "{late:?}");
                 match write(at, "zombie", guard.credentials()).await {
-                    Err(CallError::Fenced(problem)) => assert_eq!(problem.kind(), Some(ProblemKind::Stale)),
+                    Err(error) => assert_eq!(reason(&error), Some(ProblemKind::Stale)),
                     other => panic!("{other:?}"),
                 }
             });

@@ -1,12 +1,11 @@
 //! The gateway's client: HTTP/1.1 and HTTP/2, its connections, and how long it waits.
 
+use std::error::Error as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fencepost_client::{
-    CallError, Credentials, Gateway, GatewayOptions, LockOptions, Locks, Protocol, WriteOptions, locks,
-};
+use fencepost_client::{Client, Credentials, Error, ErrorKind, Gateway, GatewayOptions, Protocol, WriteOptions, locks};
 use fencepost_conformance::proxy::{Direction, Proxy, Rule};
 use fencepost_core::wire::{AcquireRequest, TxnRequest};
 use fencepost_core::{Holder, IdempotencyKey, Key, Resource};
@@ -17,11 +16,11 @@ const SOON: Duration = Duration::from_secs(20);
 const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
 
 fn options(protocol: Protocol) -> GatewayOptions {
-    GatewayOptions { protocol, timeout: LONG, ..GatewayOptions::default() }
+    GatewayOptions::new().protocol(protocol).timeout(LONG)
 }
 
 fn at(address: SocketAddr, options: GatewayOptions) -> Gateway {
-    Gateway::with(&format!("http://{address}"), options).unwrap()
+    Gateway::with_options(&format!("http://{address}"), options).unwrap()
 }
 
 fn behind_a_proxy(gateway: &Fresh) -> Proxy {
@@ -33,7 +32,7 @@ fn key(text: &str) -> Key {
 }
 
 fn with_token(token: &str) -> WriteOptions {
-    WriteOptions { credentials: Some(credentials(token)), ..WriteOptions::default() }
+    WriteOptions::new().credentials(credentials(token))
 }
 
 fn credentials(token: &str) -> Credentials {
@@ -66,36 +65,39 @@ async fn every_call_works_over_both() {
         let gateway = at(proxy.address(), options(protocol));
         let (k, name) = (key("k"), Resource::new("k").unwrap());
         let written = gateway.put(&k, Bytes::from("one"), Some("text/plain"), &with_token("3")).await.unwrap();
-        let read = gateway.get(&k, Some(&credentials("3"))).await.unwrap();
+        let read = gateway.get(&k, Some(&credentials("3"))).await.unwrap().unwrap();
         assert_eq!((read.body.as_ref(), read.content_type.as_str()), (&b"one"[..], "text/plain"));
         assert_eq!(Some(read.etag), written.etag);
         let stale = gateway.put(&k, Bytes::from("late"), None, &with_token("2")).await.unwrap_err();
-        assert!(matches!(stale, CallError::Fenced(_)), "{stale}");
+        assert_eq!(stale.kind(), ErrorKind::Fenced, "{stale}");
         let claimed = gateway.claim(&name, &credentials("4"), None).await.unwrap();
         assert_eq!(claimed.fence.unwrap().token.to_string(), "4");
         gateway.delete(&k, &with_token("4")).await.unwrap();
-        assert!(matches!(gateway.get(&k, None).await.unwrap_err(), CallError::Absent(_)));
+        assert_eq!(gateway.get(&k, None).await.unwrap(), None);
+        let refused = gateway.get(&k, Some(&credentials("3"))).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Fenced, "no value, and still checked: {refused}");
         let once = IdempotencyKey::new("once").unwrap();
         let add = transaction(r#"{"tokens": {"n": "1"}, "then": [{"add": "n", "by": 5}]}"#);
         for _ in 0..2 {
             gateway.transact(&add, Some(&once)).await.unwrap();
         }
-        assert_eq!(gateway.get(&key("n"), None).await.unwrap().body, "5");
+        assert_eq!(gateway.get(&key("n"), None).await.unwrap().unwrap().body, "5");
         assert_eq!(gateway.list("", None, 10).await.unwrap().keys.len(), 1);
         assert_eq!(gateway.fence(&name).await.unwrap().fence.unwrap().token.to_string(), "4");
         let lock = Resource::new("lock").unwrap();
         let wanted = AcquireRequest { holder: Holder::new("a#1").unwrap(), ttl_ms: 60_000, wait_ms: 0 };
         let lease = gateway.acquire(&lock, &wanted, None).await.unwrap();
         gateway.renew(&lock, &lease.lease, 60_000).await.unwrap();
-        assert_eq!(gateway.lock(&lock).await.unwrap().holder.as_str(), "a#1");
+        assert_eq!(gateway.lock(&lock).await.unwrap().unwrap().holder.as_str(), "a#1");
         gateway.release(&lock, &lease.lease).await.unwrap();
+        assert!(gateway.lock(&lock).await.unwrap().is_none());
         // A body larger than the windows that HTTP/2 starts with.
         let large = Bytes::from(vec![b'x'; 1 << 20]);
         gateway.put(&k, large.clone(), None, &with_token("5")).await.unwrap();
-        assert_eq!(gateway.get(&k, None).await.unwrap().body, large);
+        assert_eq!(gateway.get(&k, None).await.unwrap().unwrap().body, large);
         assert!(protocol == Protocol::Http1 || proxy.connections() == 1, "one connection is enough");
         let service = locks::connect(&format!("fencepost://{}", served.address())).await.unwrap();
-        let guard = Locks::new(gateway, service, LockOptions::default()).acquire("orders/1").await.unwrap();
+        let guard = Client::new(gateway, service).acquire("orders/1").await.unwrap();
         guard.put("orders/1", "paid").await.unwrap();
         guard.release().await.unwrap();
     }
@@ -136,7 +138,7 @@ async fn over_http1_only_so_many_connections_are_kept() {
     let served = Fresh::memory(&[]);
     let proxy = behind_a_proxy(&served);
     let direct = at(served.address().parse().unwrap(), options(Protocol::Http1));
-    let few = GatewayOptions { idle_connections: 3, ..options(Protocol::Http1) };
+    let few = options(Protocol::Http1).idle_connections(3);
     // No call before these: its connection could come back just after the first of them began another.
     let gateway = at(proxy.address(), few);
     let calls = many(&gateway, &direct, &proxy).await;
@@ -146,11 +148,11 @@ async fn over_http1_only_so_many_connections_are_kept() {
         assert!(call.await.unwrap());
     }
     until("the others to be closed", async || proxy.connections() == 3).await;
-    gateway.get(&key("many/1"), None).await.unwrap();
+    assert!(gateway.get(&key("many/1"), None).await.unwrap().is_some());
     assert_eq!(proxy.connections(), 3, "one of them is used again");
-    let short = GatewayOptions { idle_timeout: Duration::from_millis(50), ..options(Protocol::Http1) };
+    let short = options(Protocol::Http1).idle_timeout(Duration::from_millis(50));
     let brief = at(proxy.address(), short);
-    brief.get(&key("many/1"), None).await.unwrap();
+    assert!(brief.get(&key("many/1"), None).await.unwrap().is_some());
     until("the unused one to be closed", async || proxy.connections() == 3).await;
 }
 
@@ -164,7 +166,7 @@ async fn a_write_is_never_sent_twice() {
         let direct = at(served.address().parse().unwrap(), options(Protocol::Http1));
         gateway.transact(&add, None).await.unwrap();
         let count = async || -> u64 {
-            let read = direct.get(&key("n"), None).await.unwrap();
+            let read = direct.get(&key("n"), None).await.unwrap().unwrap();
             std::str::from_utf8(&read.body).unwrap().parse().unwrap()
         };
         for round in 0..20 {
@@ -178,7 +180,7 @@ async fn a_write_is_never_sent_twice() {
             proxy.pass();
             let (lost, _) = ended(call).await;
             let lost = lost.unwrap().unwrap_err();
-            assert!(matches!(lost, CallError::Unknown(_)), "{protocol:?}: {lost}");
+            assert_eq!(lost.kind(), ErrorKind::UnknownOutcome, "{protocol:?}: {lost}");
             assert_eq!(count().await, before + 1, "{protocol:?}, round {round}");
             // The next call works again, on another connection.
             gateway.transact(&add, None).await.unwrap();
@@ -189,8 +191,10 @@ async fn a_write_is_never_sent_twice() {
             let now = count().await;
             match unsure {
                 Ok(_) => assert_eq!(now, before + 1, "{protocol:?}, round {round}"),
-                Err(CallError::Unknown(_)) => assert!(now <= before + 1, "{protocol:?}, round {round}"),
-                Err(error) => panic!("{protocol:?}: {error}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{protocol:?}: {error}");
+                    assert!(now <= before + 1, "{protocol:?}, round {round}");
+                }
             }
             let again = gateway.transact(&add, None).await;
             assert!(again.is_ok(), "{protocol:?}: {again:?}");
@@ -205,12 +209,13 @@ async fn a_gateway_that_never_answers_ends_by_the_timeout() {
         let served = Fresh::memory(&[]);
         let proxy = behind_a_proxy(&served);
         proxy.hold();
-        let gateway = at(proxy.address(), GatewayOptions { timeout, ..options(protocol) });
+        let gateway = at(proxy.address(), options(protocol).timeout(timeout));
         let (read, took) = ended(gateway.get(&key("k"), None)).await;
-        assert!(matches!(&read, Err(CallError::Failed(why)) if why.contains("0.3 s")), "{read:?}");
+        let read = read.unwrap_err();
+        assert!(read.kind() == ErrorKind::Unavailable && read.to_string().contains("0.3 s"), "{read:?}");
         assert!(took >= timeout, "{took:?}");
         let (written, took) = ended(gateway.put(&key("k"), Bytes::new(), None, &with_token("1"))).await;
-        assert!(matches!(&written, Err(CallError::Unknown(_))), "{written:?}");
+        assert_eq!(written.as_ref().err().map(Error::kind), Some(ErrorKind::UnknownOutcome), "{written:?}");
         assert!(took >= timeout, "{took:?}");
         // A wait that is asked for comes on top.
         let wanted = AcquireRequest { holder: Holder::new("a#1").unwrap(), ttl_ms: 1000, wait_ms: 500 };
@@ -225,12 +230,12 @@ async fn a_gateway_that_never_answers_ends_by_the_timeout() {
 async fn over_http2_a_gateway_that_is_gone_is_noticed_before_the_timeout() {
     let served = Fresh::memory(&[]);
     let proxy = behind_a_proxy(&served);
-    let often = GatewayOptions { keep_alive: Duration::from_millis(200), ..options(Protocol::Http2) };
+    let often = options(Protocol::Http2).keep_alive(Duration::from_millis(200));
     let gateway = at(proxy.address(), often);
     gateway.put(&key("k"), Bytes::new(), None, &with_token("1")).await.unwrap();
     proxy.hold();
     let (written, took) = ended(gateway.put(&key("k"), Bytes::new(), None, &with_token("1"))).await;
-    assert!(matches!(&written, Err(CallError::Unknown(_))), "{written:?}");
+    assert_eq!(written.as_ref().err().map(Error::kind), Some(ErrorKind::UnknownOutcome), "{written:?}");
     assert!(took < LONG / 2, "{took:?}");
     proxy.pass();
     gateway.put(&key("k"), Bytes::new(), None, &with_token("1")).await.unwrap();
@@ -248,10 +253,11 @@ async fn a_connection_that_does_not_come_about_has_a_timeout_of_its_own() {
         assert!(queue.len() < 100, "the queue takes everybody");
     }
     for protocol in BOTH {
-        let impatient = GatewayOptions { connect_timeout: Duration::from_millis(200), ..options(protocol) };
+        let impatient = options(protocol).connect_timeout(Duration::from_millis(200));
         let (written, _) = ended(at(address, impatient).put(&key("k"), Bytes::new(), None, &with_token("1"))).await;
         let error = written.unwrap_err();
-        assert!(matches!(&error, CallError::Unreachable { .. }), "surely not applied, and yet: {error}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "surely not applied, and yet: {error}");
+        assert!(error.is_unreachable() && error.source().is_some(), "{error:?}");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use fencepost_client::{GuardError, Locks, Loss};
+use fencepost_client::{ErrorKind, Loss};
 use fencepost_conformance::wait;
 use fencepost_core::Timestamp;
 use fencepost_harness::fresh::{Fresh, write_config};
@@ -339,15 +339,20 @@ fn secrets_are_not_logged() {
 #[tokio::test]
 async fn a_guard_gets_credentials_again_until_the_fence_refuses() {
     let gateway = Fresh::with_s3("", &[]);
-    let locks = Locks::connect(gateway.url(), &format!("fencepost://{}", gateway.address())).await.unwrap();
+    let locks = fencepost_client::Client::builder()
+        .gateway_url(gateway.url())
+        .lock_service_url(format!("fencepost://{}", gateway.address()))
+        .connect()
+        .await
+        .unwrap();
     let guard = locks.acquire("reports").await.unwrap();
     let first = guard.s3_credentials(Some(Duration::from_secs(60))).await.unwrap();
     let again = guard.s3_credentials(None).await.unwrap();
     assert_eq!((first.token, again.token), (guard.token(), guard.token()), "nothing is acquired for it");
     assert!(first.expiration < again.expiration);
     assert_eq!(gateway.client().claim("reports", "99").status, 200, "taken over");
-    let refused = guard.s3_credentials(None).await;
-    assert!(matches!(refused, Err(GuardError::Fenced(_))), "{refused:?}");
+    let refused = guard.s3_credentials(None).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused:?}");
     assert_eq!(guard.loss(), Some(Loss::TakenOver));
     assert_eq!(gateway.client().fence("reports").as_deref(), Some("99"));
 }

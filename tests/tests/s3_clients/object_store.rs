@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path as File;
 
-use fencepost_client::{Guard, Locks};
+use fencepost_client::{Client, Guard};
 use fencepost_harness::bucketed::{Bucketed, Credentials, tree};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -237,7 +237,7 @@ fn under_a_lock_of_the_client() {
     let client = ObjectStore::new(&endpoint, &Credentials::reader());
     client.runtime().block_on(async {
         let lock = format!("fencepost://{}", gateway.address());
-        let locks = Locks::connect(gateway.url(), &lock).await.unwrap();
+        let locks = Client::builder().gateway_url(gateway.url()).lock_service_url(&lock).connect().await.unwrap();
         let guard = locks.acquire("reports").await.unwrap();
         assert_eq!(as_documented(&guard).await.unwrap(), "written");
         assert_eq!(gateway.files()["reports/2026/report.csv"], b"day,total\n");

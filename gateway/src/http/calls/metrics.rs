@@ -6,11 +6,11 @@ use hyper::header::CONTENT_TYPE;
 
 use super::{Context, HttpCall, Request};
 use crate::http::answer::Answer;
-use crate::http::metrics::METRICS_CONTENT_TYPE;
 use crate::http::openapi::Details;
 use crate::http::permit::Permitted;
 use crate::http::problem::Problem;
 use crate::http::routes::Route;
+use crate::metrics::METRICS_CONTENT_TYPE;
 
 pub(super) struct Metrics;
 

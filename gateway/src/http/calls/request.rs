@@ -9,10 +9,10 @@ use hyper::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use crate::config::Limits;
-use crate::http::caller::PeerAddress;
 use crate::http::headers;
 use crate::http::permit::Identity;
 use crate::http::problem::Problem;
+use crate::peer::PeerAddress;
 
 /// A request whose body has arrived.
 pub(in crate::http) struct Request<'r> {

@@ -4,36 +4,33 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fencepost_client::{
-    AcquireError, CallError, Credentials, Gateway, LockOptions, Locks, Loss, Precondition, WriteOptions,
-};
+use fencepost_client::{Client, Credentials, ErrorKind, Gateway, LockOptions, Loss, WriteOptions};
 use fencepost_core::{Key, ProblemKind};
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::process::binary;
 use fencepost_harness::servers::etcd::Etcd;
 
 use super::{LONG, TTL};
-use crate::suite::{Service, connect, resource, take};
+use crate::suite::{Service, connect, reason, resource, take};
 
 /// So long that no lease ends by itself while etcd starts anew.
 const OUTLIVES: Duration = Duration::from_secs(20);
 
 fn gateway(fresh: &Fresh) -> Gateway {
-    Gateway::new(fresh.url(), Duration::from_secs(10)).unwrap()
+    Gateway::new(fresh.url()).unwrap()
 }
 
-async fn locks(fresh: &Fresh, etcd: &Etcd) -> Locks {
-    let options = LockOptions { wait: LONG, ..LockOptions::with_ttl(OUTLIVES) };
-    Locks::new(gateway(fresh), connect(&etcd.url()).await, options)
+async fn locks(fresh: &Fresh, etcd: &Etcd) -> Client {
+    let options = LockOptions::new().ttl(OUTLIVES).wait(LONG);
+    Client::new(gateway(fresh), connect(&etcd.url()).await).with_lock_options(options)
 }
 
 /// Writes behind the back of every guard; the kind of the refusal.
 async fn write(gateway: &Gateway, key: &str, credentials: &Credentials) -> Result<(), Option<ProblemKind>> {
-    let credentials = Some(credentials.clone());
-    let options = WriteOptions { credentials, precondition: Precondition::Always, once: None };
+    let options = WriteOptions::new().credentials(credentials.clone());
     match gateway.put(&Key::new(key).unwrap(), Bytes::from_static(b"stale"), None, &options).await {
         Ok(_) => Ok(()),
-        Err(CallError::Fenced(problem)) => Err(problem.kind()),
+        Err(error) if error.kind() == ErrorKind::Fenced => Err(reason(&error)),
         Err(error) => panic!("{error}"),
     }
 }
@@ -63,9 +60,12 @@ async fn t06_a_wiped_etcd_is_another_issuer() {
     // The same client, which knew the incarnation before.
     let error = locks.acquire("orders/1").await.unwrap_err();
     let message = error.to_string();
-    let AcquireError::ForeignIssuer { bound, ours, generation: 0, .. } = error else { panic!("{error:?}") };
-    assert_eq!(bound, old.issuer().unwrap().as_str());
-    assert!(ours != bound && ours.starts_with("etcd:") && message.contains(&ours), "{message}");
+    assert_eq!(reason(&error), Some(ProblemKind::ForeignIssuer), "{error:?}");
+    let refusal = error.refusal().unwrap();
+    assert_eq!((refusal.issuer.as_ref(), refusal.generation), (old.issuer(), Some(0)), "{message}");
+    let ours = refusal.presented_issuer.unwrap();
+    assert!(Some(&ours) != old.issuer() && ours.as_str().starts_with("etcd:"), "{message}");
+    assert!(message.contains(ours.as_str()), "{message}");
 
     // Neither a lower nor a higher number of the new one gets through.
     let backend = connect(&etcd.url()).await;
@@ -82,15 +82,15 @@ async fn t06_a_wiped_etcd_is_another_issuer() {
         }
     }
     assert_eq!(refused, [true, false]);
-    let value = direct.get(&Key::new("orders/1").unwrap(), None).await.unwrap();
+    let value = direct.get(&Key::new("orders/1").unwrap(), None).await.unwrap().unwrap();
     assert_eq!(value.body, "before");
 
     follow_advice(&fresh, &message);
     let new = locks.acquire("orders/1").await.unwrap();
     new.put("orders/1", "after").await.unwrap();
-    assert_eq!(new.issuer().unwrap().as_str(), ours);
+    assert_eq!(new.issuer(), Some(&ours));
     assert!(write(&direct, "orders/1", old.credentials()).await.is_err());
-    assert_eq!(new.get("orders/1").await.unwrap().body, "after");
+    assert_eq!(new.get("orders/1").await.unwrap().unwrap().body, "after");
     new.release().await.unwrap();
 }
 
@@ -113,12 +113,15 @@ async fn t05_t36_a_restored_etcd_went_backwards() {
     etcd.restore(&snapshot);
     let error = locks.acquire("orders/1").await.unwrap_err();
     let message = error.to_string();
-    let AcquireError::WentBackwards { number, fence: told, generation: 0, .. } = error else { panic!("{error:?}") };
-    assert!(told == fence && number < fence.number().get(), "{message}");
+    assert_eq!(reason(&error), Some(ProblemKind::Stale), "{error:?}");
+    let refusal = error.refusal().unwrap();
+    let number = refusal.presented.unwrap().number().get();
+    assert_eq!((refusal.fence, refusal.generation), (Some(fence), Some(0)), "{message}");
+    assert!(number < fence.number().get(), "{message}");
     assert!(message.contains(&format!("handed out {number} for `orders/1`, whose fence is {fence}")), "{message}");
-    // The lock was given back, so the next to come hears the same.
+    // The lock was released, so the next acquisition ends the same.
     let again = locks.acquire("orders/1").await.unwrap_err();
-    assert!(matches!(again, AcquireError::WentBackwards { .. }), "{again:?}");
+    assert!(again.kind() == ErrorKind::Fenced && again.to_string().contains("went backwards"), "{again:?}");
     // A number that was given twice is no way around the fence either.
     let backend = connect(&etcd.url()).await;
     let lease = take(backend.as_ref(), "orders/1", "b#1", TTL).await;
@@ -127,13 +130,13 @@ async fn t05_t36_a_restored_etcd_went_backwards() {
     let presented = Credentials { token, holder: Some(lease.holder.clone()), issuer: Some(issuer.clone()) };
     assert_eq!(write(&direct, "orders/1", &presented).await, Err(Some(ProblemKind::Stale)));
     backend.release(lease).await.unwrap();
-    assert_eq!(direct.get(&Key::new("orders/1").unwrap(), None).await.unwrap().body, "before");
+    assert_eq!(direct.get(&Key::new("orders/1").unwrap(), None).await.unwrap().unwrap().body, "before");
 
     follow_advice(&fresh, &message);
     let new = locks.acquire("orders/1").await.unwrap();
     assert_eq!((new.resource(), new.token().generation()), (&resource("orders/1"), 1));
     new.put("orders/1", "after").await.unwrap();
     assert!(write(&direct, "orders/1", &credentials).await.is_err());
-    assert_eq!(new.get("orders/1").await.unwrap().body, "after");
+    assert_eq!(new.get("orders/1").await.unwrap().unwrap().body, "after");
     new.release().await.unwrap();
 }

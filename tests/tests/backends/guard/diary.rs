@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fencepost_client::{Admin, LockEvent, LockObserver, LockOptions, Loss};
+use fencepost_client::{Admin, LockEvent, LockObserver, Loss};
 use fencepost_core::{Resource, Token};
 use fencepost_harness::fresh::Fresh;
 
@@ -32,6 +32,7 @@ impl LockObserver for Diary {
             LockEvent::Lost { why, held } => Told::Lost { why, held },
             LockEvent::Released { held } => Told::Released { held },
             LockEvent::Refused(why) => Told::Refused(why.to_owned()),
+            other => panic!("{other:?} is new here"),
         };
         self.0.lock().unwrap().push((lock.clone(), told));
     }
@@ -64,7 +65,7 @@ async fn an_observer_is_told_how_long_and_why() {
     let gateway = Fresh::memory(&[]);
     let diary = Arc::new(Diary::default());
     let first = locks(&gateway, options("a", LONG)).await.acquire("orders/1").await.unwrap();
-    let observed = locks(&gateway, LockOptions { observer: diary.clone(), ..options("b", LONG) }).await;
+    let observed = locks(&gateway, options("b", LONG).observer(diary.clone())).await;
     // It waits for so long at least.
     let (asking, asked) = (observed.clone(), Instant::now());
     let waiting = tokio::spawn(async move { asking.acquire("orders/1").await.unwrap() });
@@ -109,7 +110,7 @@ async fn a_renewal_that_fails_is_told_with_its_reason() {
 async fn told_with_its_reason() {
     let gateway = Fresh::memory(&[]);
     let (proxy, diary) = (proxied(&gateway), Arc::new(Diary::default()));
-    let observed = LockOptions { observer: diary.clone(), ..options("a", TTL) };
+    let observed = options("a", TTL).observer(diary.clone());
     let guard = locks_at(address(&gateway), proxy.address(), observed).await.acquire("orders/1").await.unwrap();
     proxy.shut();
     assert_eq!(guard.lost().await, Loss::Expired);

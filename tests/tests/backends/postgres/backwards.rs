@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use fencepost_client::locks::{Acquired, Kept, Lease, LockBackend, LockError, Wanted};
-use fencepost_client::{AcquireError, CallError, Gateway, Guard, LockOptions, Locks, Loss, Precondition, WriteOptions};
+use fencepost_client::{Client, Error, ErrorKind, Gateway, Guard, LockOptions, Loss, WriteOptions};
 use fencepost_conformance::wait;
-use fencepost_core::{Key, Presented, Token};
+use fencepost_core::{Key, Presented, ProblemKind, Token};
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::servers::postgres::Postgres;
 
-use crate::suite::{RECOVERY, connect, eventually, holder, resource, take, until};
+use crate::suite::{RECOVERY, connect, eventually, holder, reason, resource, take, until};
 
 const TTL: Duration = Duration::from_secs(5);
 
@@ -21,23 +21,23 @@ fn url(server: &Postgres, mode: &str) -> String {
 }
 
 fn gateway(fresh: &Fresh) -> Gateway {
-    Gateway::new(fresh.url(), Duration::from_secs(10)).unwrap()
+    Gateway::new(fresh.url()).unwrap()
 }
 
-async fn locks(fresh: &Fresh, url: &str) -> Locks {
-    let options = LockOptions { wait: RECOVERY, ..LockOptions::with_ttl(TTL) };
-    Locks::new(gateway(fresh), connect(url).await, options)
+async fn locks(fresh: &Fresh, url: &str) -> Client {
+    let options = LockOptions::new().ttl(TTL).wait(RECOVERY);
+    Client::new(gateway(fresh), connect(url).await).with_lock_options(options)
 }
 
 /// A write with the token of a guard that may be long dead, as a paused process would send it.
-async fn late_write(fresh: &Fresh, guard: &Presented, key: &str) -> Result<(), CallError> {
-    let options = WriteOptions { credentials: Some(guard.clone()), precondition: Precondition::Always, once: None };
+async fn late_write(fresh: &Fresh, guard: &Presented, key: &str) -> Result<(), Error> {
+    let options = WriteOptions::new().credentials(guard.clone());
     gateway(fresh).put(&Key::new(key).unwrap(), "late".into(), None, &options).await.map(drop)
 }
 
 async fn refused_as_stale(fresh: &Fresh, guard: &Presented, key: &str) {
     match late_write(fresh, guard, key).await {
-        Err(CallError::Fenced(_)) => {}
+        Err(error) if error.kind() == ErrorKind::Fenced => {}
         other => panic!("a write with {} was not refused: {other:?}", guard.token),
     }
 }
@@ -163,10 +163,10 @@ async fn t06_a_dropped_table_is_another_issuer() {
         guard.release().await.unwrap();
         server.sql(&format!("drop table locks_{mode}"));
         let error = locks.acquire(&name).await.expect_err("numbers of two tables are not comparable");
-        assert!(matches!(error, AcquireError::ForeignIssuer { .. }), "{error:?}");
+        assert_eq!(reason(&error), Some(ProblemKind::ForeignIssuer), "{error:?}");
         let said = error.to_string();
         assert!(said.contains("fencepost fence rotate") && said.contains(before.issuer.unwrap().as_str()), "{said}");
-        let value = gateway(&fresh).get(&Key::new(&name).unwrap(), None).await.unwrap();
+        let value = gateway(&fresh).get(&Key::new(&name).unwrap(), None).await.unwrap().unwrap();
         assert_eq!(value.body.as_ref(), b"first");
     }
 }

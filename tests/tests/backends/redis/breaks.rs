@@ -3,34 +3,35 @@
 use std::time::Duration;
 
 use fencepost_client::locks::{Kept, Lifted};
-use fencepost_client::{AcquireError, CallError, Gateway, Guard, GuardError, LockOptions, Locks, Loss, WriteOptions};
-use fencepost_core::{Key, Presented, Token};
+use fencepost_client::{Error, ErrorKind, Gateway, Guard, LockOptions, Loss, WriteOptions};
+use fencepost_core::{Key, Presented, ProblemKind, Token};
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::Client;
 use fencepost_harness::servers::redis::RedisServer;
 use serde_json::json;
 
 use super::{LONG, take};
-use crate::suite::{Service, connect, holder};
+use crate::suite::{Service, connect, holder, kind_of, reason};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// Locks of this Redis, for this gateway.
-async fn locks(gateway: &Fresh, server: &RedisServer) -> Locks {
-    let to_gateway = Gateway::new(gateway.url(), Duration::from_secs(10)).unwrap();
-    Locks::new(to_gateway, connect(&server.url()).await, LockOptions { wait: LONG, ..LockOptions::with_ttl(TTL) })
+/// A client of this Redis, for this gateway.
+async fn locks(gateway: &Fresh, server: &RedisServer) -> fencepost_client::Client {
+    let to_gateway = Gateway::new(gateway.url()).unwrap();
+    let options = LockOptions::new().ttl(TTL).wait(LONG);
+    fencepost_client::Client::new(to_gateway, connect(&server.url()).await).with_lock_options(options)
 }
 
 async fn value(gateway: &Fresh, key: &str) -> String {
-    let gateway = Gateway::new(gateway.url(), Duration::from_secs(10)).unwrap();
-    let read = gateway.get(&Key::new(key).unwrap(), None).await.unwrap();
+    let gateway = Gateway::new(gateway.url()).unwrap();
+    let read = gateway.get(&Key::new(key).unwrap(), None).await.unwrap().unwrap();
     String::from_utf8(read.body.to_vec()).unwrap()
 }
 
 /// A write with these credentials, past any guard.
-async fn write(gateway: &Fresh, key: &str, text: &'static str, credentials: Presented) -> Result<(), CallError> {
-    let gateway = Gateway::new(gateway.url(), Duration::from_secs(10)).unwrap();
-    let options = WriteOptions { credentials: Some(credentials), ..WriteOptions::default() };
+async fn write(gateway: &Fresh, key: &str, text: &'static str, credentials: Presented) -> Result<(), Error> {
+    let gateway = Gateway::new(gateway.url()).unwrap();
+    let options = WriteOptions::new().credentials(credentials);
     gateway.put(&Key::new(key).unwrap(), text.into(), None, &options).await.map(drop)
 }
 
@@ -54,9 +55,12 @@ async fn after_flushall_nothing_is_accepted_until_the_fence_is_rotated() {
 
     let error = locks.acquire("orders/1").await.unwrap_err();
     let said = error.to_string();
-    let AcquireError::ForeignIssuer { bound, ours, .. } = error else { panic!("{said}") };
-    assert_eq!(bound, old.issuer().unwrap().as_str());
-    assert!(ours.starts_with("redis:") && ours != bound && said.contains("fencepost fence rotate orders/1"), "{said}");
+    assert_eq!(reason(&error), Some(ProblemKind::ForeignIssuer), "{said}");
+    let refusal = error.refusal().unwrap();
+    assert_eq!(refusal.issuer.as_ref(), old.issuer(), "{said}");
+    let ours = refusal.presented_issuer.unwrap();
+    assert!(ours.as_str().starts_with("redis:") && Some(&ours) != old.issuer(), "{said}");
+    assert!(said.contains("fencepost fence rotate orders/1"), "{said}");
 
     // Whatever number the new incarnation gives, low or high, it opens nothing.
     let backend = connect(&server.url()).await;
@@ -65,7 +69,7 @@ async fn after_flushall_nothing_is_accepted_until_the_fence_is_rotated() {
         let token = Token::from_parts(old.token().generation(), number.try_into().unwrap());
         let presented = Presented { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
         let refused = write(&gateway, "orders/1", "stale", presented).await;
-        assert!(matches!(refused, Err(CallError::Fenced(_))), "{refused:?}");
+        assert_eq!(kind_of(&refused), Some(ErrorKind::Fenced), "{refused:?}");
     }
     assert_eq!(value(&gateway, "orders/1").await, "before");
     backend.release(lease).await.unwrap();
@@ -76,7 +80,7 @@ async fn after_flushall_nothing_is_accepted_until_the_fence_is_rotated() {
     let new = locks.acquire("orders/1").await.unwrap();
     new.put("orders/1", "after").await.unwrap();
     let zombie = write(&gateway, "orders/1", "zombie", old.credentials().clone()).await;
-    assert!(matches!(zombie, Err(CallError::Fenced(_))), "{zombie:?}");
+    assert_eq!(kind_of(&zombie), Some(ErrorKind::Fenced), "{zombie:?}");
     assert_eq!(value(&gateway, "orders/1").await, "after");
 }
 
@@ -125,9 +129,9 @@ async fn a_replica_that_missed_writes_counts_on_above_the_fence() {
     assert_eq!(next.issuer(), zombie.issuer(), "a replica is the same incarnation");
     next.put("orders/1", "after").await.unwrap();
     let refused = zombie.put("orders/1", "zombie").await;
-    assert!(matches!(refused, Err(GuardError::Fenced(_) | GuardError::Lost(_))), "{refused:?}");
+    assert!(matches!(kind_of(&refused), Some(ErrorKind::Fenced | ErrorKind::Lost)), "{refused:?}");
     let refused = write(&gateway, "orders/1", "zombie", zombie.credentials().clone()).await;
-    assert!(matches!(refused, Err(CallError::Fenced(_))), "{refused:?}");
+    assert_eq!(kind_of(&refused), Some(ErrorKind::Fenced), "{refused:?}");
     assert_eq!(value(&gateway, "orders/1").await, "after");
     assert_eq!(replica.cli(&["HGET", "fencepost:{orders/1}", "number"]), number(&next).to_string());
 }
@@ -158,7 +162,7 @@ async fn a_waiter_whose_floor_is_old_lifts_the_counter() {
     assert_eq!((before.number().get(), number(&new)), (1, 6), "lifted above the fence");
     new.put("orders/1", "after").await.unwrap();
     let refused = write(&gateway, "orders/1", "zombie", credentials).await;
-    assert!(matches!(refused, Err(CallError::Fenced(_))), "{refused:?}");
+    assert_eq!(kind_of(&refused), Some(ErrorKind::Fenced), "{refused:?}");
     assert_eq!(value(&gateway, "orders/1").await, "after");
     new.release().await.unwrap();
     let next = first.acquire("orders/1").await.unwrap();

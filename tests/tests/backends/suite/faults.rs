@@ -51,7 +51,7 @@ async fn lost_on_the_way<S: Service>(direction: Direction) {
                     assert!(busy || lease.since.elapsed() >= lease.ttl, "two holders of {name}");
                 }
                 let late = lease.number;
-                eventually("verifying", async || a.verify(&lease).await).await;
+                let _ = eventually("verifying", async || a.verify(&lease).await).await;
                 a.release(lease).await.unwrap();
                 let next = take_within(b.as_ref(), &name, "b#2", S::TTL, S::TTL * 2 + SLACK).await;
                 assert!(next.number > late, "{} after {late}", next.number);

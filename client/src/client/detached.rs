@@ -1,4 +1,4 @@
-//! Leases that nobody keeps alive: for scripts, which take a lock in one process and give it back in another.
+//! Leases without a guard: for scripts, which take a lock in one process and release it in another.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -8,13 +8,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fencepost_core::{Holder, Issuer, Presented, Resource};
 use serde::{Deserialize, Serialize};
 
-use super::observer::{LockEvent, tell};
-use super::{AcquireError, Locks, invalid};
+use super::{Client, invalid};
 use crate::Moment;
+use crate::error::Error;
+use crate::guard::{LockEvent, notify};
 use crate::locks::{Kept, Lease, LockError};
 
-/// A claimed lease that ends with its ttl, unless whoever has its text renews it.
+/// A claimed lease that ends with its ttl, unless a process that has its text renews it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
+#[must_use = "a detached lease is known only by its text"]
 pub struct Detached {
     /// What it protects.
     pub resource: Resource,
@@ -65,29 +68,29 @@ fn from_text(name: &Resource, lease: &str) -> Result<Lease, LockError> {
     Ok(Lease { name: of, holder, number, generation, issuer, ttl, since: Moment::now(), handle, session: None })
 }
 
-impl Locks {
-    /// Takes a lock and claims its token, and leaves it at that: the lease ends with its ttl.
-    pub async fn acquire_detached(&self, resource: &str) -> Result<Detached, AcquireError> {
+impl Client {
+    /// Takes a lock and claims its token, without keeping it alive: the lease ends with its ttl.
+    pub async fn acquire_detached(&self, resource: &str) -> Result<Detached, Error> {
         self.detachable()?;
         let resource = Resource::new(resource).map_err(invalid)?;
         let asked = Instant::now();
         let claimed = self.claimed(&resource).await?;
         let token = claimed.presented.token;
-        tell(self.options.observer.as_ref(), &resource, LockEvent::Acquired { wait: asked.elapsed(), token });
+        notify(self.options.observer.as_ref(), &resource, LockEvent::Acquired { wait: asked.elapsed(), token });
         let lease = to_text(&claimed.lease);
         Ok(Detached { resource, credentials: claimed.presented, ttl: claimed.lease.ttl, lease })
     }
 
     /// Makes such a lease last its ttl from now.
-    pub async fn renew_detached(&self, resource: &Resource, lease: &str) -> Result<Kept, LockError> {
+    pub async fn renew_detached(&self, resource: &Resource, lease: &str) -> Result<Kept, Error> {
         self.detachable()?;
-        self.backend.renew(&from_text(resource, lease)?).await
+        Ok(self.backend.renew(&from_text(resource, lease)?).await?)
     }
 
-    /// Gives such a lock back; late is harmless.
-    pub async fn release_detached(&self, resource: &Resource, lease: &str) -> Result<(), LockError> {
+    /// Releases such a lock; releasing late is harmless.
+    pub async fn release_detached(&self, resource: &Resource, lease: &str) -> Result<(), Error> {
         self.detachable()?;
-        self.backend.release(from_text(resource, lease)?).await
+        Ok(self.backend.release(from_text(resource, lease)?).await?)
     }
 
     fn detachable(&self) -> Result<(), LockError> {

@@ -7,109 +7,29 @@ use std::time::{Duration, Instant};
 use fencepost_core::wire::FenceAnswer;
 use fencepost_core::{Holder, Presented, ProblemDocument, ProblemKind, Resource, Token};
 
-use super::Locks;
+use super::Client;
+use crate::error::{Cause, Error, Refusal};
 use crate::locks::{Acquired, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
 use crate::random::{self, jittered};
 use crate::transport::Missed;
-use crate::{CallError, Clock, Moment};
+use crate::{Clock, Moment};
 
-/// Why there is no guard.
-#[derive(Debug, thiserror::Error)]
-pub enum AcquireError {
-    /// Somebody else holds the lock.
-    #[error("the lock `{0}` is held by somebody else")]
-    Busy(Resource),
-    /// The lock was lost again before its token could be claimed.
-    #[error("the lock `{0}` was lost before its token was claimed; acquire it again")]
-    Lost(Resource),
-    /// The lock service handed out a number that is not above the fence, and cannot be told to.
-    #[error(
-        "the lock service went backwards: it handed out {number} for `{resource}`, whose fence is {fence}. Was it \
-         restored from a backup, or did it fail over to a replica that missed writes? Nothing was written. When you are \
-         sure that no holder of an older token is still at work, run: fencepost fence rotate {resource} --from {generation} \
-         --reason '…'"
-    )]
-    WentBackwards {
-        /// The resource.
-        resource: Resource,
-        /// What was handed out.
-        number: u64,
-        /// What it should be above.
-        fence: Token,
-        /// The generation to end.
-        generation: u32,
-    },
-    /// The resource is bound to another lock service, or to another incarnation of this one.
-    #[error(
-        "`{resource}` is bound to the lock service `{bound}`, and this is `{ours}`: another service, or the same one \
-         wiped or replaced. Their numbers cannot be compared. Nothing was written. When you are sure that no holder of an \
-         older token is still at work, run: fencepost fence rotate {resource} --from {generation} --reason '…'"
-    )]
-    ForeignIssuer {
-        /// The resource.
-        resource: Resource,
-        /// What it is bound to.
-        bound: String,
-        /// What handed out our number.
-        ours: String,
-        /// The generation to end.
-        generation: u32,
-    },
-    /// The token was given with its generation, and the resource is in another one.
-    #[error(
-        "token {token} is of generation {}, and `{resource}` is in generation {generation}. Nothing was written. A number \
-         without a generation means generation 0. Tokens from before a rotation stay refused: acquire the lock again; a \
-         number that was handed out after it is written {generation}:{}", .token.generation(), .token.number()
-    )]
-    OtherGeneration {
-        /// The resource.
-        resource: Resource,
-        /// What was given.
-        token: Token,
-        /// The generation of the resource.
-        generation: u32,
-    },
-    /// The gateway refused the claim for another reason.
-    #[error("{}", .0.detail)]
-    Refused(Box<ProblemDocument>),
-    /// The lock service.
-    #[error(transparent)]
-    Service(#[from] LockError),
-    /// The gateway.
-    #[error(transparent)]
-    Gateway(#[from] CallError),
-}
-
-impl AcquireError {
-    /// Could neither the lock service nor the gateway say anything? Then it may be tried again.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            AcquireError::Service(error) => error.is_transient(),
-            AcquireError::Gateway(error) => matches!(
-                error,
-                CallError::Unknown(_) | CallError::Unreachable { .. } | CallError::NotApplied(_) | CallError::Failed(_)
-            ),
-            _ => false,
-        }
-    }
-}
-
-/// Nobody waits longer.
+/// An upper bound of waiting, so that the deadline does not overflow.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Before the steps are gone through once more.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// A lease whose token is claimed.
-pub(super) struct Claimed {
-    pub(super) lease: Lease,
-    pub(super) presented: Presented,
-    /// Until when the lease is surely ours.
-    pub(super) valid_until: Moment,
+pub(crate) struct Claimed {
+    pub(crate) lease: Lease,
+    pub(crate) presented: Presented,
+    /// Until when the lease is surely held.
+    pub(crate) valid_until: Moment,
 }
 
-/// How long a lease is surely ours: its ttl from before it was asked for, less what clocks may differ by.
-pub(super) fn validity(since: Moment, ttl: Duration) -> Moment {
+/// How long a lease is surely held: its ttl from before it was asked for, less the drift of clocks.
+pub(crate) fn validity(since: Moment, ttl: Duration) -> Moment {
     since + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
 }
 
@@ -125,20 +45,22 @@ enum Attempt {
     OtherGeneration(Box<ProblemDocument>),
 }
 
-impl Locks {
+impl Client {
     /// The four steps, again from the first if the lock is lost on the way and there is time left, or if the
     /// generation changes.
-    pub(super) async fn claimed(&self, resource: &Resource) -> Result<Claimed, AcquireError> {
+    pub(super) async fn claimed(&self, resource: &Resource) -> Result<Claimed, Error> {
         let deadline = Instant::now() + self.options.wait.min(LONGEST_WAIT);
         let mut generations = 1;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.attempt(resource, left).await? {
                 Attempt::Claimed(claimed) => return Ok(claimed),
-                Attempt::Lost if Instant::now() >= deadline => return Err(AcquireError::Lost(resource.clone())),
+                Attempt::Lost if Instant::now() >= deadline => {
+                    return Err(Cause::LostBeforeClaim(resource.clone()).into());
+                }
                 Attempt::Lost => {}
                 Attempt::OtherGeneration(problem) if generations == GENERATIONS => {
-                    return Err(AcquireError::Refused(problem));
+                    return Err(Cause::Plain(*problem).into());
                 }
                 Attempt::OtherGeneration(_) => generations += 1,
             }
@@ -146,7 +68,7 @@ impl Locks {
         }
     }
 
-    async fn attempt(&self, resource: &Resource, wait: Duration) -> Result<Attempt, AcquireError> {
+    async fn attempt(&self, resource: &Resource, wait: Duration) -> Result<Attempt, Error> {
         let backend = self.backend.as_ref();
         // Before acquiring (T30): a generation learned later could lift a zombie's old number over its successor's.
         let fence = self.fence(resource).await?;
@@ -162,9 +84,9 @@ impl Locks {
         };
         let mut lease = match backend.acquire(&wanted).await? {
             Acquired::Held(lease) => Unclaimed { backend: self.backend.clone(), lease: Some(lease) },
-            Acquired::Busy => return Err(AcquireError::Busy(resource.clone())),
+            Acquired::Busy => return Err(Cause::Busy(resource.clone()).into()),
         };
-        // It may be lost already (T23). After a long wait, a renewal also tells how long it is surely ours.
+        // It may be lost already (T23). After a long wait, a renewal also shows how long it is surely held.
         let Some(mut valid_until) = sure(backend, &self.options.clock, &lease).await? else {
             return Ok(Attempt::Lost);
         };
@@ -175,11 +97,13 @@ impl Locks {
             let presented = Presented { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
             let problem = match self.claim(resource, &presented, valid_until).await {
                 Ok(()) => return Ok(Attempt::Claimed(Claimed { lease: lease.take(), presented, valid_until })),
-                Err(CallError::Fenced(problem)) => problem,
-                Err(error) => {
-                    lease.give_back().await;
-                    return Err(error.into());
-                }
+                Err(error) => match error.into_refused() {
+                    Ok(problem) => problem,
+                    Err(error) => {
+                        lease.give_back().await;
+                        return Err(error);
+                    }
+                },
             };
             match problem.kind() {
                 Some(ProblemKind::Stale | ProblemKind::Collision) if !lifted => {
@@ -191,11 +115,11 @@ impl Locks {
                             None => return Ok(Attempt::Lost),
                         },
                         Lifted::Lost => return Ok(Attempt::Lost),
-                        Lifted::Unsupported => return self.backwards(resource, lease, *problem).await,
+                        Lifted::Unsupported => return self.backwards(resource, lease, problem).await,
                     }
                 }
                 Some(ProblemKind::Stale | ProblemKind::Collision) => {
-                    return self.backwards(resource, lease, *problem).await;
+                    return self.backwards(resource, lease, problem).await;
                 }
                 Some(ProblemKind::RetiredGeneration | ProblemKind::UnknownGeneration) => {
                     let given = token.generation() != fence.generation;
@@ -203,53 +127,56 @@ impl Locks {
                     // Another attempt helps only if the generation changed during this one.
                     if given {
                         let generation = problem.generation.unwrap_or(fence.generation);
-                        return Err(AcquireError::OtherGeneration { resource: resource.clone(), token, generation });
+                        let (resource, refusal) = (resource.clone(), Refusal::of(&problem));
+                        return Err(Cause::OtherGeneration { resource, token, generation, refusal }.into());
                     }
-                    return Ok(Attempt::OtherGeneration(problem));
+                    return Ok(Attempt::OtherGeneration(problem.into()));
                 }
                 Some(ProblemKind::ForeignIssuer) => {
-                    let ours = lease.issuer.to_string();
+                    let ours = lease.issuer.clone();
                     lease.give_back().await;
+                    let refusal = Refusal { presented_issuer: Some(ours.clone()), ..Refusal::of(&problem) };
                     let bound = problem.issuer.map(|issuer| issuer.to_string()).unwrap_or_default();
-                    let generation = fence.generation;
-                    return Err(AcquireError::ForeignIssuer { resource: resource.clone(), bound, ours, generation });
+                    let (resource, generation) = (resource.clone(), fence.generation);
+                    return Err(Cause::ForeignIssuer { resource, bound, ours, generation, refusal }.into());
                 }
                 _ => {
                     lease.give_back().await;
-                    return Err(AcquireError::Refused(problem));
+                    return Err(Cause::Plain(problem).into());
                 }
             }
         }
     }
 
-    /// Refused as stale: taken over since, or the service went backwards. Whoever does not hold the lock any more was
+    /// Refused as stale: taken over since, or the service went backwards. A lease that no longer holds the lock was
     /// taken over.
     async fn backwards(
         &self,
         resource: &Resource,
         lease: Unclaimed,
         problem: ProblemDocument,
-    ) -> Result<Attempt, AcquireError> {
+    ) -> Result<Attempt, Error> {
         let backend = self.backend.as_ref();
         if backend.verify(&lease).await? == Kept::Lost {
             return Ok(Attempt::Lost);
         }
         let number = lease.number.get();
         lease.give_back().await;
-        let Some(fence) = problem.fence else { return Err(AcquireError::Refused(problem.into())) };
-        Err(AcquireError::WentBackwards { resource: resource.clone(), number, fence, generation: fence.generation() })
+        let Some(fence) = problem.fence else { return Err(Cause::Plain(problem).into()) };
+        let (resource, refusal) = (resource.clone(), Refusal::of(&problem));
+        Err(Cause::WentBackwards { resource, number, fence, refusal }.into())
     }
 
     /// Reads the fence; once more if the connection was an old one that broke.
-    async fn fence(&self, resource: &Resource) -> Result<FenceAnswer, CallError> {
+    async fn fence(&self, resource: &Resource) -> Result<FenceAnswer, Error> {
         match self.gateway.fence(resource).await {
-            Err(CallError::Failed(_)) => self.gateway.fence(resource).await,
+            Err(error) if error.is_failed_read() => self.gateway.fence(resource).await,
             read => read,
         }
     }
 
-    /// Claims, again while the answer is lost and the lease is surely ours: a claim may be repeated.
-    async fn claim(&self, resource: &Resource, presented: &Presented, until: Moment) -> Result<(), CallError> {
+    /// Claims, again while the answer is lost and the lease is surely held: a claim may be repeated.
+    async fn claim(&self, resource: &Resource, presented: &Presented, until: Moment) -> Result<(), Error> {
         let mut pause = Duration::from_millis(10);
         loop {
             match self.gateway.claim(resource, presented, Some(Vec::new())).await {
@@ -267,7 +194,7 @@ impl Locks {
     }
 
     /// `name#nonce`: unique per acquisition, so that a number given twice is seen.
-    fn new_holder(&self) -> Result<Holder, AcquireError> {
+    fn new_holder(&self) -> Result<Holder, Error> {
         let nonce = random::number();
         let nonce = nonce.map_err(|error| LockError::Invalid(format!("there are no random numbers: {error}")))?;
         let holder = format!("{}#{nonce:016x}", self.options.name);
@@ -275,7 +202,7 @@ impl Locks {
     }
 }
 
-/// Until when the lease is surely ours, if it is.
+/// Until when the lease is surely held, if it is.
 async fn sure(backend: &dyn LockBackend, clock: &Clock, lease: &Lease) -> Result<Option<Moment>, LockError> {
     let asked = clock.now();
     let late = asked.since(lease.since) > lease.ttl / 4;
