@@ -1,8 +1,33 @@
-//! The listeners and front ends of Fencepost, and what the `fencepost` binary is made of.
+//! The `fencepost` program: listeners, the HTTP and S3 front ends, and the commands.
 //!
 //! [`server::Server`] runs every listener by the one accept loop in [`listener`], each with its front end: [`http`] (public
-//! and administrators') and [`s3`]. The front ends do not know each other; what both need stands beside them
-//! ([`credentials`], [`metrics`]). A request goes one way: limits, identity, decode, permit, the store, reply.
+//! and administrators') and [`s3`]. The front ends do not know each other; what both need stands beside them. A request goes
+//! one way: limits, identity, decode, permit, the store, reply. The program is the interface; this library exists for the
+//! binary and for tests.
+//!
+//! ```sh
+//! fencepost serve --data ./fencepost-data
+//! fencepost kv put orders/123 paid --token 34
+//! fencepost kv put orders/123 late --token 33     # refused: exit code 3
+//! ```
+//!
+//! # Modules
+//!
+//! | module | for |
+//! | --- | --- |
+//! | [`server`], [`listener`] | every listener, and the accept loop with its deadlines and limits |
+//! | [`http`] | the HTTP interface `/v1`: a file per call, the pipeline of a request, problems, the OpenAPI document |
+//! | [`s3`] | the S3 front end, whose access keys carry the token of a lock |
+//! | [`credentials`], [`metrics`] | what both front ends need: access keys of leases, and the counters |
+//! | [`cli`] | the commands, one file each; `serve` puts everything together |
+//! | [`config`], [`reload`] | settings of a gateway, and which of them change while it runs |
+//! | [`data_directory`], [`position_file`] | whose data these are, and whether they are the newest copy |
+//! | [`bench`] | the load of `fencepost bench` |
+//!
+//! # Read on
+//!
+//! `docs/request-life.md` follows a request; `docs/api.md` has the calls, `docs/configuration.md` the settings,
+//! `docs/s3.md` the S3 front end.
 
 pub mod bench;
 pub mod cli;

@@ -1,8 +1,42 @@
 //! Fencepost's durable store: fences and data in one commit.
 //!
-//! [`Store`] is the only door. A write goes through the sequencer, which judges it against loaded records and commits
-//! it with its fence; a read sees committed records only. [`engine::Engine`] is what stands below; [`engines`] lists
-//! what there is.
+//! Every write goes through [`Store`]. The sequencer judges it against loaded records and commits it together with its
+//! fence; a read sees committed records only. An [`Engine`](engine::Engine) keeps the records; [`engines`] lists what
+//! there is.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use fencepost_core::{Guards, Resource};
+//! use fencepost_store::engine::Ownership;
+//! use fencepost_store::engines::memory::Memory;
+//! use fencepost_store::{NoObserver, Store, StoreOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = Arc::new(Memory::new(Ownership::Exclusive));
+//! let store = Store::open(engine, Guards::default(), StoreOptions::default(), Arc::new(NoObserver)).await?;
+//! let page = store.fences("", None, 10).await?;
+//! assert!(page.entries.is_empty());
+//! store.close().await;
+//! # Ok(()) }
+//! ```
+//!
+//! # Types
+//!
+//! | type | for |
+//! | --- | --- |
+//! | [`Store`], [`StoreOptions`], [`OpenError`] | a store over an engine, and the bounds of its memory and work |
+//! | [`Put`], [`Delete`], [`Transaction`], [`ClaimKeys`], [`AcquireLock`], [`PutObject`] | what it can be asked to do |
+//! | [`Condition`], [`Operation`], [`Once`] | parts of a request: conditions, steps, and what makes a retry safe |
+//! | [`Page`], [`KeyInfo`], [`LockInfo`], [`RecordedOutcome`] | what reads answer |
+//! | [`Observer`], [`BatchReport`] | metrics of commits |
+//! | [`engine::Engine`], [`engines`] | where records are kept, with the contract E1–E6 |
+//! | [`record`] | the bytes on disk |
+//! | [`remap()`], [`restored()`], [`position()`] | work on a stopped store |
+//!
+//! # Read on
+//!
+//! `docs/request-life.md` follows a write; `docs/bytes-on-disk.md` has the format; CONTRIBUTING says how to add an engine.
 
 mod admin;
 mod command;

@@ -1,10 +1,41 @@
-//! The vocabulary and the rule of Fencepost.
+//! The vocabulary and the rule of Fencepost: tokens, resources, fences, and the judge that compares them.
 //!
-//! A resource has a *fence*: the highest fencing [`Token`] ever admitted for it. [`judge`] decides, purely and
-//! without a clock, whether a request that presents a token may pass. Everything else here names things: keys and
-//! resources, guards that map one to the other, refusals with both sides of the story, and the words on the wire.
+//! A resource has a *fence*: the highest fencing [`Token`] ever admitted for it. [`judge`] decides, purely and without a
+//! clock, whether a request that presents a token may pass. The other types name things: keys and resources, guards that
+//! map one to the other, refusals with both sides, and the messages on the wire. This crate does no I/O and has no async.
 //!
-//! This crate does no I/O and knows no async runtime.
+//! ```
+//! use fencepost_core::{Access, FenceState, Policy, Presented, Reason, Step, Timestamp, Verdict, judge};
+//!
+//! let present = |token: &str| Presented { token: token.parse().unwrap(), holder: None, issuer: None };
+//! let (fence, policy) = (FenceState::unseen(0), Policy::default());
+//!
+//! // The first token is admitted, and raises the fence to 34.
+//! assert_eq!(judge(&fence, &present("34"), Access::Write, &policy), Verdict::Admit(Step::Raise));
+//! let fence = fence.after(Step::Raise, &present("34"), Timestamp::now()).unwrap();
+//!
+//! // The holder before it wakes up too late.
+//! assert_eq!(judge(&fence, &present("33"), Access::Write, &policy), Verdict::Refuse(Reason::Stale));
+//! ```
+//!
+//! # Types
+//!
+//! | type | for |
+//! | --- | --- |
+//! | [`Token`], [`Holder`], [`Issuer`], [`Presented`] | what a request presents: a number with its generation, who presents it, who numbered it |
+//! | [`Key`], [`Resource`] | a piece of data, and what a lock protects |
+//! | [`Guards`], [`Guard`], [`GuardSpec`] | which keys belong to which resource, and under which policy |
+//! | [`Policy`], [`Mode`], [`Equal`], [`Claim`], [`IssuerRule`] | what a guard demands |
+//! | [`FenceState`] | what is known of a resource |
+//! | [`judge`], [`decide`], [`Verdict`], [`Step`], [`Access`] | the rule |
+//! | [`Refusal`], [`Reason`] | a refusal, with both sides and the next step |
+//! | [`ProblemKind`], [`ProblemDocument`] | every error answer of the gateway (RFC 9457) |
+//! | [`IdempotencyKey`], [`Timestamp`] | names of requests, and times for people |
+//! | [`wire`] | bodies and header names of the HTTP interface |
+//!
+//! # Read on
+//!
+//! `docs/design.md` has the guarantees G1–G8 and the rule as a table; `docs/errors.md` the problems.
 
 mod fence;
 mod guard;
