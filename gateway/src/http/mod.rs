@@ -33,7 +33,7 @@ use tokio::sync::Semaphore;
 use crate::config::Limits;
 use crate::credentials::S3Credentials;
 use crate::listener::Arriving;
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 use crate::peer::PeerAddress;
 use crate::reload::Reload;
 use crate::sole_owner::sole_owner;
