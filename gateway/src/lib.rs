@@ -22,7 +22,7 @@
 //! | [`cli`] | the commands, one file each; `serve` puts everything together |
 //! | [`config`], [`reload`] | settings of a gateway, and which of them change while it runs |
 //! | [`data_directory`], [`position_file`] | whose data these are, and whether they are the newest copy |
-//! | [`bench`] | the load of `fencepost bench` |
+//! | [`mod@bench`] | the load of `fencepost bench` |
 //!
 //! # Read on
 //!
