@@ -1,4 +1,4 @@
-//! What only an administrator may do: new generations.
+//! Administrative operations: starting new generations.
 
 use fencepost_core::{Access, Issuer, Resource};
 
@@ -6,30 +6,30 @@ use crate::command::{Action, Command, Judged};
 use crate::outcome::{Failure, Outcome, Rejected};
 use crate::store::{Store, WrongResource};
 
-/// How many fences one call of [`Store::rotate_prefix`] looks at.
+/// How many fences one call of [`Store::rotate_prefix`] examines.
 const PAGE: usize = 1_000;
 
-/// A page of fences to rotate.
+/// A request to rotate one page of fences.
 #[derive(Clone, Debug)]
 pub struct RotatePrefix {
-    /// Resources whose names start with this, and that have a fence.
+    /// Selects resources that have a fence and whose names start with this prefix.
     pub prefix: String,
-    /// Only those in this generation.
+    /// Rotates only fences in this generation.
     pub from: u32,
-    /// The lock service that numbers them from now on.
+    /// The lock service that numbers the rotated resources from now on.
     pub issuer: Option<Issuer>,
-    /// Go on after this name.
+    /// Continues after this name.
     pub after: Option<String>,
 }
 
-/// What became of a page of fences.
+/// The result of rotating a page of fences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixRotated {
-    /// How many were rotated.
+    /// Number of fences rotated.
     pub rotated: usize,
-    /// How many were left, because they are in another generation.
+    /// Number of fences skipped because they are in another generation.
     pub left: usize,
-    /// Where to go on.
+    /// The name to continue after; `None` if this was the last page.
     pub next: Option<String>,
 }
 
@@ -54,18 +54,18 @@ impl Store {
         self.rotate_all_to(from, 0).await
     }
 
-    /// The same, and the new generation is at least this one.
+    /// Like [`Store::rotate_all`], with a lower bound for the new generation.
     pub async fn rotate_all_to(&self, from: u32, at_least: u32) -> Result<Outcome, Failure> {
         self.door.submit(Command::of_store(Action::RotateAll { from, at_least })).await
     }
 
-    /// Rotates a page of existing fences. A resource never seen is not covered.
+    /// Rotates a page of existing fences. Resources without a fence are not covered.
     pub async fn rotate_prefix(&self, asked: RotatePrefix) -> Result<PrefixRotated, Failure> {
         let RotatePrefix { prefix, from, issuer, after } = asked;
         let page = self.fences(&prefix, after.as_deref(), PAGE).await;
         let page = page.map_err(|error| Rejected::Unavailable(error.to_string()))?;
         let mut done = PrefixRotated { rotated: 0, left: 0, next: page.next };
-        // So many at a time that they share commits, and so few that writers go on beside them.
+        // Enough at a time to share commits, but few enough to leave room in the queue for writers.
         let at_once = (self.door.queue.max_capacity() / 4).clamp(1, 64);
         for resources in page.entries.chunks(at_once) {
             let mut running = tokio::task::JoinSet::new();

@@ -1,4 +1,4 @@
-//! What is asked of the store.
+//! Commands to the store.
 
 use bytes::Bytes;
 use fencepost_core::{Access, Guarded, Holder, IdempotencyKey, Issuer, Key, Mode, Presented, Resource};
@@ -11,7 +11,7 @@ use crate::record::{LeaseId, MAX_HEAD_BYTES, MAX_NUMBER_BYTES, ObjectRecord, Out
 /// A condition on the current version of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
-    /// None.
+    /// No condition.
     #[default]
     Always,
     /// The key has no value (`If-None-Match: *`).
@@ -22,42 +22,42 @@ pub enum Condition {
     AnyOf(Vec<Version>),
     /// The key's value is exactly this.
     Equals(Bytes),
-    /// The key's value is a number, at least this one; no value counts as 0.
+    /// The key's value is a number, at least this one; an absent value counts as 0.
     AtLeast(i64),
-    /// The key's value is a number, at most this one; no value counts as 0.
+    /// The key's value is a number, at most this one; an absent value counts as 0.
     AtMost(i64),
 }
 
 impl Condition {
-    /// How much of the value's record decides it.
+    /// How much of the value's record is needed to evaluate the condition.
     fn want(&self) -> Want {
         match self {
             Condition::Always | Condition::Absent | Condition::Exists | Condition::AnyOf(_) => Want::Version,
-            // A value of another length is another value.
+            // Values of different lengths cannot be equal, so a longer record need not be read.
             Condition::Equals(bytes) => Want::UpTo(bytes.len() + MAX_HEAD_BYTES),
             Condition::AtLeast(_) | Condition::AtMost(_) => NUMBER,
         }
     }
 }
 
-/// Of a value that may be a number.
+/// Enough of a record to hold any value that can be a number.
 const NUMBER: Want = Want::UpTo(MAX_NUMBER_BYTES + MAX_HEAD_BYTES);
 
-/// What is done with one key.
+/// An operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Write a value.
     Put {
         /// Its media type.
         content_type: Option<String>,
-        /// The value.
+        /// The value's bytes.
         body: Bytes,
     },
     /// Remove the value; the fence stays.
     Delete,
-    /// Add to a number; no value counts as 0.
+    /// Add to a number; an absent value counts as 0.
     Add {
-        /// How much.
+        /// The amount to add.
         by: i64,
         /// The sum must not be below this.
         min: i64,
@@ -73,7 +73,7 @@ impl Operation {
         !matches!(self, Operation::Get)
     }
 
-    /// How much of the value's record takes part, in a transaction that answers at most so many bytes.
+    /// How much of the value's record is needed, in a transaction whose answer may have at most `max_bytes` bytes.
     fn want(&self, max_bytes: usize) -> Option<Want> {
         match self {
             Operation::Put { .. } | Operation::Delete => None,
@@ -83,7 +83,7 @@ impl Operation {
     }
 }
 
-/// Of a value that is answered, alone or with others, in at most so many bytes.
+/// How much of a record is needed for an answer of at most `max_bytes` bytes.
 fn answered(max_bytes: usize) -> Want {
     Want::UpTo(max_bytes.saturating_add(MAX_HEAD_BYTES))
 }
@@ -91,11 +91,11 @@ fn answered(max_bytes: usize) -> Want {
 /// Makes a request apply at most once, over all its retries (G7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Once {
-    /// Who asks; keys of two callers never meet.
+    /// The caller. Equal keys of different callers are distinct.
     pub caller: String,
-    /// Names the request.
+    /// The caller's name for the request.
     pub key: IdempotencyKey,
-    /// Of everything that makes it this request and no other; not of the token.
+    /// Hash of everything that identifies the request, except the token.
     pub fingerprint: [u8; 32],
 }
 
@@ -105,16 +105,16 @@ impl Once {
     }
 }
 
-/// A request: judged on its resources, then done or refused.
+/// A request: judged on its resources, then applied or refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
-    /// Each resource once.
+    /// Each resource occurs once.
     pub(crate) judged: Vec<Judged>,
     pub(crate) once: Option<Once>,
     pub(crate) action: Action,
 }
 
-/// One resource, and what is presented to it.
+/// One resource and the token presented to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
     pub(crate) guarded: Guarded,
@@ -137,14 +137,14 @@ pub(crate) enum Action {
     Forget { index: RecordKey, outcomes: Vec<OutcomeKey> },
 }
 
-/// Conditions, then operations, all or nothing.
+/// Conditions, then operations: all or nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) conditions: Vec<(Key, Condition)>,
     pub(crate) operations: Vec<Step>,
-    /// The most bytes that `Get` may bring back.
+    /// The most bytes that `Get` operations may return.
     pub(crate) max_bytes: usize,
-    /// What it was read from, kept as long as the command lives.
+    /// The request body that the command was parsed from, kept alive as long as the command.
     pub(crate) _body: Bytes,
 }
 
@@ -153,21 +153,21 @@ pub(crate) struct Write {
 pub(crate) struct Step {
     pub(crate) key: Key,
     pub(crate) operation: Operation,
-    /// The place of the key's resource among those judged.
+    /// Index in `judged` of the key's resource.
     pub(crate) judged: Option<usize>,
 }
 
-/// Changes of what is kept about objects.
+/// Changes to the records about objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectChange {
-    /// All must hold.
+    /// All of these must hold.
     pub(crate) require: Vec<(RecordKey, Requirement)>,
     pub(crate) edits: Vec<(RecordKey, Change)>,
-    /// It removes something, and puts only what comes with that.
+    /// The change removes something, and puts only the records that accompany a removal.
     pub(crate) frees: bool,
 }
 
-/// What a record must be for a change to happen.
+/// What a record must be for a change to apply.
 #[derive(Clone, Debug)]
 pub(crate) enum Requirement {
     Absent,
@@ -176,24 +176,24 @@ pub(crate) enum Requirement {
     Condition(ObjectCondition),
 }
 
-/// What a caller asks of an object before it changes it.
+/// A caller's condition on the current object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ObjectCondition {
-    /// Nothing.
+    /// No condition.
     #[default]
     Always,
-    /// There is none (`If-None-Match: *`).
+    /// The object does not exist (`If-None-Match: *`).
     Absent,
-    /// There is one (`If-Match: *`).
+    /// The object exists (`If-Match: *`).
     Exists,
-    /// It has this ETag (`If-Match`).
+    /// The object has this ETag (`If-Match`).
     ETag(String),
-    /// It does not have this ETag (`If-None-Match`).
+    /// The object does not have this ETag (`If-None-Match`).
     NotETag(String),
 }
 
 impl ObjectCondition {
-    /// Does it hold?
+    /// Returns whether the condition holds for this object.
     pub fn met_by(&self, object: Option<&ObjectRecord>) -> bool {
         match self {
             ObjectCondition::Always => true,
@@ -205,7 +205,7 @@ impl ObjectCondition {
     }
 }
 
-/// A lock that is asked for.
+/// A request to acquire a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Acquire {
     pub(crate) lease: LeaseId,
@@ -214,14 +214,14 @@ pub(crate) struct Acquire {
     pub(crate) take: Take,
 }
 
-/// Under which circumstances a lock is taken. Time is judged before, by whoever asks: here are no clocks.
+/// When a lock may be taken. The caller evaluates time beforehand; the sequencer uses no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// Not at all: others were here before. A recorded grant is still found.
+    /// Not at all, because others wait in front. A recorded grant is still found.
     Never,
-    /// If nobody holds it.
+    /// If it is not held.
     Free,
-    /// Also if its record still has this version, whose lease was seen to run out.
+    /// If it is not held, or if its record still has this version, whose lease the caller saw expire.
     Expired(Version),
 }
 
@@ -230,12 +230,12 @@ impl Command {
         Command { judged: vec![judged], once: None, action }
     }
 
-    /// A command about no resource.
+    /// A command that concerns no resource.
     pub(crate) fn of_store(action: Action) -> Command {
         Command { judged: Vec::new(), once: None, action }
     }
 
-    /// The keys whose values take part in the outcome, and how much of them does.
+    /// The keys whose values affect the outcome, and how much of each is needed.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (&Key, Want)> {
         let (conditions, steps): (&[(Key, Condition)], &[Step]) = match &self.action {
             Action::Write(write) => (&write.conditions, &write.operations),
@@ -251,7 +251,8 @@ impl Command {
         conditions.chain(steps).chain(claimed.iter().map(move |key| (key, answered(max_bytes))))
     }
 
-    /// The most bytes of records that its reads can need together. An answer that does not fit is too large for it anyway.
+    /// The most bytes of records that the command's reads can need together. An answer that does not fit would exceed
+    /// its limit anyway.
     pub(crate) fn read_bytes(&self) -> usize {
         let (answered, compared) = match &self.action {
             Action::Write(write) => {
@@ -268,7 +269,7 @@ impl Command {
         answered.saturating_add(compared).saturating_add(self.reads().count() * each)
     }
 
-    /// Does it change nothing, whatever it finds? Then its place in the order does not matter.
+    /// Returns whether the command can never change anything. Then its place in the order does not matter.
     pub(crate) fn only_reads(&self) -> bool {
         let reads = match &self.action {
             Action::Write(write) => write.operations.iter().all(|step| !step.operation.writes()),
@@ -277,7 +278,7 @@ impl Command {
         reads && self.judged.is_empty() && self.once.is_none()
     }
 
-    /// The lock whose record takes part in the outcome.
+    /// The lock whose record affects the outcome.
     pub(crate) fn lock(&self) -> Option<&Resource> {
         match self.action {
             Action::Acquire(_) | Action::Renew { .. } | Action::Release { .. } | Action::ForceRelease => {
@@ -287,7 +288,7 @@ impl Command {
         }
     }
 
-    /// The recorded outcome that takes part.
+    /// The recorded outcome that may replace this command's own.
     pub(crate) fn outcome(&self) -> Option<OutcomeKey> {
         match (&self.action, &self.once) {
             (Action::Abandon(key), _) => Some(key.clone()),
@@ -295,7 +296,7 @@ impl Command {
         }
     }
 
-    /// Bytes it adds to a commit.
+    /// The bytes that the command adds to a commit.
     pub(crate) fn bytes(&self) -> usize {
         let write = match &self.action {
             Action::Write(write) => write,
@@ -315,7 +316,7 @@ impl Command {
         write.operations.iter().map(body).sum()
     }
 
-    /// Why it is committed. What removes something passes below the free-space floor, see [`Purpose::Free`].
+    /// The purpose of the commit. Removals are allowed below the free-space floor, see [`Purpose::Free`].
     pub(crate) fn purpose(&self) -> Purpose {
         let frees = match &self.action {
             Action::Write(write) => {
@@ -335,7 +336,7 @@ impl Command {
         if frees { Purpose::Free } else { Purpose::Store }
     }
 
-    /// Does a guard of its resources only observe?
+    /// Returns whether the guard of any of its resources is in observe mode.
     pub(crate) fn is_observed(&self) -> bool {
         self.judged.iter().any(|judged| judged.guarded.policy.mode == Mode::Observe)
     }

@@ -1,4 +1,4 @@
-//! The one door: how a command gets to the sequencer, and its outcome back (G6).
+//! The single entry point: passes a command to the sequencer and returns its outcome (G6).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Door {
         if let Some(reason) = self.poison.reason() {
             return Err(Rejected::Poisoned(reason.to_owned()).into());
         }
-        // A retry of an applied write must find its record first (T29).
+        // The cache must not refuse a retry of an applied write: its recorded outcome is looked up first (trap 29).
         if command.once.is_none()
             && let [judged] = command.judged.as_slice()
             && let Some(refusal) = self.cache.refuse(judged)
@@ -38,7 +38,7 @@ impl Door {
                 Rejected::Poisoned(self.poison.reason().unwrap_or("the store is closed").to_owned())
             }
         })?;
-        // No answer means the committer died with the command in hand.
+        // A dropped reply means that the committer died while it had the command.
         let outcome =
             answer.await.unwrap_or_else(|_| Err(Failure::Unknown("the committer stopped before it answered".into())));
         if let (Some(judged), Ok(outcome)) = (observed, &outcome) {
@@ -50,7 +50,7 @@ impl Door {
     }
 }
 
-/// Observe mode: writes down who would have been refused, so that a roll-out can find them.
+/// Observe mode: logs requests that would have been refused, so that they can be found before enforcement.
 fn record_observed(resource: &Resource, presented: Option<&Presented>, outcome: &Outcome) {
     let (reason, fence) = match outcome {
         Outcome::Applied(applied) => (applied.observed, applied.fence),

@@ -1,24 +1,24 @@
 //! The engine contract: an ordered map of versioned records.
 //!
-//! The engine is dumb on purpose. Everything about fences lives above it, once.
+//! Engines know nothing about fences. All fence logic lives in the layer above, once for all engines.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::record::RecordKey;
 
-/// A record's version. Versions are never reused, not after delete and re-create (E3).
+/// A record's version. Versions are never reused, even after delete and re-create (E3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
-/// A stored record, or what was wanted of it.
+/// A stored record, with or without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Changes with every write.
     pub version: Version,
-    /// How many bytes were put.
+    /// The size of the stored bytes.
     pub size: usize,
-    /// What was put; empty if its bytes were not wanted or did not fit (E6).
+    /// The stored bytes; empty if they were not wanted or did not fit (E6).
     pub bytes: Bytes,
 }
 
@@ -33,25 +33,25 @@ impl Record {
         Record { version, size, bytes: Bytes::new() }
     }
 
-    /// Are its bytes here?
+    /// Returns whether the bytes are present.
     pub fn is_whole(&self) -> bool {
         self.bytes.len() == self.size
     }
 }
 
-/// How much of a record a load gives (E6). In this order, each gives all that the one before gives.
+/// How much of a record a load returns (E6). Each variant includes what the variants before it return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Want {
-    /// Its version and size.
+    /// Version and size only.
     Version,
-    /// Its bytes too, unless they are more than this or than what the load has left of its `spare`.
+    /// Also the bytes, unless there are more than this many or more than the load's `spare` has left.
     UpTo(usize),
-    /// Its bytes too.
+    /// Also the bytes, always.
     Bytes,
 }
 
 impl Want {
-    /// Are the bytes of a record of this size wanted?
+    /// Returns whether the bytes of a record of this size are wanted.
     pub fn covers(self, size: usize) -> bool {
         match self {
             Want::Version => false,
@@ -60,7 +60,7 @@ impl Want {
         }
     }
 
-    /// Does a load give the bytes of a record of this size? What it gives is taken from `spare`.
+    /// Returns whether a load returns the bytes of a record of this size, and deducts them from `spare`.
     pub fn takes(self, size: usize, spare: &mut usize) -> bool {
         match self {
             Want::UpTo(_) if self.covers(size) => match spare.checked_sub(size) {
@@ -79,70 +79,70 @@ impl Want {
 /// A record to load, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its key.
+    /// The key of the record.
     pub key: RecordKey,
-    /// How much of it.
+    /// How much of the record to load.
     pub want: Want,
 }
 
 impl Wanted {
-    /// The whole record.
+    /// A request for the whole record.
     pub fn bytes(key: RecordKey) -> Wanted {
         Wanted { key, want: Want::Bytes }
     }
 }
 
-/// A point in the engine's history. Engines that need none return always the same.
+/// A point in the engine's history. Engines that do not need one always return the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsOf(pub u64);
 
 /// Records as of one instant (E1).
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// One entry per key asked for, in that order.
+    /// One entry per requested key, in request order.
     pub records: Vec<Option<Record>>,
-    /// The instant, to be handed back with the commit.
+    /// The instant of the load, to be passed to the commit.
     pub as_of: AsOf,
 }
 
 /// A change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Write these bytes.
+    /// Writes these bytes.
     Put(Bytes),
-    /// Remove the record.
+    /// Removes the record.
     Delete,
 }
 
 /// What a commit compares and changes.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// When the compared records were loaded. If nothing was committed since, the comparison holds.
+    /// When the compared records were loaded. If nothing was committed since then, the comparison holds.
     pub as_of: AsOf,
     /// The version of every record loaded, written or not; `None` means it was absent (E2).
     pub compare: Vec<(RecordKey, Option<Version>)>,
     /// Applied in this order; the same key may occur again.
     pub changes: Vec<(RecordKey, Change)>,
-    /// Why it is written, which decides how much space must stay free.
+    /// The purpose of the batch, which decides how much space must stay free.
     pub purpose: Purpose,
 }
 
-/// Why a batch is written. An engine with a free-space floor refuses an ordinary batch below the floor, and a batch that frees
-/// space only below [`FREEING_SHARE`] of it: otherwise a full disk could not be cleaned.
+/// The purpose of a batch. An engine with a free-space floor refuses ordinary batches below the floor, and batches that
+/// free space only below the floor divided by [`FREEING_SHARE`]. Otherwise a full disk could not be cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It stores something.
+    /// The batch stores something.
     Store,
-    /// Every command in it removes something. It may put the small records that come with a removal: the fence that the
-    /// request raised, the outcome under its idempotency key, the intent to remove a file.
+    /// Every command in the batch removes something. It may put the small records that accompany a removal: the fence
+    /// that the request raised, the outcome under its idempotency key, the intent to remove a file.
     Free,
 }
 
-/// A batch that frees space passes down to the floor divided by this.
+/// Batches that free space are allowed down to the floor divided by this.
 pub const FREEING_SHARE: u64 = 4;
 
 impl Purpose {
-    /// The bytes that must stay free for such a batch, given the floor for ordinary ones.
+    /// The bytes that must stay free for a batch of this purpose, given the floor for ordinary batches.
     pub fn floor(self, floor: u64) -> u64 {
         match self {
             Purpose::Store => floor,
@@ -151,10 +151,10 @@ impl Purpose {
     }
 }
 
-/// How a commit ended, where that is known.
+/// How a commit ended, when that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// All changes are durable. The i-th one got version `first + i`.
+    /// All changes are durable. Change `i` got version `first + i`.
     Done {
         /// The version of the first change.
         first: Version,
@@ -172,7 +172,7 @@ pub enum Commit {
     Unavailable(String),
 }
 
-/// Something failed. From `commit` it means: the outcome is unknown (E4).
+/// An engine failure. From `commit` it means that the outcome is unknown (E4).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EngineError(pub String);
@@ -182,27 +182,27 @@ pub struct EngineError(pub String);
 pub struct Scan {
     /// Start after this key, or at it if `inclusive`.
     pub from: Vec<u8>,
-    /// Is the record at `from` itself part of it?
+    /// Whether a record at `from` itself is included.
     pub inclusive: bool,
-    /// Only keys that start with this.
+    /// Only keys that start with these bytes.
     pub prefix: Vec<u8>,
-    /// At most this many.
+    /// The maximum number of records.
     pub limit: usize,
-    /// Stop after the record that brings the sum above this many bytes.
+    /// Stop after the record that brings the total above this many bytes.
     pub max_bytes: usize,
 }
 
 /// A run of records.
 #[derive(Clone, Debug, Default)]
 pub struct Scanned {
-    /// In key order.
+    /// Keys and records, in key order.
     pub records: Vec<(Vec<u8>, Record)>,
-    /// Did a limit end it before the range did?
+    /// Whether a limit was reached before the end of the range.
     pub more: bool,
 }
 
 impl Scanned {
-    /// Adds a record of the range, or notes that a limit leaves it out. `false`: stop.
+    /// Adds a record of the range, or sets `more` if a limit excludes it. Returns `false` when the scan must stop.
     pub fn push(&mut self, scan: &Scan, taken: &mut usize, key: Vec<u8>, record: Record) -> bool {
         if self.records.len() == scan.limit || *taken > scan.max_bytes {
             self.more = true;
@@ -214,12 +214,12 @@ impl Scanned {
     }
 }
 
-/// Does this process own the records, or do others write them too?
+/// Whether only this process writes the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Only this process. An unknown commit poisons (G8).
+    /// Only this process writes. A commit with an unknown outcome stops all writes (G8).
     Exclusive,
-    /// Other gateways too.
+    /// Other gateways write too.
     Shared,
 }
 
@@ -228,23 +228,23 @@ pub enum Ownership {
 /// - **E1** The records of one load come from one snapshot.
 /// - **E2** The comparison covers the version of every record in `compare`, present or absent, and holds until the
 ///   commit.
-/// - **E3** Versions are never reused, not after delete and re-create.
+/// - **E3** Versions are never reused, even after delete and re-create.
 /// - **E4** A commit is all or nothing, and durable when it returns [`Commit::Done`]. Every other [`Commit`] means
 ///   that nothing was written; `Err` means that the outcome is unknown.
 /// - **E5** Nothing uncommitted is visible to `load` and `scan`.
-/// - **E6** A load gives the version and size of every record that is present, and bytes as far as they are wanted: all of
-///   them or none. Those of all [`Want::UpTo`] records together are at most `spare`, given out in the order of the keys. A
-///   version costs about the same for a large record as for a small one.
+/// - **E6** A load returns the version and size of every record that is present, and bytes where they are wanted: all of
+///   a record's bytes or none. The bytes of all [`Want::UpTo`] records together are at most `spare`, assigned in key
+///   order. Reading a version costs about the same for a large record as for a small one.
 ///
-/// A future of `commit` or `load_to_change` may block its thread: the sequencer polls it on a thread of its own. A future
-/// of `load` or `scan` must not block for a disk.
+/// Futures of `commit` and `load_to_change` may block their thread: the sequencer polls them on a dedicated thread.
+/// Futures of `load` and `scan` must not block on disk access.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// Reads records, or what is wanted of them, as of one instant (E1, E5, E6).
+    /// Reads records, as far as they are wanted, as of one instant (E1, E5, E6).
     async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError>;
 
-    /// The same, for records about to be changed. Like `commit` it may block its thread, which saves the way to
-    /// another one.
+    /// Like `load_wanted`, for records that are about to be changed. It may block its thread, as `commit` may, which
+    /// saves a switch to another thread.
     async fn load_to_change(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
         self.load_wanted(wanted, spare).await
     }
@@ -261,13 +261,13 @@ pub trait Engine: Send + Sync + 'static {
     /// Compares, then writes all or nothing (E2, E3, E4).
     async fn commit(&self, batch: Batch) -> Result<Commit, EngineError>;
 
-    /// A fault that happened in the background, after which no commit can be trusted.
+    /// A background failure after which no commit can be trusted.
     fn fault(&self) -> Option<String>;
 
-    /// Who writes the records.
+    /// Whether other processes write the records too.
     fn ownership(&self) -> Ownership;
 
-    /// How far this engine was committed, as far as that is known to be durable: it only grows, and an older copy of the records
-    /// has a lower one. `None`: nothing outlives the engine, or it cannot say.
+    /// The last commit that is known to be durable. It only grows, and an older copy of the records has a lower one.
+    /// `None`: nothing outlives the engine, or the engine does not know.
     fn position(&self) -> Option<u64>;
 }

@@ -1,7 +1,8 @@
-//! Fences that are known to be durable, to refuse stale writers without asking the sequencer.
+//! A cache of durable fences, to refuse stale writers without using the sequencer.
 //!
-//! What is cached can only be too low. So it may be used to refuse a token below it, and for nothing else: an
-//! admission, or a refusal for any other reason, needs the records themselves. Bounded by its number of slots.
+//! A cached fence can only be too low. So it may be used to refuse a token below it, and for nothing else: an
+//! admission, or a refusal for any other reason, needs the records themselves. The cache is bounded by its number of
+//! slots.
 
 use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +14,7 @@ use crate::command::Judged;
 
 type Slot = Mutex<Option<(Resource, FenceState)>>;
 
-/// One slot per hash value; a newcomer replaces whatever shares its slot.
+/// One slot per hash value; a new entry replaces the one in its slot.
 pub(crate) struct FenceCache {
     slots: Box<[Slot]>,
     hasher: RandomState,
@@ -34,8 +35,8 @@ impl FenceCache {
         }
     }
 
-    /// Forgets a fence that is about to change. Readers see a commit before the sequencer does; from then on a refusal
-    /// that names the fence of before would contradict them.
+    /// Removes a fence that is about to change. Readers see a commit before the sequencer does; from then on, a refusal
+    /// that names the old fence would contradict what they read.
     pub(crate) fn forget(&self, resource: &Resource) {
         let mut slot = self.slot(resource);
         if slot.as_ref().is_some_and(|(cached, _)| cached == resource) {
@@ -43,14 +44,14 @@ impl FenceCache {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub(crate) fn clear(&self) {
         for slot in &self.slots {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }
 
-    /// A refusal that is final whatever happened since: the token is below something durable.
+    /// Returns a refusal if the token is below a durable fence. Such a refusal is final, whatever happened since.
     pub(crate) fn refuse(&self, judged: &Judged) -> Option<Refusal> {
         let Judged { guarded: Guarded { resource, policy }, presented, access } = judged;
         let presented = presented.as_ref();

@@ -1,7 +1,7 @@
-//! Forgetting outcomes that were kept long enough.
+//! Removal of outcomes whose retention has passed.
 //!
-//! Each commit that records outcomes lists them in an index record named after the time. So the oldest are found
-//! without a search, and removed through the sequencer like any other change, a few at a time.
+//! Each commit that records outcomes lists them in an index record whose key starts with the time. So the oldest are
+//! found without a search. They are removed through the sequencer like any other change, a few at a time.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ use crate::retention::Retention;
 use crate::sequencer::Queued;
 use crate::store::Store;
 
-/// How many indexes are looked at and removed at a time: at most so many share a commit with the writes.
+/// How many indexes are read and removed at a time, and so may share a commit with writes.
 const AT_ONCE: usize = 8;
 
-/// Holds nothing that would keep a closed store open.
+/// Its references to the engine and the queue are weak, so that it does not keep a closed store open.
 struct Forgetting {
     engine: Weak<dyn Engine>,
     queue: mpsc::WeakSender<Queued>,
@@ -33,25 +33,25 @@ struct Forgetting {
     poison: Poison,
     retention: Retention,
     started: Instant,
-    /// Everything before this was looked at.
+    /// Everything before this key has been examined.
     from: Vec<u8>,
 }
 
-/// Forgetting, as it goes on beside everything else. Dropped, it ends by itself.
+/// The background task that removes old outcomes. It ends by itself when this is dropped.
 pub(crate) struct Forgetter {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Forgetter {
-    /// Ends it, and waits until it has let go of the engine.
+    /// Stops the task, and waits until it has released the engine.
     pub(crate) async fn stop(self) {
         drop(self.stop);
         let _ = self.task.await;
     }
 }
 
-/// Starts forgetting.
+/// Starts the task.
 pub(crate) fn start(engine: &Arc<dyn Engine>, door: &Door, retention: Duration) -> Forgetter {
     let mut forgetting = Forgetting {
         engine: Arc::downgrade(engine),
@@ -65,10 +65,10 @@ pub(crate) fn start(engine: &Arc<dyn Engine>, door: &Door, retention: Duration) 
     let pause = (retention / 100).clamp(Duration::from_millis(50), Duration::from_secs(60));
     let (stop, mut stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
-        // Never cancelled in the middle: a read that goes on without its reader would keep the engine open.
+        // Never cancelled halfway: a read that continues without its reader would keep the engine open.
         while let (Some(forgotten), Err(TryRecvError::Empty)) = (forgetting.oldest().await, stopped.try_recv()) {
             if forgotten == 0 {
-                // From the start next time: something may have been left, or a clock set back.
+                // Start over next time: something may have been left, or the clock set back.
                 forgetting.from = record::index_prefix();
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -81,7 +81,7 @@ pub(crate) fn start(engine: &Arc<dyn Engine>, door: &Door, retention: Duration) 
 }
 
 impl Forgetting {
-    /// Forgets the oldest outcomes. How many commits' worth; `None` if the store is closed.
+    /// Removes the oldest outcomes. Returns the number of indexes removed; `None` if the store is closed.
     async fn oldest(&mut self) -> Option<usize> {
         let Some(before) = self.retention.forget_before(self.started.elapsed(), Timestamp::now()) else {
             return self.engine.upgrade().map(|_| 0);
@@ -134,7 +134,7 @@ impl Forgetting {
 }
 
 impl Store {
-    /// Makes sure that a request with this key is never applied, unless it has been: then that outcome.
+    /// Ensures that a request with this key is never applied. If it was applied already, returns that outcome.
     pub async fn abandon(&self, caller: &str, key: &IdempotencyKey) -> Result<Outcome, Failure> {
         self.door.submit(Command::of_store(Action::Abandon(OutcomeKey::new(caller, key)))).await
     }

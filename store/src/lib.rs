@@ -1,8 +1,8 @@
 //! Fencepost's durable store: fences and data in one commit.
 //!
 //! Every write goes through [`Store`]. The sequencer judges it against loaded records and commits it together with its
-//! fence; a read sees committed records only. An [`Engine`](engine::Engine) keeps the records; [`engines`] lists what
-//! there is.
+//! fence; a read sees committed records only. An [`Engine`](engine::Engine) keeps the records; [`engines`] lists the
+//! available ones.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -26,9 +26,9 @@
 //! | type | for |
 //! | --- | --- |
 //! | [`Store`], [`StoreOptions`], [`OpenError`] | a store over an engine, and the bounds of its memory and work |
-//! | [`Put`], [`Delete`], [`Transaction`], [`ClaimKeys`], [`AcquireLock`], [`PutObject`] | what it can be asked to do |
+//! | [`Put`], [`Delete`], [`Transaction`], [`ClaimKeys`], [`AcquireLock`], [`PutObject`] | requests to the store |
 //! | [`Condition`], [`Operation`], [`Once`] | parts of a request: conditions, steps, and what makes a retry safe |
-//! | [`Page`], [`KeyInfo`], [`LockInfo`], [`RecordedOutcome`] | what reads answer |
+//! | [`Page`], [`KeyInfo`], [`LockInfo`], [`RecordedOutcome`] | results of reads |
 //! | [`Observer`], [`BatchReport`] | metrics of commits |
 //! | [`engine::Engine`], [`engines`] | where records are kept, with the contract E1–E6 |
 //! | [`record`] | the bytes on disk |
@@ -36,7 +36,8 @@
 //!
 //! # Read on
 //!
-//! `docs/request-life.md` follows a write; `docs/bytes-on-disk.md` has the format; CONTRIBUTING says how to add an engine.
+//! `docs/request-life.md` follows a write; `docs/bytes-on-disk.md` has the format; CONTRIBUTING describes how to add an
+//! engine.
 
 mod admin;
 mod command;

@@ -1,7 +1,7 @@
-//! Who waits for which lock, and when the leases in their way run out: everything about locks that needs a clock.
+//! Queues of waiters and expiry of leases: the part of the lock service that needs a clock.
 //!
-//! One queue per lock, first come, first served. What happens to leases is noted by the sequencer, in the order of its
-//! commits, whoever asked for it and whether or not they still listen.
+//! Each lock has one queue: first come, first served. The sequencer reports every change of a lease here, in commit
+//! order, even if the caller that requested it is gone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,27 +16,28 @@ use tokio::time::Instant;
 use crate::engine::Version;
 use crate::outcome::{Held, Outcome, Rejected, WaiterBound};
 
-/// How many may wait for locks at once, over all locks.
+/// How many waiters there may be at once, over all locks.
 pub const MAX_WAITERS: usize = 16_384;
 
-/// How many may wait for one lock at once.
+/// How many waiters one lock may have at once.
 pub const MAX_WAITERS_PER_LOCK: usize = 1_024;
 
-/// How many of one caller may wait at once: a quarter of all.
+/// How many waiters one caller may have at once: a quarter of all.
 pub const MAX_WAITERS_PER_CALLER: usize = MAX_WAITERS / 4;
 
-/// Leases that are watched at once. One that is forgotten is watched anew, from its next sight.
+/// How many leases are watched at once. A lease that was dropped from the table is watched again from when it is next
+/// seen.
 const MAX_WATCHED: usize = 65_536;
 
-/// A year, for what no clock can hold.
+/// A year, for durations that an `Instant` cannot hold.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 
-/// Who waits, as far as shares of places are concerned. Its text is up to the front end: an address, or an identity.
+/// Identifies a caller for its share of the waiter limits. The front end chooses the text: an address, or an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CallerId(Arc<str>);
 
 impl CallerId {
-    /// The caller that is written so.
+    /// The caller with this text.
     pub fn new(caller: impl fmt::Display) -> CallerId {
         CallerId(caller.to_string().into())
     }
@@ -46,7 +47,7 @@ impl CallerId {
 pub(crate) struct Locks {
     table: Mutex<Table>,
     closing: watch::Sender<bool>,
-    /// Added to every ttl before a lease may be taken over.
+    /// Added to every TTL before a lease may be taken over.
     delay: Duration,
 }
 
@@ -54,14 +55,14 @@ pub(crate) struct Locks {
 struct Table {
     locks: IndexMap<Resource, Lock>,
     waiters: usize,
-    /// How many wait of each caller that waits.
+    /// Number of waiters per caller; callers without waiters are absent.
     callers: HashMap<CallerId, usize>,
     next_ticket: u64,
     evictions: u64,
 }
 
 impl Table {
-    /// Which bound leaves no place for one more waiter, if one does.
+    /// The limit that leaves no place for one more waiter, if any.
     fn full(&self, resource: &Resource, caller: &CallerId) -> Option<Rejected> {
         let queued = self.locks.get(resource).map_or(0, |lock| lock.queue.len());
         let own = self.callers.get(caller).copied().unwrap_or(0);
@@ -74,8 +75,8 @@ impl Table {
         reached.map(|(_, limit, bound)| Rejected::TooManyWaiters { bound, limit })
     }
 
-    /// Makes room for one more lock, by chance and never at the cost of one that somebody waits for: any other order
-    /// could forget the same leases for ever.
+    /// Makes room for one more lock by removing a random one that has no waiters. A fixed order could remove the same
+    /// leases forever.
     fn make_room(&mut self) {
         for _ in 0..16 {
             self.evictions = self.evictions.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -94,7 +95,7 @@ struct Lock {
     queue: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// A lease's record as it was first seen.
+/// A version of a lease's record, timed from when it was first seen.
 #[derive(Clone, Copy)]
 struct Watched {
     version: Version,
@@ -107,12 +108,12 @@ impl Locks {
         Locks { table: Mutex::default(), closing: watch::Sender::new(false), delay }
     }
 
-    /// Nobody waits any more.
+    /// Ends all waiting.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Told when nobody waits any more.
+    /// Notifies when all waiting has ended.
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.closing.subscribe()
     }
@@ -121,8 +122,8 @@ impl Locks {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what a commit, or a look at durable records, tells about a lock. Only the sequencer calls this, so an older
-    /// sight never follows a newer one.
+    /// Records what a commit or a read of durable records shows about a lock. Only the sequencer calls this, so an
+    /// older state never follows a newer one.
     pub(crate) fn note(&self, resource: &Resource, outcome: &Outcome) {
         match outcome {
             Outcome::Granted(grant) => self.saw(resource, grant.version, grant.token, grant.ttl_ms),
@@ -135,7 +136,7 @@ impl Locks {
         }
     }
 
-    /// A lease's record was seen with this version; its time is counted from the first such sight.
+    /// Records that a lease was seen with this version. Its time is counted from when that version was first seen.
     fn saw(&self, resource: &Resource, version: Version, token: Token, ttl_ms: u64) {
         let mut table = self.table();
         if table.locks.len() >= MAX_WATCHED && !table.locks.contains_key(resource) {
@@ -144,7 +145,7 @@ impl Locks {
         let Lock { watched, queue } = table.locks.entry(resource.clone()).or_default();
         if watched.is_none_or(|seen| seen.version != version) {
             let runs_out = self.after(ttl_ms);
-            // Whoever waits for the end of this lease may have to wake earlier than it thought.
+            // The first waiter may have to wake earlier than it planned.
             if let (Some(before), Some((_, head))) = (*watched, queue.first_key_value())
                 && runs_out < before.runs_out
             {
@@ -154,7 +155,8 @@ impl Locks {
         }
     }
 
-    /// Fences were raised or rotated. A lease that one of them refuses is over, so the first waiter may try.
+    /// Called when fences were raised or rotated. A lease whose token is now refused is over, so the first waiter may
+    /// try.
     pub(crate) fn fences_changed<'f>(&self, fences: impl Iterator<Item = (&'f Resource, &'f FenceState)>) {
         let table = self.table();
         if table.waiters == 0 {
@@ -170,7 +172,7 @@ impl Locks {
         }
     }
 
-    /// Every generation below this one has ended, and with it the leases in it.
+    /// Called when every generation below `base` has ended, and the leases in them with it.
     pub(crate) fn base_changed(&self, base: u32) {
         for lock in self.table().locks.values() {
             let ended = lock.watched.is_some_and(|watched| watched.token.generation() < base);
@@ -180,13 +182,13 @@ impl Locks {
         }
     }
 
-    /// When a lease that is first seen now runs out.
+    /// When a lease that is first seen now expires.
     fn after(&self, ttl_ms: u64) -> Instant {
         let (now, ttl) = (Instant::now(), Duration::from_millis(ttl_ms));
         now.checked_add(ttl.saturating_add(self.delay)).unwrap_or(now + FOREVER)
     }
 
-    /// The lock is free: whoever is first may try.
+    /// The lock is free: the first waiter may try.
     fn freed(&self, resource: &Resource) {
         let mut table = self.table();
         if let Some(lock) = table.locks.get_mut(resource) {
@@ -198,13 +200,13 @@ impl Locks {
         }
     }
 
-    /// The version whose lease has run out, if one was watched that long.
+    /// The watched version, if its lease has expired.
     pub(crate) fn run_out(&self, resource: &Resource) -> Option<Version> {
         let watched = self.table().locks.get(resource)?.watched?;
         (watched.runs_out <= Instant::now()).then_some(watched.version)
     }
 
-    /// When a lease may be taken over, unless it is renewed. One that is not watched has all its time before it.
+    /// When a lease may be taken over, unless it is renewed. A lease that is not watched has its full TTL left.
     pub(crate) fn runs_out(&self, resource: &Resource, held: &Held) -> Instant {
         let watched = self.table().locks.get(resource).and_then(|lock| lock.watched);
         match watched.filter(|watched| watched.version == held.version) {
@@ -217,7 +219,7 @@ impl Locks {
         self.table().locks.get(resource).map_or(0, |lock| lock.queue.len())
     }
 
-    /// How many wait, over all locks.
+    /// Number of waiters, over all locks.
     pub(crate) fn waiters(&self) -> usize {
         self.table().waiters
     }
@@ -237,7 +239,7 @@ impl Locks {
     }
 }
 
-/// A place in a queue; whoever leaves lets the next one try.
+/// A place in a queue. Dropping it lets the next waiter try.
 pub(crate) struct Place<'l> {
     locks: &'l Locks,
     resource: Resource,
@@ -253,7 +255,7 @@ impl Place<'_> {
         head.is_some_and(|(ticket, _)| *ticket == self.ticket)
     }
 
-    /// Waits until there may be something to try.
+    /// Waits until another attempt may succeed.
     pub(crate) async fn turn(&self) {
         self.turn.notified().await;
     }

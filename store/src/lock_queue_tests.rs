@@ -1,4 +1,4 @@
-//! Places, shares, and leases that run out or are overtaken.
+//! Places, limits per caller, and leases that expire or are overtaken.
 
 use super::*;
 use crate::outcome::{Grant, Holding};
@@ -119,7 +119,7 @@ async fn s08_neither_a_lock_nor_a_caller_takes_every_place() {
     };
     let mut places = Vec::new();
     for at in 0..MAX_WAITERS {
-        // Each lock is full after one caller, each caller after four locks.
+        // A lock is full after `MAX_WAITERS_PER_LOCK` waiters, a caller after four locks.
         let (lock, by) = (at / MAX_WAITERS_PER_LOCK, at / MAX_WAITERS_PER_CALLER);
         places.push(locks.enter(&name(lock), &caller(by)).unwrap());
         match at + 1 {

@@ -1,7 +1,7 @@
-//! The built-in lock service as its callers see it: acquire, wait, renew, release.
+//! The public interface of the built-in lock service: acquire, wait, renew, release.
 //!
-//! Only the head of a queue asks the sequencer, when the lock was released or the lease in the way was seen to run out;
-//! so a thousand waiters cost no more than one.
+//! Only the head of a queue submits commands, when the lock was released or the lease that blocks it has expired. So a
+//! thousand waiters cost no more than one.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use crate::outcome::{Failure, Held, Holding, Outcome, Rejected};
 use crate::record::LeaseId;
 use crate::store::{Store, WrongResource};
 
-/// How long a waiter leaves a store alone whose queue of commands is full.
+/// How long a waiter pauses when the store's command queue is full.
 const BUSY: Duration = Duration::from_millis(20);
 
-/// A lock that somebody wants.
+/// A request to acquire a lock.
 #[derive(Clone, Debug)]
 pub struct AcquireLock {
     /// The lock, which is also the resource.
     pub resource: Resource,
-    /// Who wants it, unique per acquisition.
+    /// The holder it is acquired for, unique per acquisition.
     pub holder: Holder,
     /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
@@ -33,12 +33,12 @@ pub struct AcquireLock {
     pub wait: Duration,
     /// Makes a retry safe.
     pub once: Option<Once>,
-    /// Whose share of the places it waits in.
+    /// The caller whose share of the waiter limits is used.
     pub caller: CallerId,
 }
 
 impl Store {
-    /// Acquires a lock, and waits for it if that is asked for. Dropping the future leaves the queue.
+    /// Acquires a lock, and waits for it if requested. Dropping the future leaves the queue.
     pub async fn acquire(&self, wanted: AcquireLock) -> Result<Result<Outcome, WrongResource>, Failure> {
         if let Err(wrong) = self.resource(&wanted.resource) {
             return Ok(Err(wrong));
@@ -48,7 +48,7 @@ impl Store {
         }
         match self.locks.enter(&wanted.resource, &wanted.caller) {
             Ok(place) => self.take_in_turn(&wanted, &place).await.map(Ok),
-            // Only waiting needs a place; a free lock does not.
+            // Only waiting needs a place in the queue; a free lock can be taken without one.
             Err(full) => match self.take_now(&wanted).await? {
                 Outcome::Held(_) => Err(full.into()),
                 outcome => Ok(Ok(outcome)),
@@ -56,7 +56,7 @@ impl Store {
         }
     }
 
-    /// Takes a lock that is free and that no others wait for, or reports what is in the way.
+    /// Takes a lock that is free and has no waiters, or reports what blocks it.
     async fn take_now(&self, wanted: &AcquireLock) -> Result<Outcome, Failure> {
         let resource = &wanted.resource;
         let take = if self.locks.waiting(resource) > 0 { Take::Never } else { self.what_may_be_taken(resource) };
@@ -69,7 +69,7 @@ impl Store {
         let AcquireLock { resource, wait, once, .. } = wanted;
         let deadline = Instant::now() + *wait;
         let mut closing = self.locks.closing();
-        // A retry finds its grant, however many are before it.
+        // A retry finds its recorded grant, whatever its place in the queue.
         let mut look = once.is_some();
         loop {
             let head = place.is_head();
@@ -86,7 +86,7 @@ impl Store {
                         let runs_out = holding.by.as_ref().filter(|_| head).map(|by| self.locks.runs_out(resource, by));
                         wake_at = deadline.min(runs_out.unwrap_or(deadline));
                     }
-                    // A busy store says nothing about the lock, and its waiters keep their places.
+                    // An overloaded store gives no information about the lock, so waiters keep their places.
                     Err(Failure::Rejected(Rejected::Overloaded { .. })) if Instant::now() < deadline => {
                         wake_at = deadline.min(Instant::now() + BUSY);
                     }
@@ -107,12 +107,12 @@ impl Store {
         }
     }
 
-    /// A free lock, or one whose lease was seen to run out.
+    /// The lock may be taken if it is free, or if its watched lease has expired.
     fn what_may_be_taken(&self, resource: &Resource) -> Take {
         self.locks.run_out(resource).map_or(Take::Free, Take::Expired)
     }
 
-    /// Asks the sequencer once.
+    /// Submits one attempt to the sequencer.
     async fn attempt(&self, wanted: &AcquireLock, take: Take) -> Result<Outcome, Failure> {
         let lease = LeaseId::random().map_err(Rejected::Unavailable)?;
         let AcquireLock { resource, holder, ttl, once, .. } = wanted;
@@ -125,12 +125,12 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         let door = self.door.clone();
         tokio::spawn(async move { reply.send(door.submit(command).await) });
-        // With an idempotency key the caller may still come back for it.
+        // With an idempotency key the caller may still retry and collect the grant.
         let give_back = once.is_none().then(|| (self.door.clone(), release));
         Hearing { answer: Some(answer), give_back }.hear().await
     }
 
-    /// Renews a lease, also late, if nobody took the lock.
+    /// Renews a lease, even after its TTL if the lock was not taken meanwhile.
     pub async fn renew(
         &self,
         resource: &Resource,
@@ -140,7 +140,7 @@ impl Store {
         self.submit_lock(resource, Action::Renew { lease, ttl_ms: millis(ttl) }).await
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     pub async fn release(
         &self,
         resource: &Resource,
@@ -170,17 +170,17 @@ impl Store {
         Ok(Command::new(Judged { guarded, presented: None, access: Access::Claim }, action))
     }
 
-    /// How many wait for locks now.
+    /// Number of waiters for locks.
     pub fn waiters(&self) -> usize {
         self.locks.waiters()
     }
 
-    /// From now on nobody waits for a lock; whoever does is rejected.
+    /// Ends all waiting for locks: current and future waiters are rejected.
     pub fn stop_waiting(&self) {
         self.locks.close();
     }
 
-    /// Adds what only the watching side knows.
+    /// Adds the remaining time and the number of waiters, which only this side knows.
     fn with_times(&self, resource: &Resource, outcome: Outcome, waiting: usize) -> Outcome {
         match outcome {
             Outcome::Held(held) => {
@@ -191,14 +191,14 @@ impl Store {
         }
     }
 
-    /// Rounded up: 0 means that it may be taken over.
+    /// The remaining milliseconds, rounded up: 0 means that the lease may be taken over.
     pub(crate) fn remaining_ms(&self, resource: &Resource, held: &Held) -> u64 {
         let remaining = self.locks.runs_out(resource, held).saturating_duration_since(Instant::now());
         u64::try_from(remaining.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 }
 
-/// Somebody who listens for the end of an attempt. If they go away, a grant that nobody hears of is given back.
+/// The receiver of an attempt's outcome. If it is dropped early, a grant that its caller never received is released.
 struct Hearing {
     answer: Option<oneshot::Receiver<Result<Outcome, Failure>>>,
     give_back: Option<(Door, Command)>,
@@ -222,7 +222,7 @@ impl Drop for Hearing {
         };
         runtime.spawn(async move {
             if let Ok(Ok(Outcome::Granted(_))) = answer.await {
-                // If even that fails, the lease runs out by itself.
+                // If this fails too, the lease expires by itself.
                 let _ = door.submit(release).await;
             }
         });

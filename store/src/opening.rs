@@ -1,4 +1,4 @@
-//! Opening: the store's own record, checked, or made on the first day.
+//! Opening a store: checks its own record, or creates it on first use.
 
 use bytes::Bytes;
 use fencepost_core::{Guards, SameMapping};
@@ -9,7 +9,7 @@ use crate::record::{FORMAT, Meta, RecordKey, Undecodable};
 /// Why a store did not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The guards in the configuration map keys to other resources than before.
+    /// The configured guards map keys to other resources than the stored mapping does.
     #[error(
         "the guard mapping differs from the stored one: a key that moves to another resource would forget its fence.\n  \
          stored:     {stored}\n  configured: {configured}\n\
@@ -17,24 +17,24 @@ pub enum OpenError {
          lock holder must read the fence and acquire again"
     )]
     MappingChanged {
-        /// What is stored.
+        /// The stored mapping.
         stored: String,
-        /// What is configured.
+        /// The configured mapping.
         configured: String,
     },
-    /// The stored mapping cannot be told apart from another one.
+    /// The stored mapping cannot be distinguished from another one.
     #[error(
         "the guard mapping was stored by an earlier version in a form that has two meanings, because a name in it contains ` -> `: \
          {0}\nRun `fencepost remap` with this configuration: it starts a new generation, so every lock holder must read the fence \
          and acquire again"
     )]
     MappingAmbiguous(String),
-    /// Written by a later version.
+    /// The store was written by a later version.
     #[error("the store has format {found}, and this version of fencepost reads up to {known}: use a newer fencepost")]
     NewerFormat {
-        /// Its format.
+        /// The store's format.
         found: u32,
-        /// Ours.
+        /// The newest format that this version reads.
         known: u32,
     },
     /// The engine failed.
@@ -54,7 +54,7 @@ impl From<Undecodable> for OpenError {
     }
 }
 
-/// Reads the store's own record, and makes it on the first day.
+/// Reads the store's own record, or creates it on first use.
 pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Meta, OpenError> {
     let mapping = guards.mapping();
     let loaded = engine.load(&[RecordKey::meta()]).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Me
     }
 }
 
-/// Stores the hash of the same mapping in its present form. Where that cannot be done now, the next start does it.
+/// Replaces the stored hash of the same mapping with its present form. If that fails, the next start tries again.
 async fn renew_hash(
     engine: &dyn Engine,
     meta: Meta,
@@ -117,7 +117,7 @@ async fn renew_hash(
     }
 }
 
-/// Decodes the store's own record and refuses a newer format.
+/// Decodes the store's own record and rejects a newer format.
 pub(crate) fn read_meta(bytes: &Bytes) -> Result<Meta, OpenError> {
     let meta = Meta::decode(bytes)?;
     if meta.format > FORMAT {

@@ -1,4 +1,4 @@
-//! How a command can end.
+//! Outcomes of commands.
 
 use std::fmt;
 
@@ -9,101 +9,103 @@ use crate::record::{LeaseId, Value};
 
 /// A known outcome. A refusal is one of them, not an error.
 ///
-/// While a batch is judged, `V` is a version that its commit may still have to give.
+/// While a batch is judged, `V` may be a version that the commit has yet to assign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<V = Version> {
     /// A put or delete is durable.
     Applied(Applied<V>),
     /// A transaction is durable.
     Transacted(Box<Transacted<V>>),
-    /// The fence is durable, and this is what the keys held at that instant.
+    /// The fence is durable; contains the values of the keys at that instant.
     Claimed(Box<Claimed<V>>),
-    /// Fences refused, and what caused it is durable (G4). Never empty; a transaction names every resource that refused.
+    /// Fences refused, and the state that caused it is durable (G4). Never empty; a transaction lists every resource
+    /// that refused.
     Refused(Vec<Refusal>),
     /// The tokens were admitted, but a condition did not hold. Nothing but fences changed.
     ConditionFailed {
-        /// Which condition, counted from 0.
+        /// Index of the condition, counted from 0.
         at: usize,
-        /// Its key.
+        /// The condition's key.
         key: Key,
-        /// The key's version now.
+        /// The key's current version.
         current: Option<V>,
-        /// The fence now, if one resource was judged.
+        /// The current fence, if exactly one resource was judged.
         fence: Option<Token>,
     },
-    /// The tokens were admitted, but an addition cannot be done. Nothing but fences changed.
+    /// The tokens were admitted, but an addition is impossible. Nothing but fences changed.
     Impossible {
-        /// Which operation, counted from 0.
+        /// Index of the operation, counted from 0.
         at: usize,
-        /// Its key.
+        /// The operation's key.
         key: Key,
-        /// Why.
+        /// Why the addition is impossible.
         why: Impossible,
     },
-    /// The values asked for are too large to be answered. Nothing changed.
+    /// The requested values are too large for one answer. Nothing changed.
     TooLarge {
-        /// Their bytes; a little more where values were not even read, with what is stored beside them.
+        /// Their size in bytes. It includes record overhead for values that were not loaded, so it may be slightly too
+        /// high.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// A change of objects is durable.
+    /// A change to objects is durable.
     Changed(Box<Changed>),
-    /// The tokens were admitted, but something that the change of objects requires is not so. Nothing but fences changed.
+    /// The tokens were admitted, but a requirement of the change to objects is not met. Nothing but fences changed.
     Unmet {
-        /// Which requirement, counted from 0.
+        /// Index of the requirement, counted from 0.
         at: usize,
         /// The fence of the first resource that was judged.
         fence: Option<Token>,
     },
     /// The lock is granted or renewed.
     Granted(Box<Grant<V>>),
-    /// Somebody else has the lock, or was here before.
+    /// Another holder has the lock, or others wait in front.
     Held(Box<Holding<V>>),
-    /// The lease is not current any more. Nothing changed.
+    /// The lease is no longer current. Nothing changed.
     LeaseLost {
-        /// Who has the lock now.
+        /// The current holder of the lock.
         holder: Option<Holder>,
-        /// The fence now.
+        /// The current fence.
         fence: Option<Token>,
     },
     /// The lock is free.
     Released,
     /// The lock was taken from its holder, whose token is refused from now on.
     ForceReleased {
-        /// Who held it.
+        /// The previous holder.
         holder: Holder,
         /// The holder's token.
         token: Token,
-        /// The fence now.
+        /// The current fence.
         fence: Option<Token>,
     },
-    /// Nobody has the lock.
+    /// The lock is not held.
     NotHeld,
-    /// There is no number, or no generation, above the one in use.
+    /// There is no higher number, or no higher generation, left.
     Exhausted {
-        /// The fence now.
+        /// The current fence.
         fence: Option<Token>,
-        /// The generation now.
+        /// The current generation.
         generation: u32,
     },
     /// A new generation has begun.
     Rotated {
-        /// It.
+        /// The new generation.
         generation: u32,
     },
     /// The generation to end is not the current one. Nothing changed.
     OtherGeneration {
-        /// The current one.
+        /// The current generation.
         found: u32,
     },
-    /// The recorded outcome of an earlier request with the same key, and the fences of its resources now.
+    /// The recorded outcome of an earlier request with the same key, and the current fences of its resources.
     Replayed(Box<Outcome<V>>, Vec<(Resource, Option<Token>)>),
     /// The idempotency key belongs to another request. Nothing changed.
     KeyReused,
-    /// The idempotency key can never apply.
+    /// The idempotency key was abandoned: it can never apply.
     Abandoned,
-    /// Outcomes that were kept long enough are gone.
+    /// Outcomes whose retention has passed were removed.
     Forgotten,
 }
 
@@ -112,40 +114,40 @@ pub enum Outcome<V = Version> {
 pub struct Applied<V = Version> {
     /// The new version; `None` for a delete.
     pub version: Option<V>,
-    /// The fence now.
+    /// The current fence.
     pub fence: Option<Token>,
-    /// Why it would have been refused, had the guard not merely observed.
+    /// Why it would have been refused if the guard did not merely observe.
     pub observed: Option<Reason>,
 }
 
 /// A transaction that is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transacted<V = Version> {
-    /// One per operation, in their order.
+    /// One result per operation, in order.
     pub results: Vec<(Key, Done<V>)>,
     /// The fence of the first resource that was judged.
     pub fence: Option<Token>,
-    /// Resources that would have refused, had their guards not merely observed.
+    /// Resources that would have refused if their guards did not merely observe.
     pub observed: Vec<(Resource, Reason)>,
 }
 
-/// A change of objects that is durable.
+/// A change to objects that is durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// The fence of the first resource that was judged.
     pub fence: Option<Token>,
-    /// Resources that would have refused, had their guards not merely observed.
+    /// Resources that would have refused if their guards did not merely observe.
     pub observed: Vec<(Resource, Reason)>,
 }
 
-/// What an operation left behind, or found.
+/// The result of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done<V = Version> {
-    /// The key has this version now.
+    /// The key now has this version.
     Put(V),
-    /// The key has no value now.
+    /// The key now has no value.
     Absent,
-    /// The key holds this sum now.
+    /// The key now holds this sum.
     Sum(V, i64),
     /// The key was read.
     Read(V, Value),
@@ -154,17 +156,17 @@ pub enum Done<V = Version> {
 /// Why a number cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Impossible {
-    /// The value is no whole number.
+    /// The value is not a whole number.
     NotANumber,
-    /// The sum is outside what the request allows, or what fits.
+    /// The sum is outside the bounds of the request, or of the number type.
     OutOfBounds {
-        /// What the key holds.
+        /// The key's value.
         value: i64,
-        /// What was to be added.
+        /// The amount to add.
         by: i64,
-        /// The least allowed.
+        /// The lowest allowed sum.
         min: i64,
-        /// The most allowed.
+        /// The highest allowed sum.
         max: i64,
     },
 }
@@ -174,9 +176,9 @@ pub enum Impossible {
 pub struct Claimed<V = Version> {
     /// The resource's state.
     pub state: FenceState,
-    /// What the keys hold, in the order they were asked for.
+    /// The values of the keys, in request order.
     pub values: Vec<(Key, Option<(V, Value)>)>,
-    /// Why it would have been refused, had the guard not merely observed.
+    /// Why it would have been refused if the guard did not merely observe.
     pub observed: Option<Reason>,
 }
 
@@ -187,42 +189,42 @@ pub struct Grant<V = Version> {
     pub lease: LeaseId,
     /// The fencing token.
     pub token: Token,
-    /// Who holds it.
+    /// The holder of the lease.
     pub holder: Holder,
-    /// Who numbered the token.
+    /// The lock service that numbered the token.
     pub issuer: Issuer,
-    /// How long it lasts unless it is renewed.
+    /// How long the lease lasts unless it is renewed.
     pub ttl_ms: u64,
-    /// Why it would have been refused, had the guard not merely observed.
+    /// Why it would have been refused if the guard did not merely observe.
     pub observed: Option<Reason>,
     pub(crate) version: V,
 }
 
-/// Why a lock cannot be had now.
+/// Why a lock cannot be taken now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding<V = Version> {
-    /// Who has it; `None` if it is free but others were here before.
+    /// The lease that blocks it; `None` if the lock is free but others wait in front.
     pub by: Option<Held<V>>,
-    /// How long the lease still lasts at the most, unless it is renewed.
+    /// How long the lease lasts at most, unless it is renewed.
     pub remaining_ms: u64,
-    /// How many wait for it here.
+    /// Number of waiters for the lock on this gateway.
     pub waiting: usize,
 }
 
-/// The lease that is in the way.
+/// The lease that blocks an acquirer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held<V = Version> {
-    /// Who holds it.
+    /// The holder of the lease.
     pub holder: Holder,
     /// The holder's token.
     pub token: Token,
-    /// How long it lasts unless it is renewed.
+    /// How long the lease lasts unless it is renewed.
     pub ttl_ms: u64,
     pub(crate) version: V,
 }
 
 impl<V> Outcome<V> {
-    /// The outcome with every version replaced.
+    /// Converts every version in the outcome.
     pub(crate) fn map<W>(self, version: &impl Fn(V) -> W) -> Outcome<W> {
         match self {
             Outcome::Applied(Applied { version: v, fence, observed }) => {
@@ -275,7 +277,7 @@ impl<V> Outcome<V> {
         }
     }
 
-    /// A transaction of one put or delete, as the caller of put and delete knows it.
+    /// Converts the outcome of a transaction with one put or delete to that of a plain put or delete.
     pub(crate) fn of_one(self) -> Outcome<V> {
         match self {
             Outcome::Transacted(transacted) => {
@@ -292,7 +294,7 @@ impl<V> Outcome<V> {
         }
     }
 
-    /// Who would have been refused, had their guards not merely observed.
+    /// Reasons for refusals that observe mode suppressed.
     pub fn observed(&self) -> Vec<Reason> {
         match self {
             Outcome::Applied(applied) => applied.observed.into_iter().collect(),
@@ -316,25 +318,25 @@ impl<V> Done<V> {
     }
 }
 
-/// No known outcome.
+/// The command has no known outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Surely not applied.
+    /// It was certainly not applied.
     #[error(transparent)]
     Rejected(#[from] Rejected),
-    /// May or may not have been applied.
+    /// It may or may not have been applied.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
 }
 
-/// What bounds how many may wait for locks.
+/// The limits on waiters for locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaiterBound {
-    /// Over all locks and callers.
+    /// The limit over all locks and callers.
     All,
-    /// For one lock.
+    /// The limit for one lock.
     Lock,
-    /// Of one caller.
+    /// The limit for one caller.
     Caller,
 }
 
@@ -348,30 +350,30 @@ impl fmt::Display for WaiterBound {
     }
 }
 
-/// Why a command was surely not applied.
+/// Why a command was certainly not applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// The queue is full.
+    /// The queue of writes is full.
     #[error("the queue of {limit} writes is full")]
     Overloaded {
-        /// How many may wait.
+        /// The queue's capacity.
         limit: usize,
     },
-    /// Too many wait for locks.
+    /// There are too many waiters for locks.
     #[error("too many wait for locks: {bound} {limit}")]
     TooManyWaiters {
-        /// Which bound is reached.
+        /// The limit that was reached.
         bound: WaiterBound,
-        /// How many may wait.
+        /// How many waiters that limit allows.
         limit: usize,
     },
-    /// The process is about to stop, so nobody waits for a lock any more.
+    /// The process is about to stop, so waiting for locks has ended.
     #[error("the gateway is shutting down, so nobody waits for a lock any more")]
     Closing,
     /// Too many conflicts with other gateways.
     #[error("other gateways changed the same records {attempts} times in a row")]
     Contended {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: usize,
     },
     /// Writes have stopped (G8).

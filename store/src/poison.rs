@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-/// Set once, never cleared: only a restart, which replays what is durable, heals.
+/// Set once, never cleared. Only a restart, which replays what is durable, recovers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Poison(Arc<OnceLock<String>>);
 

@@ -1,4 +1,4 @@
-//! How far a store has come, so that an older copy of it is noticed (trap 40).
+//! How far a store's history extends, so that an older copy of it is detected (trap 40).
 
 use std::sync::atomic::Ordering;
 
@@ -7,26 +7,27 @@ use crate::opening::{OpenError, read_meta};
 use crate::record::RecordKey;
 use crate::store::Store;
 
-/// How far a store has come. Both numbers only grow, and both were durable when they were read.
+/// A point in a store's history. Both numbers only grow, and both were durable when they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Which store.
+    /// Identifies the store.
     pub store_id: [u8; 16],
-    /// Its base generation. A restore raises it above every earlier one, so what was written before is behind.
+    /// The store's base generation. A restore raises it above every earlier one, so earlier positions are behind it.
     pub base_generation: u32,
-    /// How far its engine was committed.
+    /// The engine's last durable commit.
     pub sequence: u64,
 }
 
 impl Position {
-    /// Is it before another one of the same store?
+    /// Returns whether this position is before another one of the same store.
     pub fn is_behind(&self, other: &Position) -> bool {
         self.store_id == other.store_id
             && (self.base_generation, self.sequence) < (other.base_generation, other.sequence)
     }
 }
 
-/// How far the store in an engine has come, before it is opened. `None`: there is no store yet, or its engine cannot say.
+/// The position of the store in an engine, before it is opened. `None`: there is no store yet, or the engine reports no
+/// position.
 pub async fn position(engine: &dyn Engine) -> Result<Option<Position>, OpenError> {
     let loaded = engine.load(&[RecordKey::meta()]).await?;
     let (Some(record), Some(sequence)) = (loaded.records.first().and_then(Option::as_ref), engine.position()) else {
@@ -37,7 +38,7 @@ pub async fn position(engine: &dyn Engine) -> Result<Option<Position>, OpenError
 }
 
 impl Store {
-    /// How far it has come. `None`: its engine cannot say.
+    /// The store's current position. `None`: the engine reports none.
     pub fn position(&self) -> Option<Position> {
         let base_generation = self.base.load(Ordering::Acquire);
         Some(Position { store_id: self.store_id(), base_generation, sequence: self.engine.position()? })

@@ -1,4 +1,4 @@
-//! Reads: committed records as of one instant, past the sequencer.
+//! Reads: committed records as of one instant, without the sequencer.
 
 use std::sync::atomic::Ordering;
 
@@ -18,10 +18,10 @@ use crate::store::{Store, WrongResource};
 /// A read that failed; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The engine, or what it holds, cannot be read.
+    /// The engine failed, or a record cannot be decoded.
     #[error("{0}")]
     Failed(String),
-    /// Another process changed the stored mapping, so this one no longer knows what protects what.
+    /// Another process changed the stored mapping, so this one no longer knows which resource protects which key.
     #[error("the stored guard mapping was changed by another process")]
     MappingChanged,
 }
@@ -38,66 +38,66 @@ impl From<Undecodable> for ReadError {
     }
 }
 
-/// What a key holds, and the fence that protects it, as of one instant.
+/// A key's value and the fence that protects it, as of one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// What protects the key.
+    /// The resource that protects the key.
     pub resource: Resource,
-    /// Its state.
+    /// The resource's state.
     pub state: FenceState,
-    /// What the key holds.
+    /// The key's version and value.
     pub value: Option<(Version, Value)>,
-    /// A token was given, and it is above the fence: nothing protects what was read.
+    /// The presented token is above the fence, so the fence does not yet protect what was read.
     pub unclaimed: bool,
-    /// Why the read would have been refused, had the guard not merely observed.
+    /// Why the read would have been refused if the guard did not merely observe.
     pub observed: Option<Reason>,
 }
 
-/// What is known of a key's value without the value itself.
+/// A key's value without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
-    /// The key.
+    /// The key's name.
     pub key: Key,
-    /// Its version.
+    /// The value's version.
     pub version: Version,
     /// The token of the write that made it.
     pub token: Option<Token>,
-    /// Its media type.
+    /// The value's media type.
     pub content_type: Option<String>,
-    /// Bytes.
+    /// The value's size in bytes.
     pub size: u64,
 }
 
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// The lock.
+    /// The lock's resource.
     pub resource: Resource,
-    /// Who holds it.
+    /// The holder of the lock.
     pub holder: Holder,
     /// The token of the grant.
     pub token: Token,
     /// How long the lease lasts unless it is renewed.
     pub ttl_ms: u64,
-    /// How long it still lasts at the most, unless it is renewed.
+    /// How long the lease lasts at most, unless it is renewed.
     pub remaining_ms: u64,
-    /// How many wait for it here.
+    /// Number of waiters for the lock on this gateway.
     pub waiting: usize,
 }
 
-/// What became of a request with an idempotency key.
+/// The recorded outcome of a request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedOutcome {
-    /// It.
+    /// The outcome as it was recorded.
     pub outcome: Outcome,
     /// When it was recorded.
     pub at: Timestamp,
 }
 
-/// A run of entries in order of name.
+/// A page of entries, ordered by name.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
-    /// The entries.
+    /// The entries of this page.
     pub entries: Vec<T>,
     /// Where the next page begins, if there is one.
     pub next: Option<String>,
@@ -107,7 +107,7 @@ pub struct Page<T> {
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
 impl Store {
-    /// Reads a key as of one instant. With a token the read is checked, and never raises.
+    /// Reads a key as of one instant. A token is checked against the fence, but never raises it.
     pub async fn read(
         &self,
         key: &Key,
@@ -141,8 +141,8 @@ impl Store {
         Ok(Ok(Ok(read)))
     }
 
-    /// Answers a command that changes nothing from one snapshot, past the sequencer. It presents no token, so there is
-    /// nothing to judge.
+    /// Answers a command that changes nothing from one snapshot, without the sequencer. It presents no token, so there
+    /// is nothing to judge.
     pub(crate) async fn view(&self, command: Command) -> Result<Outcome, Failure> {
         let unavailable = |why: String| Failure::from(Rejected::Unavailable(why));
         let _turn = self.views.acquire().await.map_err(|_| unavailable("the store is closed".into()))?;
@@ -156,7 +156,7 @@ impl Store {
         })
     }
 
-    /// A resource's state, also if it was never seen.
+    /// A resource's state, even if the resource was never seen.
     pub async fn fence(&self, resource: &Resource) -> Result<Result<FenceState, WrongResource>, ReadError> {
         if let Err(wrong) = self.resource(resource) {
             return Ok(Err(wrong));
@@ -167,7 +167,7 @@ impl Store {
         Ok(Ok(state_of(base, loaded.records.get(1).and_then(Option::as_ref))?))
     }
 
-    /// Fences in order of name.
+    /// Fences, ordered by name.
     pub async fn fences(
         &self,
         prefix: &str,
@@ -183,7 +183,7 @@ impl Store {
         .await
     }
 
-    /// Who holds a lock.
+    /// The lease of a lock, if it is held.
     pub async fn lock(&self, resource: &Resource) -> Result<Result<Option<LockInfo>, WrongResource>, ReadError> {
         if let Err(wrong) = self.resource(resource) {
             return Ok(Err(wrong));
@@ -194,7 +194,7 @@ impl Store {
         Ok(Ok(self.unless_over(lock.into_iter().collect()).await?.pop()))
     }
 
-    /// Locks with no time left for leases whose tokens the fence refuses: the next acquirer gets them.
+    /// Sets the remaining time to 0 for leases whose tokens the fence refuses: the next acquirer gets these locks.
     async fn unless_over(&self, mut locks: Vec<LockInfo>) -> Result<Vec<LockInfo>, ReadError> {
         if locks.is_empty() {
             return Ok(locks);
@@ -206,7 +206,7 @@ impl Store {
         for (lock, fence) in locks.iter_mut().zip(loaded.records.iter().skip(1)) {
             let presented =
                 Presented { token: lock.token, holder: Some(lock.holder.clone()), issuer: Some(self.issuer()) };
-            // A lock that is not a resource any more cannot be asked for.
+            // A lock whose name is no longer a resource cannot be acquired.
             let Ok(guarded) = self.resource(&lock.resource) else { continue };
             let state = state_of(base, fence.as_ref())?;
             if let Verdict::Refuse(_) = decide(&state, Some(&presented), Access::Claim, &guarded.policy) {
@@ -216,7 +216,7 @@ impl Store {
         Ok(locks)
     }
 
-    /// Locks that are held, in order of name.
+    /// Locks that are held, ordered by name.
     pub async fn locks(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page<LockInfo>, ReadError> {
         let page = self.page(record::lock_prefix, prefix, after, limit, |name, record| {
             let resource = Resource::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
@@ -236,7 +236,7 @@ impl Store {
         Ok(Some(LockInfo { resource: resource.clone(), holder: held.holder, token, ttl_ms, remaining_ms, waiting }))
     }
 
-    /// What became of a request; `None` if nothing is recorded, which is not final.
+    /// The recorded outcome of a request; `None` if nothing is recorded, which is not final.
     pub async fn outcome(&self, caller: &str, key: &IdempotencyKey) -> Result<Option<RecordedOutcome>, ReadError> {
         let loaded = self.engine.load(&[RecordKey::outcome(&OutcomeKey::new(caller, key))]).await?;
         let Some(record) = loaded.records.first().and_then(Option::as_ref) else { return Ok(None) };
@@ -244,7 +244,7 @@ impl Store {
         Ok(Some(RecordedOutcome { outcome: settle(outcome, None), at }))
     }
 
-    /// Keys that have a value, in order of name.
+    /// Keys that have a value, ordered by name.
     pub async fn keys(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page<KeyInfo>, ReadError> {
         self.page(record::value_prefix, prefix, after, limit, |name, record| {
             let key = Key::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
@@ -254,8 +254,8 @@ impl Store {
         .await
     }
 
-    /// The base generation, if only this process can change it. It is noted after the commit that raised it and before
-    /// the next, so a read that misses it is one from just before.
+    /// The base generation, if only this process can change it. It is stored after the commit that raised it and before
+    /// the next one, so a read that misses it is equivalent to a read just before that commit.
     fn own_base(&self) -> Option<u32> {
         (self.engine.ownership() == Ownership::Exclusive).then(|| self.base.load(Ordering::Acquire))
     }
@@ -287,7 +287,7 @@ impl Store {
         entry: impl Fn(&str, &Record) -> Result<T, ReadError>,
     ) -> Result<Page<T>, ReadError> {
         let scan = Scan { from, inclusive, prefix, limit, max_bytes: MAX_PAGE_BYTES };
-        // Each holds up to a page of values until its entries are made.
+        // Each scan holds up to a page of values until its entries are built.
         let _turn = self.scans.acquire().await.map_err(|_| ReadError::Failed("the store is closed".into()))?;
         let scanned = self.engine.scan(scan).await?;
         let mut page = Page { entries: Vec::with_capacity(scanned.records.len()), next: None };

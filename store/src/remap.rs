@@ -1,7 +1,7 @@
 //! Changing the guard mapping of a stopped store.
 //!
-//! A key that moves to another resource leaves its fence behind. So the new mapping starts in a generation above
-//! every stored one: whatever token a zombie still carries is retired there (G1).
+//! A key that moves to another resource leaves its fence behind. So the new mapping starts in a generation above every
+//! stored one: every token that a zombie may still hold is retired there (G1).
 
 use fencepost_core::{Guards, SameMapping};
 
@@ -9,7 +9,7 @@ use crate::engine::{Batch, Change, Commit, Engine, EngineError, Purpose, Scan};
 use crate::opening::{OpenError, read_meta};
 use crate::record::{self, Meta, RecordKey, Undecodable};
 
-/// What a remap did.
+/// The result of a remap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remapped {
     /// The stored mapping is already this one.
@@ -19,16 +19,17 @@ pub enum Remapped {
     },
     /// The mapping was replaced.
     Changed {
-        /// What it was.
+        /// The previous mapping.
         from: String,
-        /// What it is.
+        /// The new mapping.
         to: String,
         /// The base generation from now on.
         generation: u32,
     },
 }
 
-/// Why a stopped store was not changed, by a remap or after a restore. Nothing was, unless the outcome is unknown.
+/// Why a stopped store was not changed, by a remap or after a restore. Nothing was changed, unless the outcome is
+/// unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum RemapError {
     /// There is no store yet.
@@ -60,8 +61,8 @@ impl From<Undecodable> for RemapError {
     }
 }
 
-/// Stores the guards' mapping, in a generation above every stored one and not below the given one. The engine must not be served
-/// meanwhile.
+/// Stores the guards' mapping, in a generation that is above every stored one and at least `at_least`. The engine must
+/// not serve requests meanwhile.
 pub async fn remap(engine: &dyn Engine, guards: &Guards, at_least: u32) -> Result<Remapped, RemapError> {
     let mapping = guards.mapping();
     let loaded = engine.load(&[RecordKey::meta()]).await?;
@@ -90,13 +91,13 @@ pub async fn remap(engine: &dyn Engine, guards: &Guards, at_least: u32) -> Resul
     Ok(Remapped::Changed { from, to, generation })
 }
 
-/// A generation above every stored one, and not below the given one.
+/// A generation that is above every stored one and at least `at_least`.
 pub(crate) async fn next_generation(engine: &dyn Engine, meta: &Meta, at_least: u32) -> Result<u32, RemapError> {
     let highest = highest_generation(engine).await?.max(meta.base_generation).max(meta.highest_generation);
     Ok(highest.checked_add(1).ok_or(RemapError::NoGeneration(highest))?.max(at_least))
 }
 
-/// Commits a change of a stopped store.
+/// Commits a change to a stopped store.
 pub(crate) async fn commit(engine: &dyn Engine, batch: Batch) -> Result<(), RemapError> {
     match engine.commit(batch).await {
         Ok(Commit::Done { .. }) => Ok(()),

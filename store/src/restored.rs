@@ -1,8 +1,8 @@
-//! After an older copy of a stopped store was put back: its fences are as old as the copy (G1, trap 27).
+//! Run after an older copy of a store was restored: its fences are as old as the copy (G1, trap 27).
 //!
-//! Zombies hold tokens of every generation that was used after the copy was taken, and the copy does not know which those are. So
-//! the base generation goes above all that it knows *and* to the Unix time in seconds at least: generations are raised by ones
-//! from there, so none that was used before can be as high (trap 40).
+//! Zombies may hold tokens of every generation that was used after the copy was taken, and the copy does not know which
+//! those are. So the base generation is set above every generation in the copy *and* to at least the Unix time in
+//! seconds. From there generations are raised by one at a time, so no earlier generation can be as high (trap 40).
 
 use fencepost_core::Timestamp;
 
@@ -11,28 +11,28 @@ use crate::opening::read_meta;
 use crate::record::{self, Meta, RecordKey};
 use crate::remap::{RemapError, commit, next_generation};
 
-/// The clock never leads above this, the year 2096: one that is set wrong must not use up all generations.
+/// The highest generation taken from the clock, reached in 2096. A wrong clock must not use up all generations.
 const HIGHEST_BY_CLOCK: u64 = 4_000_000_000;
 
 /// How many leases are dropped in one commit.
 const AT_ONCE: usize = 1_000;
 
-/// What was done.
+/// The result of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The base generation from now on.
+    /// The new base generation.
     pub generation: u32,
-    /// How many locks were freed.
+    /// Number of leases dropped.
     pub locks: usize,
 }
 
-/// The least generation that a raised base gets: the Unix time in seconds.
+/// The lowest generation for a raised base: the Unix time in seconds.
 pub fn generation_by_clock() -> u32 {
     u32::try_from((Timestamp::now().0 / 1000).min(HIGHEST_BY_CLOCK)).unwrap_or(0)
 }
 
-/// Starts a generation above every stored one and not below the given one, then drops every lease. The engine must
-/// not be served meanwhile. Interrupted, it is done again from the start.
+/// Starts a generation that is above every stored one and at least `at_least`, then drops every lease. The engine must
+/// not serve requests meanwhile. After an interruption it can be run again from the start.
 pub async fn restored(engine: &dyn Engine, at_least: u32) -> Result<Restored, RemapError> {
     let loaded = engine.load(&[RecordKey::meta()]).await?;
     let found = loaded.records.first().and_then(Option::as_ref).ok_or(RemapError::NoStore)?;
@@ -49,7 +49,7 @@ pub async fn restored(engine: &dyn Engine, at_least: u32) -> Result<Restored, Re
     Ok(Restored { generation, locks: drop_leases(engine).await? })
 }
 
-/// Removes the record of every lock. What it counted belongs to a generation that is over.
+/// Removes the record of every lock. The numbers in them belong to a generation that is over.
 async fn drop_leases(engine: &dyn Engine) -> Result<usize, RemapError> {
     let prefix = record::lock_prefix("");
     let mut dropped = 0;

@@ -1,9 +1,9 @@
-//! Until when outcomes are old enough to be forgotten, on a machine whose clock may be set.
+//! Decides which outcomes are old enough to be removed, although the machine's clock may be set.
 //!
-//! Outcomes are stamped by the wall clock, because they outlive the process. That clock alone must not forget one early: a retry
-//! would be applied twice (G7, trap 24). So what this process recorded must have been here for the retention on the monotonic
-//! clock, too; and after a step of the wall clock nothing is forgotten for one retention, because the stamps of other processes
-//! cannot be compared with it.
+//! Outcomes are stamped by the wall clock, because they outlive the process. That clock alone must not remove one
+//! early: a retry would be applied twice (G7, trap 24). So an outcome recorded by this process must also be one
+//! retention old on the monotonic clock. After a step of the wall clock nothing is removed for one retention, because
+//! stamps of other processes cannot be compared with it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,46 +12,48 @@ use fencepost_core::Timestamp;
 
 use crate::locks::millis;
 
-/// The clocks may drift apart by so much before it counts as a step.
+/// How far the two clocks may drift apart before it counts as a step.
 const STEP: Duration = Duration::from_secs(60);
 
-/// How many times a retention the wall clock is noted: outcomes are kept for at most this part of it longer.
+/// How many samples of the wall clock are taken per retention. Outcomes are kept longer by at most one such interval.
 const SAMPLES: u32 = 100;
 
-/// What both clocks said at one moment.
+/// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Since the process began to look.
+    /// Time since this process started sampling.
     elapsed: Duration,
     wall: Timestamp,
 }
 
 impl Sample {
-    /// The wall clock at the beginning, if no clock had been set since.
+    /// The wall clock at the start of sampling, assuming that it was not set since.
     fn beginning(&self) -> i128 {
         i128::from(self.wall.0) - i128::from(millis(self.elapsed))
     }
 }
 
-/// Tells which outcomes are old enough.
+/// Decides which outcomes are old enough.
 pub(crate) struct Retention {
     kept: Duration,
-    /// The clocks before and since; a step is counted from here.
+    /// The sample that steps of the wall clock are measured against.
     reference: Sample,
-    /// Nothing is forgotten before this.
+    /// Nothing is removed before this time.
     quiet_until: Duration,
-    /// Oldest first. The first is the latest that is a retention ago; before there is one, the first of all.
+    /// Oldest first. The first is the latest sample that is at least one retention old; until there is one, the first
+    /// sample taken.
     samples: VecDeque<Sample>,
 }
 
 impl Retention {
-    /// Begins to look at the clocks.
+    /// Starts sampling the clocks.
     pub(crate) fn new(kept: Duration, wall: Timestamp) -> Retention {
         let first = Sample { elapsed: Duration::ZERO, wall };
         Retention { kept, reference: first, quiet_until: Duration::ZERO, samples: VecDeque::from([first]) }
     }
 
-    /// Outcomes stamped before this are old enough. `None`: none are, because the wall clock was set.
+    /// Outcomes stamped before the returned time are old enough. `None`: nothing may be removed, because the wall clock
+    /// was set.
     pub(crate) fn forget_before(&mut self, elapsed: Duration, wall: Timestamp) -> Option<Timestamp> {
         let now = Sample { elapsed, wall };
         let moved = now.beginning() - self.reference.beginning();
@@ -62,11 +64,11 @@ impl Retention {
             );
             self.reference = now;
             self.quiet_until = elapsed + self.kept;
-            // What was stamped since the last sample may be on either side of the step.
+            // Stamps since the last sample may be from before or after the step.
             self.samples.push_back(now);
         }
         self.note(now);
-        // What this process recorded later than the first sample has a later stamp.
+        // Everything this process recorded after the first sample has a later stamp.
         let seen = self.samples.front().map_or(wall, |first| first.wall);
         let old = Timestamp(wall.0.saturating_sub(millis(self.kept)));
         (elapsed >= self.quiet_until).then(|| old.min(seen))
@@ -101,7 +103,7 @@ mod tests {
         Timestamp(START + hours * HOUR)
     }
 
-    /// Looks every minute for so many hours, with the wall clock this far ahead. What the last look said.
+    /// Checks every minute from one hour to another, with the wall clock this far ahead. Returns the last result.
     fn look(retention: &mut Retention, from: u64, to: u64, ahead: u64) -> Option<Timestamp> {
         (from * 60..=to * 60)
             .map(|minute| {
@@ -119,7 +121,7 @@ mod tests {
         let mut retention = Retention::new(DAY, at(0));
         assert_eq!(look(&mut retention, 0, 1, 0), Some(Timestamp(at(1).0 - 24 * HOUR)), "of earlier processes");
         let before = look(&mut retention, 1, 30, 0).unwrap();
-        // Own outcomes stay at most a hundredth longer.
+        // This process's own outcomes are kept at most a hundredth longer.
         assert!(before <= at(6) && before.0 >= at(6).0 - HOUR / 3, "{before}");
         assert!(retention.samples.len() <= SAMPLES as usize + 2, "{} samples", retention.samples.len());
     }
@@ -153,7 +155,7 @@ mod tests {
     fn c09_a_small_step_does_not_forget_what_this_process_has_just_recorded() {
         let kept = Duration::from_secs(10);
         let mut retention = Retention::new(kept, at(0));
-        // Recorded at second 1; the clock jumps by 50 seconds, which is less than counts as a step.
+        // Recorded at second 1; the clock jumps by 50 seconds, too little to count as a step.
         for second in 2..=10 {
             let before = retention.forget_before(Duration::from_secs(second), Timestamp(START + (second + 50) * 1000));
             assert!(before.is_some_and(|before| before <= at(0)), "second {second}: {before:?}");

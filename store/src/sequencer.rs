@@ -1,6 +1,6 @@
-//! Group commit: drains what is queued, judges it in order against one snapshot, commits once, then answers all.
+//! Group commit: takes the queued commands, judges them in order against one snapshot, commits once, then answers all.
 //!
-//! Runs on a thread of its own, because committing blocks. There is no other way to change a record.
+//! Runs on a dedicated thread, because commits block. Records can be changed in no other way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,21 +20,21 @@ use crate::overlay::{Draft, Overlay, Plan, settle};
 use crate::poison::Poison;
 use crate::record::{Meta, Pending};
 
-/// How often a batch that conflicts is judged anew before it is given up.
+/// How often a batch is judged again after conflicts before it is rejected.
 const MAX_ATTEMPTS: usize = 8;
 
-/// What one batch did, for metrics.
+/// Metrics of one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchReport {
-    /// Commands in it.
+    /// Number of commands in the batch.
     pub commands: usize,
     /// Time in `commit`, fsync included; `None` if nothing had to be written.
     pub commit: Option<Duration>,
-    /// Time from taking the batch to its last answer.
+    /// Time from taking the batch to sending its last answer.
     pub total: Duration,
 }
 
-/// Told of every batch. Runs on the sequencer's thread, so it must be quick.
+/// Receives a report of every batch. Called on the sequencer's thread, so it must be quick.
 pub trait Observer: Send + Sync + 'static {
     /// A batch was answered.
     fn batch(&self, report: BatchReport);
@@ -43,13 +43,13 @@ pub trait Observer: Send + Sync + 'static {
 pub(crate) struct Sequencer {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) cache: Arc<FenceCache>,
-    /// The base generation, for readers.
+    /// The base generation, shared with readers.
     pub(crate) base: Arc<AtomicU32>,
     pub(crate) poison: Poison,
     pub(crate) locks: Arc<Locks>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) mapping_hash: [u8; 32],
-    /// Tells this process's indexes of outcomes apart from each other's and from other processes'.
+    /// Makes the keys of outcome indexes unique, within this process and across processes.
     pub(crate) index_id: AtomicU64,
     pub(crate) max_commands: usize,
     pub(crate) max_bytes: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Sequencer {
 
 pub(crate) type Queued = (Command, Reply);
 
-/// The commands of a batch and who waits for each; an answered one has no reply left.
+/// The commands of a batch and their reply channels. The channel of an answered command is taken.
 struct Waiting {
     commands: Vec<Command>,
     replies: Vec<Option<Reply>>,
@@ -68,7 +68,7 @@ struct Waiting {
 impl Waiting {
     fn answer(&mut self, at: usize, result: Result<Outcome, Failure>) {
         if let Some(reply) = self.replies[at].take() {
-            // A caller that went away does not change what happened.
+            // The receiver may be gone; the outcome stands.
             let _ = reply.send(result);
         }
     }
@@ -79,7 +79,7 @@ impl Waiting {
         }
     }
 
-    /// What all of them are for: a batch frees space only if each of its commands does.
+    /// The purpose of the whole batch: it frees space only if each of its commands does.
     fn purpose(&self) -> Purpose {
         match self.commands.iter().all(|command| command.purpose() == Purpose::Free) {
             true => Purpose::Free,
@@ -87,7 +87,7 @@ impl Waiting {
         }
     }
 
-    /// Answers the commands that store something.
+    /// Answers all commands that store something with this failure.
     fn answer_those_that_store(&mut self, failure: &Failure) {
         for at in 0..self.replies.len() {
             if self.commands[at].purpose() == Purpose::Store {
@@ -96,7 +96,7 @@ impl Waiting {
         }
     }
 
-    /// Parts the commands from this one on, to be put before those that already `wait`.
+    /// Moves the commands from this index on to the front of `wait`.
     fn put_off(&mut self, from: usize, wait: &mut Option<Waiting>) {
         let (mut commands, mut replies) = (self.commands.split_off(from), self.replies.split_off(from));
         if let Some(behind) = wait.take() {
@@ -106,7 +106,7 @@ impl Waiting {
         *wait = Some(Waiting { commands, replies });
     }
 
-    /// Leaves only what is not answered yet, to be judged anew.
+    /// Keeps only the commands that are not answered yet, to be judged again.
     fn keep_unanswered(&mut self) {
         let unanswered: Vec<bool> = self.replies.iter().map(Option::is_some).collect();
         let mut keep = unanswered.iter();
@@ -144,7 +144,7 @@ impl Sequencer {
         }
     }
 
-    /// Answers everything, in several batches if the values that are read do not fit into one.
+    /// Answers every command, in several batches if the values to be read do not fit into one.
     async fn batch(&self, waiting: Waiting) {
         let mut next = Some(waiting);
         while let Some(mut waiting) = next.take() {
@@ -155,8 +155,8 @@ impl Sequencer {
         }
     }
 
-    /// Judges and commits, again after a conflict, and answers everything but what is put off to the `next` batch. The
-    /// time spent in the last commit.
+    /// Judges and commits, repeatedly after conflicts, and answers every command that is not moved to the `next` batch.
+    /// Returns the duration of the last commit.
     async fn attempts(&self, waiting: &mut Waiting, next: &mut Option<Waiting>) -> Option<Duration> {
         for _ in 0..MAX_ATTEMPTS {
             if let Some(reason) = self.poison.reason() {
@@ -187,7 +187,8 @@ impl Sequencer {
                 }
             };
             match overlay.first_short(&waiting.commands) {
-                // Alone it has room for what it may read; what it still lacks makes its answer too large.
+                // Alone, a command has room for everything it may read. If bytes are still missing then, its answer is
+                // too large.
                 Some(0) if waiting.commands.len() > 1 => {
                     waiting.put_off(1, next);
                     continue;
@@ -222,7 +223,7 @@ impl Sequencer {
                     let rejected = Rejected::NoSpace { free, floor }.into();
                     waiting.answer_those_that_store(&rejected);
                     waiting.keep_unanswered();
-                    // Commands that free space may pass once they are by themselves.
+                    // Commands that free space may succeed in a batch of their own.
                     if purpose == Purpose::Store && !waiting.commands.is_empty() {
                         continue;
                     }
@@ -251,7 +252,7 @@ impl Sequencer {
         None
     }
 
-    /// Judges every command in order. What durable records alone decide is answered at once.
+    /// Judges every command in order. Outcomes that durable records alone justify are answered at once.
     fn judge(&self, waiting: &mut Waiting, overlay: &mut Overlay) -> Vec<Option<Outcome<Pending>>> {
         let mut pending = Vec::with_capacity(waiting.commands.len());
         for at in 0..waiting.commands.len() {
@@ -266,7 +267,7 @@ impl Sequencer {
         pending
     }
 
-    /// Answers what waited for the commit.
+    /// Answers the commands that waited for the commit.
     fn settle(&self, waiting: &mut Waiting, pending: Vec<Option<Outcome<Pending>>>, first: Option<Version>) {
         for (at, outcome) in pending.into_iter().enumerate() {
             if let Some(outcome) = outcome {
@@ -279,7 +280,7 @@ impl Sequencer {
         }
     }
 
-    /// Lets those try who wait for a lock whose lease a fence has overtaken.
+    /// Wakes waiters for locks whose lease a fence has overtaken.
     fn wake_waiters(&self, overlay: &Overlay) {
         self.locks.fences_changed(overlay.changed_fences());
         if let Some(base) = overlay.new_base() {
@@ -287,7 +288,8 @@ impl Sequencer {
         }
     }
 
-    /// Before a commit: a caller that has read what it wrote must not be refused by what was cached before.
+    /// Called before a commit: a caller that has read its own write must not be refused because of an older cached
+    /// fence.
     fn forget(&self, overlay: &Overlay) {
         if overlay.new_base().is_some() {
             self.cache.clear();
@@ -309,7 +311,8 @@ impl Sequencer {
     }
 }
 
-/// The store's own record, which every plan names first, if the mapping is still the one that commands were made for.
+/// The store's own record, which comes first in every plan. Fails if the mapping is no longer the one that commands
+/// were planned for.
 pub(crate) fn current_meta(loaded: &Loaded, mapping_hash: &[u8; 32]) -> Result<Meta, Rejected> {
     let record = loaded.records.first().and_then(Option::as_ref);
     let record = record.ok_or_else(|| Rejected::Unavailable("the store's own record is missing".into()))?;
@@ -321,7 +324,7 @@ fn versions(loaded: &Loaded) -> impl Iterator<Item = Option<Version>> {
     loaded.records.iter().map(|record| record.as_ref().map(|record| record.version))
 }
 
-/// A panic on the sequencer's thread must not look like an overload.
+/// Poisons writes if the sequencer's thread panics. Otherwise the panic would look like an overload.
 struct PoisonUnlessDone {
     poison: Poison,
     done: bool,

@@ -1,4 +1,4 @@
-//! The store: the one door to fences and data.
+//! The store: the single entry point to fences and data.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,33 +22,34 @@ use crate::poison::Poison;
 use crate::record::Meta;
 use crate::sequencer::{BatchReport, Observer, Sequencer};
 
-/// Lists that may read at once; each takes up to a page of memory.
+/// Maximum number of concurrent list reads; each uses up to a page of memory.
 const MAX_SCANS: usize = 4;
 
-/// Transactions without tokens and writes that may read at once; each takes up to the memory of its request and its answer.
+/// Maximum number of concurrent transactions without tokens and writes; each uses up to the memory of its request and
+/// its answer.
 const MAX_VIEWS: usize = 8;
 
-/// The most bytes that a transaction with an idempotency key may read: its answer is kept for retries.
+/// The most bytes that a transaction with an idempotency key may read: its answer is stored for retries.
 pub const MAX_RECORDED_BYTES: usize = 64 << 10;
 
 /// Bounds of a store's memory and work.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// How many writes may wait; one more is rejected.
+    /// Capacity of the queue of writes; one more is rejected.
     pub queue: usize,
-    /// How many commands share a commit at the most.
+    /// Maximum number of commands that share a commit.
     pub batch_commands: usize,
     /// A batch takes no further command once its bodies have this many bytes.
     pub batch_bytes: usize,
-    /// A batch takes no further command once this many values are to be read for conditions and claims.
+    /// A batch takes no further command once it has this many values to read for conditions and claims.
     pub batch_reads: usize,
     /// A batch reads no further values once they have this many bytes, unless a single command needs more.
     pub batch_read_bytes: usize,
-    /// How many fences are kept to refuse stale writers quickly.
+    /// Number of fences cached to refuse stale writers quickly.
     pub cached_fences: usize,
-    /// How long outcomes are kept for retries and questions.
+    /// How long outcomes are kept for retries and queries.
     pub outcome_retention: Duration,
-    /// How much longer than its ttl a lease is respected, once it was not renewed.
+    /// How much longer than its TTL a lease is respected when it is not renewed.
     pub lock_delay: Duration,
 }
 
@@ -72,14 +73,14 @@ impl Default for StoreOptions {
 pub enum WrongResource {
     /// The name is a key of this resource.
     Belongs {
-        /// What was named.
+        /// The name in the request.
         name: String,
-        /// What protects it.
+        /// The resource that protects it.
         resource: Resource,
     },
-    /// A token was given for a resource that nothing in the transaction belongs to.
+    /// A token was given for a resource that no key of the transaction belongs to.
     Unused(Resource),
-    /// The resource's name would break the rules.
+    /// The resource's name would not be valid.
     Name(NameError),
 }
 
@@ -89,7 +90,7 @@ impl From<NameError> for WrongResource {
     }
 }
 
-/// Rules were to be replaced together with the mapping, which is stored state.
+/// New rules came with a different mapping. The mapping is stored state and cannot be replaced this way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the guard mapping differs from the stored one, and a reload changes rules only.\n  stored:     {stored}\n  \
@@ -100,23 +101,23 @@ pub struct MappingDiffers {
     configured: String,
 }
 
-/// Can the store take writes?
+/// Whether the store accepts writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Yes.
+    /// Writes are accepted.
     Ready,
-    /// Not until restart (G8).
+    /// Writes are rejected until restart (G8).
     Poisoned(String),
 }
 
-/// A write of a value.
+/// A request to write a value.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// Which key.
+    /// The key to write.
     pub key: Key,
-    /// By which token.
+    /// The token, with its holder and issuer.
     pub presented: Option<Presented>,
-    /// Only if this holds.
+    /// Must hold for the write to apply.
     pub condition: Condition,
     /// The value's media type.
     pub content_type: Option<String>,
@@ -126,57 +127,58 @@ pub struct Put {
     pub once: Option<Once>,
 }
 
-/// A removal of a value. The fence stays.
+/// A request to remove a value. The fence stays.
 #[derive(Clone, Debug)]
 pub struct Delete {
-    /// Which key.
+    /// The key to remove.
     pub key: Key,
-    /// By which token.
+    /// The token, with its holder and issuer.
     pub presented: Option<Presented>,
-    /// Only if this holds.
+    /// Must hold for the removal to apply.
     pub condition: Condition,
     /// Makes a retry safe.
     pub once: Option<Once>,
 }
 
-/// Raise and read, in one step.
+/// A request to raise a fence and read keys, in one step.
 #[derive(Clone, Debug)]
 pub struct ClaimKeys {
-    /// Which resource.
+    /// The resource to claim.
     pub resource: Resource,
-    /// By which token.
+    /// The token, with its holder and issuer.
     pub presented: Option<Presented>,
-    /// What to read in the same instant.
+    /// The keys to read at the same instant.
     pub keys: Vec<Key>,
-    /// The most bytes the values may have together.
+    /// The most bytes that the values may have together.
     pub max_bytes: usize,
 }
 
 /// Conditions, then operations, over any number of keys and resources: all or nothing.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// What is presented to each resource.
+    /// The token presented to each resource.
     pub tokens: Vec<(Resource, Presented)>,
-    /// All must hold.
+    /// All of these must hold.
     pub conditions: Vec<(Key, Condition)>,
     /// Each key at most once.
     pub operations: Vec<(Key, Operation)>,
-    /// The most bytes that `Get` may bring back together.
+    /// The most bytes that `Get` operations may return together.
     pub max_bytes: usize,
-    /// What it was read from: kept until the transaction has ended, so that whoever counts memory counts it that long.
+    /// The request body that the transaction was parsed from. Kept until the transaction ends, so that memory
+    /// accounting includes it that long.
     pub body: Bytes,
     /// Makes a retry safe.
     pub once: Option<Once>,
 }
 
-/// An observer that looks away.
+/// An observer that ignores every report.
 pub struct NoObserver;
 
 impl Observer for NoObserver {
     fn batch(&self, _: BatchReport) {}
 }
 
-/// Fences and data, durably.
+/// Fences and data, stored durably.
 pub struct Store {
     pub(crate) engine: Arc<dyn Engine>,
     guards: RwLock<Arc<Guards>>,
@@ -192,7 +194,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store over an engine. Must be called on a tokio runtime, which also serves the engine.
+    /// Opens a store over an engine. Must be called on a Tokio runtime, which also drives the engine.
     pub async fn open(
         engine: Arc<dyn Engine>,
         guards: Guards,
@@ -237,12 +239,12 @@ impl Store {
         })
     }
 
-    /// Finishes what is queued, then closes the engine.
+    /// Completes the queued commands, then closes the engine.
     pub async fn close(self) {
         let Store { door, committer, engine, forgetter, .. } = self;
         forgetter.stop().await;
         drop(door);
-        // A panic of the thread has already poisoned and been logged.
+        // A panic of the thread has already been logged and has poisoned the store.
         let _ = tokio::task::spawn_blocking(move || {
             let _ = committer.join();
             drop(engine);
@@ -250,12 +252,12 @@ impl Store {
         .await;
     }
 
-    /// Identifies this store; chosen at random when it was made.
+    /// Identifies this store; chosen at random when the store was created.
     pub fn store_id(&self) -> [u8; 16] {
         self.meta.store_id
     }
 
-    /// How its own lock service signs the tokens it numbers.
+    /// The issuer of tokens that the built-in lock service numbers.
     pub fn issuer(&self) -> Issuer {
         self.meta.issuer()
     }
@@ -264,14 +266,14 @@ impl Store {
         self.meta.mapping_hash
     }
 
-    /// What protects what, by which rules.
+    /// The current guards: mapping and rules.
     pub fn guards(&self) -> Arc<Guards> {
         self.guards.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces the rules. The mapping is stored state and must be the same; if it is not, nothing changes.
     pub fn set_rules(&self, guards: Guards) -> Result<(), MappingDiffers> {
-        // The hash stays in its old form where it could not be written anew.
+        // A hash in the old form may remain if it could not be rewritten.
         if let SameMapping::No | SameMapping::Ambiguous = guards.mapping().compare(&self.meta.mapping_hash) {
             let stored = fencepost_core::describe_mapping(&self.meta.mapping_text);
             return Err(MappingDiffers { stored, configured: guards.mapping().to_string() });
@@ -280,7 +282,7 @@ impl Store {
         Ok(())
     }
 
-    /// The rules of a resource, if the name is one.
+    /// The rules of a resource. Fails if the name is not a resource.
     pub(crate) fn resource(&self, resource: &Resource) -> Result<Guarded, WrongResource> {
         match self.guards().of_resource(resource)? {
             Ok(guarded) => Ok(guarded),
@@ -288,7 +290,7 @@ impl Store {
         }
     }
 
-    /// Can it take writes?
+    /// Whether the store accepts writes.
     pub fn health(&self) -> Health {
         if self.door.poison.reason().is_none()
             && let Some(fault) = self.engine.fault()
@@ -298,7 +300,7 @@ impl Store {
         self.door.poison.reason().map_or(Health::Ready, |reason| Health::Poisoned(reason.to_owned()))
     }
 
-    /// How many writes wait now.
+    /// Number of queued writes.
     pub fn queue_depth(&self) -> usize {
         self.door.queue.max_capacity() - self.door.queue.capacity()
     }
@@ -338,8 +340,8 @@ impl Store {
         self.door.submit(Command { judged, once, action }).await.map(|outcome| Ok(outcome.of_one()))
     }
 
-    /// Does everything or nothing, if every fence admits it. A transaction that neither writes, nor has a token or an
-    /// idempotency key, is a read as of one instant, and holds up no writer.
+    /// Applies everything or nothing, if every fence admits it. A transaction without writes, tokens and an idempotency
+    /// key is a read as of one instant, and delays no writer.
     pub async fn transact(&self, transaction: Transaction) -> Result<Result<Outcome, WrongResource>, Failure> {
         match self.plan(transaction) {
             Ok(command) if command.only_reads() => self.view(command).await.map(Ok),
@@ -348,11 +350,11 @@ impl Store {
         }
     }
 
-    /// Finds out which resources a transaction is judged on: those it writes, and those it gives a token for.
+    /// Determines which resources a transaction is judged on: those it writes, and those it presents a token for.
     fn plan(&self, transaction: Transaction) -> Result<Command, WrongResource> {
         let Transaction { tokens, conditions, operations, max_bytes, body, once } = transaction;
         let guards = self.guards();
-        // What is answered is kept, and read again with every retry.
+        // The answer is stored, and read again with every retry.
         let max_bytes = if once.is_some() { max_bytes.min(MAX_RECORDED_BYTES) } else { max_bytes };
         let mut judged = Vec::with_capacity(tokens.len());
         for (resource, presented) in tokens {
