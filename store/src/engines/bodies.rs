@@ -1,8 +1,8 @@
-//! Where a large value lies in RocksDB: a small head under its key, its bytes under another key.
+//! The layout of a large value in RocksDB: a small head under its key, and its bytes (the body) under another key.
 //!
-//! Conditions need the version of a value and nothing else, and RocksDB reads a record whole: copied out of a write buffer,
-//! or as one block of a table. So the bytes of a large value are kept apart from its version and size. Both are written and
-//! removed by one `WriteBatch`, and both name the version, so that two that do not belong together are noticed.
+//! Conditions need only the version of a value, but RocksDB reads a record whole: copied out of a write buffer, or as
+//! one block of a table. So the bytes of a large value are stored separately from its version and size. Both are
+//! written and removed by one `WriteBatch`, and both contain the version, so that a mismatched pair is detected.
 
 use bytes::Bytes;
 use foldhash::{HashSet, HashSetExt};
@@ -11,17 +11,18 @@ use rocksdb::WriteBatch;
 use crate::engine::{Change, EngineError, Record, Version};
 use crate::record::RecordKey;
 
-/// Values above this lie apart. Reading one of this size for its version alone is a microsecond of copying.
+/// Values above this size are stored separately. Reading one of this size for its version alone costs a microsecond of
+/// copying.
 pub(super) const LARGE: usize = 16 << 10;
 
-/// Before the keys of bodies. No record's kind is this byte, so they come after all records, and no scan meets them.
+/// Prefix of body keys. No record kind uses this byte, so bodies sort after all records and no scan meets them.
 pub(super) const BODY: u8 = 0xff;
 
-/// Set in the version that begins a head. RocksDB's sequence numbers have 56 bits.
+/// Flag in the version at the start of a head. RocksDB's sequence numbers have 56 bits, so it is free.
 const APART: u64 = 1 << 63;
 
-/// Where records have their format byte. Versions of fencepost before this layout refuse it instead of serving a head as a
-/// value.
+/// Stands where records have their format byte. Versions of fencepost that do not know this layout reject it instead of
+/// serving a head as a value.
 const HEAD_FORMAT: u8 = 2;
 
 const VERSION_BYTES: usize = 8;
@@ -58,12 +59,12 @@ impl Stored<'_> {
     }
 }
 
-/// Does this record lie apart?
+/// Returns whether this record is stored as head and body.
 fn is_large(key: &RecordKey, bytes: &Bytes) -> bool {
     bytes.len() > LARGE && key.is_value()
 }
 
-/// Where the bytes of a large value lie.
+/// The key of a large value's body.
 pub(super) fn body_key(key: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(1 + key.len());
     body.push(BODY);
@@ -71,14 +72,14 @@ pub(super) fn body_key(key: &[u8]) -> Vec<u8> {
     body
 }
 
-/// A whole record, or the body of a large one, into `out`.
+/// Encodes a whole record, or the body of a large one, into `out`.
 pub(super) fn encode_whole(version: u64, bytes: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&version.to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
-/// The head of a large value, into `out`.
+/// Encodes the head of a large value into `out`.
 pub(super) fn encode_head(version: u64, size: usize, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&(version | APART).to_le_bytes());
@@ -86,22 +87,22 @@ pub(super) fn encode_head(version: u64, size: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(size as u64).to_le_bytes());
 }
 
-/// The record of a head and its body, if they belong together.
+/// Combines a head and its body, if they belong to the same write.
 pub(super) fn join(version: Version, size: usize, body: &[u8]) -> Option<Record> {
     let (written, bytes) = split_version(body)?;
     let belongs = written == version.0 && bytes.len() == size;
     belongs.then(|| Record::whole(version, Bytes::copy_from_slice(bytes)))
 }
 
-/// Changes on their way to RocksDB.
+/// A batch of changes for RocksDB.
 pub(super) struct Written {
     pub(super) batch: WriteBatch,
-    /// Some of them lie apart.
+    /// Whether any of them has a separate body.
     pub(super) has_bodies: bool,
 }
 
-/// The changes, the i-th with the sequence number `first + i`, and after them what happens to bodies. Where a value may have
-/// had one before, it is removed.
+/// Encodes the changes, change `i` with the sequence number `first + i`, followed by the changes of bodies. The body of
+/// a replaced or removed value is removed if there may be one.
 pub(super) fn write_batch(
     changes: &[(RecordKey, Change)],
     first: u64,
@@ -150,7 +151,7 @@ fn split_version(stored: &[u8]) -> Option<(u64, &[u8])> {
 mod tests {
     use super::*;
 
-    /// The bytes on disk, as `docs/bytes-on-disk.md` says.
+    /// The bytes on disk, as documented in `docs/bytes-on-disk.md`.
     #[test]
     fn a_head_has_these_bytes() {
         let mut head = Vec::new();
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(body_key(b"ka/b"), b"\xffka/b");
     }
 
-    /// 0.1.0 reads eight bytes of version and then a record, whose first byte must be 1.
+    /// Version 0.1.0 expects eight bytes of version and then a record whose first byte must be 1.
     #[test]
     fn a_head_is_no_value_to_earlier_versions() {
         let mut head = Vec::new();

@@ -1,4 +1,4 @@
-//! The data directory around an embedded database: who owns it, which format it has, and how far it was committed.
+//! The data directory of an embedded database: its owner, its format, and how far it was committed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -16,13 +16,13 @@ const MARKER_TEXT: &str = "fencepost store, format ";
 /// A directory that this process owns until it is dropped.
 pub(crate) struct DataDir {
     path: PathBuf,
-    // Holds the lock; the system releases it when the process ends, however it ends.
+    // Holds the lock. The system releases it when the process ends, even after a crash.
     _lock: File,
     marked: bool,
 }
 
 impl DataDir {
-    /// Takes the directory, making it if needed, and checks its format before anything in it is touched.
+    /// Locks the directory, creating it if needed, and checks its format before anything in it is changed.
     pub(crate) fn take(path: &Path) -> Result<DataDir, EngineOpenError> {
         let failed = |why: std::io::Error| EngineOpenError::Directory { path: shown(path), why: why.to_string() };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -36,7 +36,7 @@ impl DataDir {
             .map_err(failed)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
-            // The pid is a courtesy; the error stands without it.
+            // The pid only improves the message; the error is reported without it too.
             let _ = lock.read_to_string(&mut pid);
             let pid = pid.trim().parse::<u32>().map(|pid| format!(" (process {pid})")).unwrap_or_default();
             return Err(EngineOpenError::InUse { path: shown(path), pid });
@@ -46,12 +46,12 @@ impl DataDir {
         Ok(DataDir { path: path.to_owned(), _lock: lock, marked })
     }
 
-    /// Has a database been made here before? Then a missing one is damage, not a beginning.
+    /// Returns whether a database was created here before. If so, a missing one is damage, not a first start.
     pub(crate) fn is_marked(&self) -> bool {
         self.marked
     }
 
-    /// Notes durably that a database exists here.
+    /// Records durably that a database exists here.
     pub(crate) fn mark(&self) -> Result<(), EngineOpenError> {
         self.write_marker().map_err(|why| EngineOpenError::Directory { path: self.shown(), why: why.to_string() })
     }
@@ -102,11 +102,11 @@ fn read_marker(path: &Path) -> Result<bool, EngineOpenError> {
 const MARK_MAGIC: &[u8; 8] = b"FPMARK01";
 const MARK_BYTES: usize = 24;
 
-/// A lower bound of what was committed, kept beside the database.
+/// A lower bound of what was committed, stored beside the database.
 ///
-/// It is written after each commit and not synced, so it costs no fsync: after a crash of the process it is exact,
-/// after a power cut it may be too low, and it is never too high. A database that recovers to less has lost answered
-/// writes (a cut-off log looks like one that was never written), and must not serve.
+/// It is written after each commit and not synced, so it costs no fsync. After a crash of the process it is exact,
+/// after a power cut it may be too low, and it is never too high. A database that recovers to less than the mark has
+/// lost acknowledged writes (a truncated log looks like one that was never written), and must not serve.
 pub(crate) struct CommittedMark(File);
 
 impl CommittedMark {
@@ -115,7 +115,7 @@ impl CommittedMark {
         OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(path).map(CommittedMark)
     }
 
-    /// The mark; `None` if it was never set, or cannot be read.
+    /// The mark; `None` if it was never set or cannot be read.
     pub(crate) fn get(&self) -> Option<u64> {
         let mut bytes = [0; MARK_BYTES];
         self.0.read_exact_at(&mut bytes, 0).ok()?;

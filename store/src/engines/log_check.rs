@@ -1,16 +1,16 @@
-//! Verifies RocksDB's logs before RocksDB reads them.
+//! Verifies RocksDB's logs before RocksDB opens them.
 //!
-//! The write-ahead logs and the manifest share one format: blocks of 32 KiB with checksummed records. RocksDB 11
-//! believes more than it should of such files:
+//! The write-ahead logs and the manifest share one format: blocks of 32 KiB with checksummed records. RocksDB 11 does
+//! not detect all damage in such files:
 //!
-//! - It reads for ever when certain bits of a record's header are flipped.
-//! - It takes a stretch of zeros for space that was reserved, and goes on behind it.
-//! - It takes a manifest whose end is missing, or looks cut off because of one bit, for an older one: then it forgets the
-//!   tables that the lost end told of, although the logs before them are long deleted.
+//! - It loops forever when certain bits of a record's header are flipped.
+//! - It treats a stretch of zeros as preallocated space, and continues after it.
+//! - It takes a manifest whose end is missing, or seems cut off because of one flipped bit, for an older manifest. Then
+//!   it loses the tables listed in the missing end, although the logs before them are long deleted.
 //!
-//! So every complete record is checked here first, and the writes must have no gap: the first in the logs follows on the
-//! last that the manifest knows to be in tables, and each on the one before. A record that the end of a file cuts off is
-//! a write that was never answered, and passes.
+//! So every complete record is checked here first, and the writes must have no gap: the first write in the logs must
+//! follow the last one that the manifest knows to be in tables, and each further write must follow the one before it. A
+//! record that is cut off by the end of a file is a write that was never acknowledged, and is accepted.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -19,16 +19,16 @@ use std::path::Path;
 const BLOCK_BYTES: usize = 32 * 1024;
 /// Checksum, length, type.
 const HEADER_BYTES: usize = 7;
-/// How much of a record's beginning is looked at.
+/// How many bytes at the start of a record are examined.
 const HEAD_BYTES: usize = 256;
-/// Types that only recycled logs have, and ours are never recycled. These are what RocksDB reads for ever.
+/// Record types of recycled logs, which this engine never creates. RocksDB loops forever on these.
 const RECYCLABLE_TYPES: [u8; 6] = [5, 6, 7, 8, 11, 131];
 const FULL: u8 = 1;
 const FIRST: u8 = 2;
 const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
 
-/// What is wrong with the logs in a directory, in words; `None` if nothing is.
+/// Describes the damage to the logs in a directory; `None` if there is none.
 pub(crate) fn damage(database: &Path) -> io::Result<Option<String>> {
     if !database.join("CURRENT").exists() {
         return Ok(None);
@@ -54,7 +54,7 @@ pub(crate) fn damage(database: &Path) -> io::Result<Option<String>> {
                 return;
             }
             let expected = next.unwrap_or(known.last_sequence + 1);
-            // What the manifest knows to be in tables may be in the log as well, but then from a beginning on.
+            // The log may also contain writes that the manifest knows to be in tables, but only at its start.
             if first > expected || (next.is_some() && first != expected) {
                 gap = Some(format!("writes {expected} to {} are missing before {name}, or in it", first - 1));
             }
@@ -74,7 +74,7 @@ fn bad(name: &str, at: u64) -> String {
     format!("{name} has a bad checksum in the record at byte {at}")
 }
 
-/// The write-ahead logs in the order of their numbers, which is the order of their writes.
+/// The write-ahead logs in order of number, which is the order of their writes.
 fn logs(database: &Path) -> io::Result<Vec<(u64, String)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(database)? {
@@ -87,21 +87,21 @@ fn logs(database: &Path) -> io::Result<Vec<(u64, String)>> {
     Ok(found)
 }
 
-/// What a manifest says of the logs.
+/// What a manifest records about the logs.
 #[derive(Default)]
 struct Known {
-    /// Logs before this one are in tables.
+    /// Logs with lower numbers are in tables.
     log_number: u64,
-    /// The newest write when the manifest was last written.
+    /// The newest write known to the manifest.
     last_sequence: u64,
 }
 
 impl Known {
-    /// Reads the numbers at the beginning of a version edit; the files, which follow them, are left to RocksDB.
+    /// Reads the numbers at the start of a version edit. The file entries after them are left to RocksDB.
     fn learn(&mut self, mut edit: &[u8]) {
         while let Some(tag) = varint(&mut edit) {
             match tag {
-                // The comparator and the database's id are texts.
+                // The comparator and the database id are strings.
                 1 | 8193 => {
                     let length =
                         varint(&mut edit).and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
@@ -139,7 +139,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The offset of the first complete record that is not whole. `each` is shown the beginning of every record.
+/// The offset of the first complete record that is damaged. `each` is called with the start of every record.
 fn bad_record(mut file: impl Read, mut each: impl FnMut(&[u8])) -> io::Result<Option<u64>> {
     let (mut block, mut head) = (Vec::with_capacity(BLOCK_BYTES), Vec::with_capacity(HEAD_BYTES));
     let (mut before, mut reserved) = (0, None);
@@ -162,11 +162,11 @@ fn bad_record(mut file: impl Read, mut each: impl FnMut(&[u8])) -> io::Result<Op
 }
 
 enum Block {
-    /// Every record in it is whole, or cut off by the end of the file.
+    /// Every record in the block is intact, or cut off by the end of the file.
     Whole,
-    /// From here on, it was never written.
+    /// Nothing was written from this offset on.
     Reserved(usize),
-    /// The record here is damaged.
+    /// The record at this offset is damaged.
     Bad(usize),
 }
 
@@ -204,7 +204,7 @@ fn read_block(block: &[u8], last: bool, head: &mut Vec<u8>, each: &mut impl FnMu
     Block::Whole
 }
 
-/// RocksDB stores checksums rotated and shifted, so that data which contains checksums is checked well.
+/// RocksDB stores masked checksums, so that data which itself contains checksums is still checked well.
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -233,7 +233,7 @@ mod tests {
         for bit in 0..log.len() * 8 {
             let mut flipped = log.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // A longer length can reach past the end; the committed mark and the count of writes are there for that.
+            // An increased length can reach past the end. The committed mark and the count of writes detect that case.
             let length = matches!((bit / 8) % record(b"first").len(), 4 | 5) || matches!(bit / 8, 16 | 17);
             assert!(length || bad(&flipped).is_some(), "bit {bit}");
         }

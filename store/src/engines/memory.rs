@@ -1,4 +1,4 @@
-//! An engine in memory, for tests, with faults on demand.
+//! An in-memory engine for tests, with fault injection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,24 +11,25 @@ use crate::engine::{
 };
 use crate::record::RecordKey;
 
-/// What the next commit does instead of its work.
+/// What the next commit does instead of its normal work.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Answers that a version differed. Nothing is written.
+    /// Reports that a version differed. Nothing is written.
     Conflict,
-    /// Answers that there is no space. Nothing is written.
+    /// Reports that there is no space. Nothing is written.
     NoSpace,
-    /// Fails for certain. Nothing is written.
+    /// Fails with a known outcome. Nothing is written.
     Unavailable,
-    /// Fails with an unknown outcome, after writing.
+    /// Writes, then fails with an unknown outcome.
     UnknownApplied,
     /// Fails with an unknown outcome, without writing.
     UnknownLost,
-    /// Another writer commits these first; the compare must notice.
+    /// Another writer commits these changes first; the comparison must detect it.
     Interleave(Vec<(RecordKey, Change)>),
-    /// Waits until [`Memory::release`] is called, then works.
+    /// Waits until [`Memory::release`] is called, then commits.
     Hold,
-    /// Works, then waits until [`Memory::release`] is called: readers see what the committer does not know yet.
+    /// Commits, then waits until [`Memory::release`] is called: readers see a commit that its committer does not know
+    /// of yet.
     HoldWritten,
 }
 
@@ -42,7 +43,7 @@ struct State {
     read_fault: Option<String>,
 }
 
-/// Records in memory. Clones share them, like gateways that share a database.
+/// Records in memory. Clones share them, as gateways share a database.
 #[derive(Clone)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
@@ -68,7 +69,7 @@ impl Memory {
         self.lock().faults.push_back(fault);
     }
 
-    /// Lets a held commit go on.
+    /// Lets a held commit continue.
     pub fn release(&self) {
         self.released.notify_one();
     }
@@ -88,7 +89,7 @@ impl Memory {
         self.lock().background = Some(reason.to_owned());
     }
 
-    /// Makes every read fail from now on, or work again.
+    /// Makes every read fail from now on; `None` ends that.
     pub fn break_reads(&self, reason: Option<&str>) {
         self.lock().read_fault = reason.map(str::to_owned);
     }
@@ -183,7 +184,7 @@ impl Engine for Memory {
 }
 
 impl Memory {
-    /// Compares and writes, or does what the fault says.
+    /// Compares and writes, or does what the injected fault prescribes.
     fn work(&self, batch: Batch, fault: Option<&Fault>) -> Result<Commit, EngineError> {
         let mut state = self.lock();
         match fault {

@@ -1,5 +1,5 @@
-//! The engines, one list. A new one is a file here and a line below: help text, docs table and the shared test suite
-//! follow from it.
+//! The list of engines. A new engine needs a file here and an entry below: help text, docs table and the shared test
+//! suite are derived from it.
 
 #[cfg(feature = "rocksdb")]
 mod bodies;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 
-/// What an engine needs to open.
+/// Options for opening an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Bytes of memory for cached blocks, including indexes and filters.
     pub cache_bytes: usize,
-    /// Bytes of memory for data not yet in tables.
+    /// Bytes of memory for data that is not in tables yet.
     pub write_buffer_bytes: usize,
     /// Bytes that must stay free on the disk.
     pub free_space_floor: u64,
@@ -36,62 +36,63 @@ impl Default for EngineOptions {
 /// Why an engine did not open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineOpenError {
-    /// Another process has the directory.
+    /// Another process uses the directory.
     #[error("{path} is in use by another process{pid}: stop it, or give this gateway another --data directory")]
     InUse {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// ` (process 123)`, if known.
+        /// ` (process 123)`, or empty if unknown.
         pid: String,
     },
-    /// Written by a later version.
+    /// The directory was written by a later version.
     #[error("{path} has format {found}, and this version of fencepost reads up to {known}: use a newer fencepost")]
     NewerFormat {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// Its format.
+        /// The directory's format.
         found: u32,
-        /// Ours.
+        /// The newest format that this version reads.
         known: u32,
     },
-    /// Opening could lower a fence, or is impossible.
+    /// Opening is impossible, or could lower a fence.
     #[error(
         "{path} cannot be opened safely: {why}. Restore it from a backup, or see docs/operations.md, “A store that will not open”"
     )]
     Damaged {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// What was found.
+        /// The damage that was found.
         why: String,
     },
-    /// The directory cannot be made or used.
+    /// The directory cannot be created or used.
     #[error("cannot use {path} as data directory: {why}")]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// The system's words.
+        /// The operating system's error message.
         why: String,
     },
 }
 
 type Open = fn(&Path, &EngineOptions) -> Result<Arc<dyn Engine>, EngineOpenError>;
 
-/// An engine that can be chosen.
+/// An engine that can be selected.
 pub struct EngineKind {
-    /// What `--engine` takes.
+    /// The value for `--engine`.
     pub name: &'static str,
-    /// One line for help and docs.
+    /// One line for help text and docs.
     pub summary: &'static str,
-    /// Does it survive a restart?
+    /// Whether its data survives a restart.
     pub durable: bool,
-    /// Opens it in a directory.
+    /// Opens the engine in a directory.
     pub open: Open,
 }
 
-/// The engine that serves if none is named. A build without it has no default: the memory engine must be asked for.
+/// The engine that is used if none is named. A build without it has no default: the memory engine must be named
+/// explicitly.
 pub const DEFAULT_ENGINE: &str = "rocksdb";
 
-/// Every engine of this build.
+/// The engines in this build.
 pub const ENGINES: &[EngineKind] = &[
     #[cfg(feature = "rocksdb")]
     EngineKind {

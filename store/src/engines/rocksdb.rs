@@ -1,8 +1,8 @@
 //! The embedded engine: RocksDB in a directory that one process owns.
 //!
-//! The version of a record is the sequence number of the write that made it, which RocksDB never reuses (E3). It is
-//! stored before the record's bytes. Commits run on the thread that polls them: the sequencer's. The bytes of a large value
-//! lie apart from its version (`bodies.rs`).
+//! The version of a record is the sequence number of the write that created it, which RocksDB never reuses (E3). It is
+//! stored before the record's bytes. Commits run on the thread that polls them: the sequencer's. The bytes of a large
+//! value are stored separately from its version (`bodies.rs`).
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,43 +25,43 @@ use crate::engine::{
 use crate::record::RecordKey;
 use tokio::sync::Semaphore;
 
-/// Part of a write buffer that tells which keys are not in it: fences are read with every write, and rarely written.
+/// Share of a write buffer used for its bloom filter: fences are read with every write, and rarely written.
 const FILTER_RATIO: f64 = 0.02;
 
-/// Tables that may wait to be merged before writes wait for it.
+/// Number of level-0 tables at which writes stop until a compaction catches up.
 const LEVEL_ZERO_STOP: i32 = 36;
 
-/// Reads from the disk that may run at once; each takes a thread and the memory of what it reads.
+/// Maximum number of concurrent reads from disk; each uses a thread and the memory of what it reads.
 const MAX_DISK_READS: usize = 16;
 
-/// How long a commit waits before it looks again whether writes may go on.
+/// How long a stalled commit waits before it tries again.
 const STALL_PAUSE: Duration = Duration::from_millis(1);
 
-/// RocksDB, and what surrounds it in its directory.
+/// RocksDB and its data directory.
 pub struct RocksDb {
     shared: Arc<Shared>,
-    /// One commit at a time: compare and write must not be parted (E2).
+    /// One commit at a time: compare and write must be atomic (E2).
     committer: Mutex<Committer>,
     disk_reads: Semaphore,
-    /// The sequence number of the last commit that is durable. What opening found is durable: RocksDB writes the writes of its
-    /// logs into tables and syncs those before it opens.
+    /// The sequence number of the last durable commit. Everything found at opening is durable: RocksDB writes the
+    /// contents of its logs to tables and syncs those before it opens.
     durable: AtomicU64,
 }
 
-/// Fields are dropped in this order: the database closes before the directory is given up.
+/// Fields are dropped in this order: the database closes before the directory lock is released.
 struct Shared {
     db: DB,
     dir: DataDir,
-    /// Has a value been stored apart? If not, a write need not look for bytes that it leaves without a head.
+    /// Whether any value has a separate body. If not, a write need not look for bodies to remove.
     has_bodies: AtomicBool,
 }
 
-/// What a read of several records came to.
+/// The result of reading several records.
 enum Got {
     Records(Vec<Option<Record>>),
-    /// Some are on disk, which was not to be asked.
+    /// Some records are on disk, and only memory was to be read.
     NotInMemory,
-    /// A head and its body are of two writes.
+    /// A head and its body belong to different writes.
     Torn,
 }
 
@@ -72,7 +72,7 @@ struct Committer {
 }
 
 impl RocksDb {
-    /// Compares and writes. `None`: RocksDB takes no writes at the moment, and nothing was written.
+    /// Compares and writes. `None`: RocksDB is stalled, and nothing was written.
     fn try_commit(&self, batch: &Batch) -> Result<Option<Commit>, EngineError> {
         let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
         let db = &self.shared.db;
@@ -92,7 +92,7 @@ impl RocksDb {
         let first = db.latest_sequence_number() + 1;
         match db.write_opt(self.shared.write_batch(&batch.changes, first), &committer.sync) {
             Ok(()) => {}
-            // `no_slowdown`: said before anything is logged.
+            // `no_slowdown`: this error is returned before anything is logged.
             Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(None),
             Err(error) => return Err(EngineError(error.to_string())),
         }
@@ -103,7 +103,7 @@ impl RocksDb {
         Ok(Some(Commit::Done { first: Version(first) }))
     }
 
-    /// Takes the directory and opens the database in it, or says why that is not safe.
+    /// Locks the directory and opens the database in it, or reports why that is not safe.
     pub fn open(path: &Path, options: &EngineOptions) -> Result<RocksDb, EngineOpenError> {
         let dir = DataDir::take(path)?;
         let damaged = |why: String| EngineOpenError::Damaged { path: dir.shown(), why };
@@ -142,8 +142,8 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_hyper_clock_cache(options.cache_bytes, 0));
     table.set_bloom_filter(10.0, false);
-    // Memory is bounded, so indexes and filters share the cache with the data. A table holds a million fences: whole, its
-    // index and filter would be megabytes each, and read again for every fence that is looked up.
+    // To bound memory, indexes and filters share the cache with the data. A table holds a million fences:
+    // unpartitioned, its index and filter would be megabytes each, and read again for every fence lookup.
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
     table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
@@ -152,7 +152,7 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     table.set_pin_top_level_index_and_filter(true);
 
     let mut tuned = Options::default();
-    // A marked directory without a database has lost it; making an empty one would forget every fence (G1).
+    // A marked directory without a database has lost it. Creating an empty one would lose every fence (G1).
     tuned.create_if_missing(!dir.is_marked());
     tuned.set_block_based_table_factory(&table);
     tuned.set_compression_type(DBCompressionType::Lz4);
@@ -165,14 +165,15 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     tuned.set_allow_concurrent_memtable_write(false);
     tuned.set_memtable_whole_key_filtering(true);
     tuned.set_memtable_prefix_bloom_ratio(FILTER_RATIO);
-    // Writes are never slowed down, only stopped while a flush or merge catches up; `commit` waits for that itself.
+    // Writes are never slowed down, only stopped while a flush or compaction catches up; `commit` itself waits for
+    // that.
     tuned.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_STOP);
     tuned.set_level_zero_stop_writes_trigger(LEVEL_ZERO_STOP);
     tuned.set_soft_pending_compaction_bytes_limit(0);
     tuned.set_hard_pending_compaction_bytes_limit(0);
 
-    // Durability. A torn last record is a write that was never answered, and is dropped. Any other damage of the log
-    // is refused; the default mode would stop there in silence and lower fences.
+    // Durability. A torn last record is a write that was never acknowledged, and is dropped. Any other damage of the
+    // log is refused; the default mode would silently stop there and lower fences.
     tuned.set_paranoid_checks(true);
     tuned.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     tuned.set_track_and_verify_wals_in_manifest(true);
@@ -185,10 +186,11 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
 }
 
 impl Shared {
-    /// Reads as of one instant (E1). `ReadTier::BlockCache` answers only from memory: `Ok(None)` means ask again.
+    /// Reads as of one instant (E1). `ReadTier::BlockCache` reads only memory; `Ok(None)` means that the disk is
+    /// needed.
     ///
     /// A snapshot costs more than a read, and takes a lock that all readers and the committer share. So it is only
-    /// taken if something was committed meanwhile.
+    /// taken if something was committed during the read.
     fn load(&self, wanted: &[Wanted], spare: usize, tier: ReadTier) -> Result<Option<Loaded>, EngineError> {
         let mut read = ReadOptions::default();
         read.set_read_tier(tier);
@@ -241,7 +243,7 @@ impl Shared {
         Ok(Got::Records(records))
     }
 
-    /// The record of a head. `None`: its body is missing, or of another write.
+    /// Reads the body that belongs to a head. `None`: the body is missing, or belongs to another write.
     fn join(
         &self,
         key: &[u8],
@@ -256,7 +258,7 @@ impl Shared {
     fn scan(&self, scan: &Scan) -> Result<Scanned, EngineError> {
         let (mut found, mut taken) = (Scanned::default(), 0);
         let from = scan.from.as_slice().max(&scan.prefix);
-        // Heads and their bodies are read one after the other, and must be of one instant.
+        // Heads and bodies are read one after the other, and must be from the same instant.
         let snapshot = self.db.snapshot();
         let as_of_now = || {
             let mut read = ReadOptions::default();
@@ -308,7 +310,7 @@ impl Shared {
         written.batch
     }
 
-    /// Asks filters and memory, never the disk. Only commits change this, and they come one after the other.
+    /// Checks filters and memory, never the disk. Only commits change the result, and they run one at a time.
     fn may_have_body(&self, key: &RecordKey) -> bool {
         key.is_value()
             && self.has_bodies.load(Ordering::Relaxed)
@@ -321,7 +323,7 @@ impl Shared {
     }
 }
 
-/// Is any value stored apart?
+/// Returns whether any value has a separate body.
 fn has_bodies(db: &DB) -> Result<bool, rocksdb::Error> {
     let first = db.iterator(IteratorMode::From(&[bodies::BODY], Direction::Forward)).next().transpose()?;
     Ok(first.is_some())
@@ -358,7 +360,7 @@ impl Engine for RocksDb {
             if let Some(commit) = self.try_commit(&batch)? {
                 return Ok(commit);
             }
-            // After some background errors RocksDB would hold a write until space appears, perhaps for ever.
+            // After some background errors RocksDB would block a write until space appears, possibly forever.
             if let Some(fault) = self.fault() {
                 return Ok(Commit::Unavailable(fault));
             }
@@ -385,7 +387,7 @@ impl Engine for RocksDb {
     }
 }
 
-/// Runs what may wait for the disk where it holds up nobody else.
+/// Runs work that may block on the disk on a thread where it delays no other task.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
 ) -> Result<T, EngineError> {

@@ -1,8 +1,9 @@
-//! Objects: an index beside the fences, for bytes that lie elsewhere.
+//! Objects: an index beside the fences, for bytes that are stored elsewhere.
 //!
-//! Bytes are written under a fresh ref first, and are immutable from then on. A write of an object is one commit: the
-//! judge, the caller's condition, the fence, the index, an intent for the storage, and the ref leaves the pending ones.
-//! So whatever is older than the fence changes nothing, however late its bytes arrive (G2, G3).
+//! Bytes are first written under a fresh ref, and are immutable from then on. One commit then writes the object: it
+//! covers the judge's verdict, the caller's condition, the fence, the index entry, an intent for the storage, and the
+//! removal of the ref from the pending ones. So a write whose token is below the fence changes nothing, however late
+//! its bytes arrive (G2, G3).
 
 mod reads;
 mod refs;
@@ -20,19 +21,19 @@ use crate::store::{Store, WrongResource};
 pub use reads::Listed;
 pub use uploads::{Complete, Upload};
 
-/// How a change of objects ended, where that is known. A refusal is one of them, not an error.
+/// The outcome of a change to objects. A refusal is one of them, not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectOutcome {
-    /// It is durable.
+    /// The change is durable.
     Done(Changed),
-    /// Fences refused, and what caused it is durable (G4).
+    /// Fences refused, and the state that caused it is durable (G4).
     Refused(Vec<Refusal>),
     /// The caller's condition does not hold.
     ConditionFailed {
-        /// The fence now.
+        /// The current fence.
         fence: Option<Token>,
     },
-    /// The bytes were given up by the collector before they were published: write them again.
+    /// The collector gave up the bytes before they were published: write them again.
     Collected,
     /// The upload was completed or aborted meanwhile.
     NoUpload,
@@ -43,32 +44,32 @@ pub enum ObjectOutcome {
 /// A write of an object whose bytes are staged.
 #[derive(Clone, Debug)]
 pub struct PutObject {
-    /// Which one.
+    /// The key of the object.
     pub key: Key,
-    /// By which token.
+    /// The token, with its holder and issuer.
     pub presented: Option<Presented>,
-    /// Only if this holds.
+    /// Must hold for the write to apply.
     pub condition: ObjectCondition,
-    /// What the index will say; its token is the presented one.
+    /// The new index entry; its token is set to the presented one.
     pub object: ObjectRecord,
-    /// The upload that this completes.
+    /// The upload that this write completes.
     pub completes: Option<Complete>,
 }
 
 /// A removal of objects, all or none.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteObjects {
-    /// By which token.
+    /// The token, with its holder and issuer.
     pub presented: Option<Presented>,
-    /// Which ones; each with the ref that its intent gets, if it is in the index.
+    /// The objects to remove, each with the ref for its intent if it is in the index.
     pub keys: Vec<(Key, ObjectCondition, Option<u64>)>,
-    /// Which folder markers, by the names of their folders.
+    /// The folder markers to remove, by the names of their folders.
     pub folders: Vec<(Key, ObjectCondition)>,
-    /// What is judged with them and not changed: names that are judged in the place of others that cannot exist.
+    /// Keys that are judged but not changed. They stand in for names that cannot exist.
     pub judged: Vec<Key>,
 }
 
-/// What may be wrong with each requirement.
+/// What an unmet requirement means.
 #[derive(Clone, Copy)]
 enum Why {
     Condition,
@@ -77,7 +78,7 @@ enum Why {
     PartChanged,
 }
 
-/// A change, and what it means if a requirement is not met.
+/// A change, and the meaning of each requirement if it is not met.
 #[derive(Default)]
 struct Draft {
     change: ObjectChange,
@@ -98,18 +99,18 @@ impl Draft {
         self.change.edits.push((key, Change::Delete));
     }
 
-    /// It removes something, so it passes below the free-space floor.
+    /// A change that removes something, so it is allowed below the free-space floor.
     fn freeing() -> Draft {
         Draft { change: ObjectChange { frees: true, ..ObjectChange::default() }, why: Vec::new() }
     }
 
-    /// A ref gets bytes that belong to something: until now it was pending.
+    /// Requires a pending ref, whose bytes now belong to an object or a part.
     fn use_ref(&mut self, id: u64) {
         self.require(RecordKey::pending(id), Requirement::Present, Why::Collected);
         self.delete(RecordKey::pending(id));
     }
 
-    /// A ref's bytes belong to nothing any more: the collector takes them.
+    /// Makes a ref pending again: its bytes belong to nothing, so the collector removes them.
     fn drop_ref(&mut self, id: u64, now: Timestamp) {
         self.put(RecordKey::pending(id), encode_number(now.0));
     }
@@ -152,8 +153,8 @@ impl Store {
         self.change_of(names, presented.as_ref(), Access::Write, draft).await
     }
 
-    /// Writes the marker of a folder, if the fence of the folder's name admits it. A marker has no bytes, so this commit
-    /// is all of it: there is nothing to stage, to publish or to redo.
+    /// Writes the marker of a folder, if the fence of the folder's name admits it. A marker has no bytes, so this
+    /// commit is the whole write: there is nothing to stage, publish or redo.
     pub async fn put_folder(
         &self,
         folder: &Key,
@@ -168,7 +169,8 @@ impl Store {
         self.change_of([folder], presented, Access::Write, draft).await
     }
 
-    /// Asks the judge, and raises, without changing an object: for what a storage does beside them, such as buckets.
+    /// Judges a request and raises the fence without changing an object: for other operations of a storage, such as on
+    /// buckets.
     pub async fn judge_object(
         &self,
         key: &Key,
@@ -177,7 +179,7 @@ impl Store {
         self.change_of([key], presented, Access::Claim, Draft::default()).await
     }
 
-    /// Would a write be admitted now? Only a hint: it is judged again when it commits.
+    /// Predicts whether a write would be admitted now. Only a hint: the write is judged again when it commits.
     pub async fn foresee(
         &self,
         key: &Key,
@@ -201,7 +203,7 @@ impl Store {
         }
     }
 
-    /// Judges a change on every resource of these keys, then makes it.
+    /// Judges a change on the resources of all these keys, then applies it.
     async fn change_of<'k>(
         &self,
         keys: impl IntoIterator<Item = &'k Key>,

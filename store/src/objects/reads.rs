@@ -1,4 +1,4 @@
-//! Reads of the index: committed entries, past the sequencer.
+//! Reads of the index: committed entries, without the sequencer.
 
 use fencepost_core::Key;
 
@@ -12,27 +12,27 @@ use crate::store::Store;
 pub enum Listed {
     /// An object, or the marker of a folder, whose name ends in `/`.
     Object(String, Box<ObjectRecord>),
-    /// Everything whose name begins like this, up to and with the delimiter.
+    /// A group: all names that start with this text, which ends with the delimiter.
     Prefix(String),
 }
 
-/// How many entries are read at a time while a list skips what it groups.
+/// How many entries are read at a time while a list skips the members of groups.
 const READ_AT_ONCE: usize = 256;
 
 impl Store {
-    /// What the index says of an object.
+    /// The index entry of an object.
     pub async fn object(&self, key: &Key) -> Result<Option<ObjectRecord>, ReadError> {
         let found = self.record(&RecordKey::object(key)).await?;
         Ok(found.map(|bytes| ObjectRecord::decode(&bytes)).transpose()?)
     }
 
-    /// What the index says of the marker of a folder.
+    /// The index entry of a folder marker.
     pub async fn folder(&self, folder: &Key) -> Result<Option<ObjectRecord>, ReadError> {
         let found = self.record(&RecordKey::folder(folder)).await?;
         Ok(found.map(|bytes| ObjectRecord::decode(&bytes)).transpose()?)
     }
 
-    /// Objects in order of name, without folder markers. `next` is always the name of an object.
+    /// Objects ordered by name, without folder markers. `next` is always the name of an object.
     pub async fn objects(
         &self,
         prefix: &str,
@@ -41,7 +41,7 @@ impl Store {
     ) -> Result<Page<(Key, ObjectRecord)>, ReadError> {
         let (mut objects, mut after) = (Page { entries: Vec::new(), next: None }, after.map(str::to_owned));
         loop {
-            // Beyond the limit only as long as markers are at the end.
+            // At least one, so that folder markers at the end of a full page are skipped.
             let wanted = limit.saturating_sub(objects.entries.len()).max(1);
             let page = self.page(record::object_prefix, prefix, after.as_deref(), wanted, entry).await?;
             for (name, object) in page.entries.into_iter().filter(|(name, _)| !is_folder(name)) {
@@ -58,8 +58,8 @@ impl Store {
         }
     }
 
-    /// Objects in order of name, those with a delimiter after the prefix grouped into one entry each. A group is
-    /// passed over in one step, however many objects are in it. `next` is what to go on after.
+    /// Objects ordered by name. Those with a delimiter after the prefix are grouped into one entry each. A group is
+    /// skipped in one step, however many objects it has. `next` is the name to continue after.
     pub async fn list_objects(
         &self,
         prefix: &str,
@@ -112,7 +112,7 @@ fn entry(name: &str, found: &Record) -> Result<(String, ObjectRecord), ReadError
     Ok((name.to_owned(), ObjectRecord::decode(&found.bytes)?))
 }
 
-/// Is this the name of a folder marker?
+/// Returns whether this is the name of a folder marker.
 fn is_folder(name: &str) -> bool {
     name.ends_with('/')
 }
@@ -126,7 +126,7 @@ impl Listed {
     }
 }
 
-/// The group that a name belongs to, if it has a delimiter after the prefix.
+/// The group that a name belongs to, if there is a delimiter after the prefix.
 fn group(name: &str, prefix: &str, delimiter: Option<&str>) -> Option<String> {
     let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty())?;
     let rest = name.strip_prefix(prefix)?;
@@ -134,7 +134,7 @@ fn group(name: &str, prefix: &str, delimiter: Option<&str>) -> Option<String> {
     Some(name[..prefix.len() + at + delimiter.len()].to_owned())
 }
 
-/// Behind every name that begins with this: no text has such a byte.
+/// A key after every name that starts with this text: UTF-8 never contains the added byte.
 fn behind(group: &str) -> Vec<u8> {
     [record::object_prefix(group).as_slice(), &[0xff]].concat()
 }

@@ -1,8 +1,9 @@
-//! Refs: reserved before their first byte, pending until they belong to something, collected otherwise.
+//! Refs: reserved before the first byte is written, pending until they belong to an object or a part, otherwise
+//! collected.
 //!
-//! A pending record is required and removed by the commit that gives its bytes to an object or a part. The collector
-//! removes the record first, in a commit of its own, and the bytes only then. So one of the two wins, and bytes that an
-//! object points to are never collected, however slow its upload was (trap 34).
+//! The commit that gives the bytes to an object or a part requires and removes the pending record. The collector first
+//! removes the record, in a commit of its own, and only then the bytes. So exactly one of the two succeeds, and bytes
+//! that an object refers to are never collected, however slow its upload was (trap 34).
 
 use std::ops::Range;
 
@@ -17,16 +18,16 @@ use crate::reads::{Page, ReadError};
 use crate::record::{self, Intent, ObjectRecord, RecordKey, decode_number, encode_number};
 use crate::store::Store;
 
-/// How often a reservation is tried when others reserve at the same time.
+/// How often a reservation is tried when there are concurrent ones.
 const ATTEMPTS: usize = 16;
 
 impl Store {
-    /// Reserves refs, which are pending from now on.
+    /// Reserves refs, which are then pending.
     pub async fn reserve_refs(&self, count: u64) -> Result<Range<u64>, Failure> {
         self.reserve(count, Purpose::Store).await
     }
 
-    /// The same for objects that are to be removed: it passes below the free-space floor like their removal.
+    /// Like [`Store::reserve_refs`], for objects to be removed: allowed below the free-space floor, like their removal.
     pub async fn reserve_refs_to_remove(&self, count: u64) -> Result<Range<u64>, Failure> {
         self.reserve(count, Purpose::Free).await
     }
@@ -54,7 +55,7 @@ impl Store {
         Err(Rejected::Contended { attempts: ATTEMPTS }.into())
     }
 
-    /// Refs whose bytes belong to nothing, and since when; in order, after one.
+    /// Pending refs and the times since which they are pending, in order, after the given one.
     pub async fn pending_refs(&self, after: Option<u64>, limit: usize) -> Result<Page<(u64, Timestamp)>, ReadError> {
         let after = after.map(|id| format!("{id:016x}"));
         self.page(record::pending_prefix, "", after.as_deref(), limit, |name, found| {
@@ -63,12 +64,13 @@ impl Store {
         .await
     }
 
-    /// Gives up refs that are pending since then, so that their bytes can be removed. Those that were given up.
+    /// Gives up refs that are still pending since the given times, so that their bytes can be removed. Returns those
+    /// that were given up.
     pub async fn collect_refs(&self, refs: &[(u64, Timestamp)]) -> Result<Vec<u64>, Failure> {
         if self.collect(refs).await? {
             return Ok(refs.iter().map(|(id, _)| *id).collect());
         }
-        // One of them got bytes that belong to something.
+        // At least one is in use by now, so try them one by one.
         let mut given_up = Vec::new();
         for one in refs {
             if self.collect(std::slice::from_ref(one)).await? {
@@ -87,7 +89,7 @@ impl Store {
         Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
     }
 
-    /// Forgets refs whose bytes are known to be gone, whatever else happens.
+    /// Removes the records of refs whose bytes are known to be gone, unconditionally.
     pub async fn forget_refs(&self, refs: &[u64]) -> Result<(), Failure> {
         let mut draft = Draft::freeing();
         for id in refs {
@@ -96,7 +98,7 @@ impl Store {
         self.change(Vec::new(), draft).await.map(|_| ())
     }
 
-    /// What has to happen in the storage, in order of refs, after one.
+    /// Intents that the storage has to carry out, in order of refs, after the given one.
     pub async fn intents(&self, after: Option<u64>, limit: usize) -> Result<Page<(u64, Intent)>, ReadError> {
         let after = after.map(|id| format!("{id:016x}"));
         self.page(record::intent_prefix, "", after.as_deref(), limit, |name, found| {
@@ -105,7 +107,7 @@ impl Store {
         .await
     }
 
-    /// Notes that what was intended has happened.
+    /// Records that intents were carried out.
     pub async fn settle_intents(&self, ids: &[u64]) -> Result<(), Failure> {
         let mut draft = Draft::freeing();
         for id in ids {
@@ -114,7 +116,8 @@ impl Store {
         self.change(Vec::new(), draft).await.map(|_| ())
     }
 
-    /// Takes files into the index, all or none: each must be in it as given, `None` for not at all. `false`: one is not.
+    /// Adds files to the index, all or none. Each must currently be in the index as given, `None` meaning absent;
+    /// otherwise returns `false`.
     pub async fn adopt_objects(
         &self,
         objects: Vec<(Key, Option<ObjectRecord>, ObjectRecord)>,
@@ -128,7 +131,7 @@ impl Store {
         Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
     }
 
-    /// Takes an object out of the index whose bytes are gone, if the index still says that of it.
+    /// Removes an object whose bytes are gone from the index, if its entry is still the given one.
     pub async fn disown_object(&self, key: &Key, object: &ObjectRecord) -> Result<bool, Failure> {
         let mut draft = Draft::freeing();
         draft.require(RecordKey::object(key), Requirement::Exactly(object.encode()), Why::Condition);
@@ -136,12 +139,12 @@ impl Store {
         Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
     }
 
-    /// Were the files of a bucket taken into the index?
+    /// Returns whether the files of a bucket were added to the index.
     pub async fn is_adopted(&self, bucket: &str) -> Result<bool, ReadError> {
         Ok(self.record(&RecordKey::adopted(bucket)).await?.is_some())
     }
 
-    /// Notes that the files of a bucket were taken into the index, or that the bucket is gone.
+    /// Records that the files of a bucket were added to the index, or that the bucket is gone.
     pub async fn set_adopted(&self, bucket: &str, adopted: bool) -> Result<(), Failure> {
         let mut draft = if adopted { Draft::default() } else { Draft::freeing() };
         match adopted {

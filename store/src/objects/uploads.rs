@@ -1,4 +1,4 @@
-//! Uploads in parts: each part has a ref of its own, and completing them is a write like any other.
+//! Multipart uploads: each part has its own ref, and completing an upload is a write like any other.
 
 use fencepost_core::{Access, Key, Presented, Timestamp};
 
@@ -9,28 +9,28 @@ use crate::reads::{Page, ReadError};
 use crate::record::{self, PartRecord, RecordKey, UploadId, UploadRecord};
 use crate::store::{Store, WrongResource};
 
-/// An upload that was begun and is not over.
+/// An upload that was begun and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
-    /// Of which object.
+    /// The key of the object.
     pub key: Key,
-    /// Names it.
+    /// The upload's id.
     pub id: UploadId,
-    /// What was said when it was begun.
+    /// The record from when it was begun.
     pub record: UploadRecord,
 }
 
 /// The upload that a write completes.
 #[derive(Clone, Debug)]
 pub struct Complete {
-    /// Names it.
+    /// The upload's id.
     pub id: UploadId,
-    /// Every part that it has, used or not, as it was when the bytes were put together.
+    /// All its parts, used or not, as they were when the bytes were assembled.
     pub parts: Vec<(u16, PartRecord)>,
 }
 
 impl Complete {
-    /// Nothing of the upload is left; the bytes of its parts go to the collector.
+    /// Removes everything about the upload; the bytes of its parts go to the collector.
     pub(super) fn into_draft(self, key: &Key, draft: &mut Draft) {
         let now = Timestamp::now();
         draft.require(RecordKey::upload(key, self.id), Requirement::Present, Why::NoUpload);
@@ -57,12 +57,12 @@ impl Store {
         let mut draft = Draft::default();
         draft.require(RecordKey::upload(key, id), Requirement::Absent, Why::NoUpload);
         draft.put(RecordKey::upload(key, id), record.encode());
-        // It raises, but it spends nothing: what counts as the write is its completion.
+        // This raises the fence but does not spend the token: the completion counts as the write.
         self.change_of([key], presented, Access::Claim, draft).await
     }
 
-    /// Adds a part whose bytes are staged, if the fence admits it, in the place of the one that has its number now. The
-    /// bytes of that one go to the collector.
+    /// Adds a part whose bytes are staged, if the fence admits it. It replaces the part that has its number now, whose
+    /// bytes go to the collector.
     pub async fn put_part(
         &self,
         key: &Key,
@@ -91,7 +91,7 @@ impl Store {
         Ok(found.as_ref().map(PartRecord::decode).transpose()?)
     }
 
-    /// Forgets parts of an upload that is over; their bytes go to the collector.
+    /// Removes parts of an upload that has ended; their bytes go to the collector.
     pub async fn forget_parts(&self, upload: UploadId, parts: Vec<(u16, PartRecord)>) -> Result<(), Failure> {
         let now = Timestamp::now();
         let mut draft = Draft::freeing();
@@ -116,29 +116,29 @@ impl Store {
         self.change_of([key], presented, Access::Claim, draft).await
     }
 
-    /// Ends an upload without an object and without asking the judge: for one whose holder was fenced off. `false`: it is
-    /// over, or a part of it was replaced.
+    /// Ends an upload without an object and without a judgement: for an upload whose holder was fenced off. `false`: it
+    /// has already ended, or one of its parts was replaced.
     pub async fn end_upload(&self, key: &Key, complete: Complete) -> Result<bool, Failure> {
         let mut draft = Draft::freeing();
         complete.into_draft(key, &mut draft);
         Ok(matches!(self.change(Vec::new(), draft).await?, ObjectOutcome::Done(_)))
     }
 
-    /// An upload, if it was begun and is not over.
+    /// An upload, if it was begun and has not ended.
     pub async fn upload(&self, key: &Key, id: UploadId) -> Result<Option<Upload>, ReadError> {
         let found = self.record(&RecordKey::upload(key, id)).await?;
         let record = found.map(|bytes| UploadRecord::decode(&bytes)).transpose()?;
         Ok(record.map(|record| Upload { key: key.clone(), id, record }))
     }
 
-    /// Uploads in order of name, and of id within one.
+    /// Uploads ordered by name, then by id.
     pub async fn uploads(
         &self,
         prefix: &str,
         after: Option<(&Key, Option<UploadId>)>,
         limit: usize,
     ) -> Result<Page<Upload>, ReadError> {
-        // `\x01` is behind every id of its key.
+        // `\x01` sorts after every id of the key.
         let after = after.map(|(key, id)| id.map_or_else(|| format!("{key}\x01"), |id| format!("{key}\0{id}")));
         self.page(record::upload_prefix, prefix, after.as_deref(), limit, |name, found| {
             let malformed =
@@ -151,7 +151,7 @@ impl Store {
         .await
     }
 
-    /// The parts of all uploads, in order of upload and number, after one.
+    /// The parts of all uploads, ordered by upload and number, after the given one.
     pub async fn all_parts(
         &self,
         after: Option<(UploadId, u16)>,
@@ -169,7 +169,7 @@ impl Store {
         .await
     }
 
-    /// The parts of an upload in order of number, after one.
+    /// The parts of an upload, ordered by number, after the given one.
     pub async fn parts(
         &self,
         upload: UploadId,

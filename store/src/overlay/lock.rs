@@ -1,6 +1,6 @@
 //! The built-in lock service: leases are records like any other, and a grant raises the fence in the same commit.
 //!
-//! No clock is asked here. Whoever finds that a lease has run out says which version of its record it watched.
+//! No clock is read here. A caller that sees a lease expire names the version of the record that it watched.
 
 use std::num::NonZeroU64;
 
@@ -23,7 +23,7 @@ impl Overlay {
             Ok(passed) => passed,
             Err(refused) => return refused,
         };
-        // Judged all the same: a refusal by the fence would not go away by waiting.
+        // Checked after the judge: a refusal by the fence is answered at once, because waiting would not change it.
         if acquire.take == Take::Never {
             return held(None);
         }
@@ -36,7 +36,7 @@ impl Overlay {
     pub(super) fn renew(&mut self, command: &Command, lease: LeaseId, ttl_ms: u64) -> Draft {
         let resource = resource(command);
         let Some((last, held)) = self.current(resource, lease) else { return Draft::Pending(self.lost(command)) };
-        // A lease whose token the fence refuses is worth nothing; its holder had better know.
+        // A lease whose token the fence refuses is useless, so its holder is informed.
         let presented = Presented { token: held.token, holder: Some(held.holder.clone()), issuer: Some(self.issuer()) };
         let judged = [self.judged(command, presented)];
         let passed = match self.pass(&judged) {
@@ -57,7 +57,7 @@ impl Overlay {
         Draft::Pending(Outcome::Released)
     }
 
-    /// Takes the lock from its holder, and raises the fence above its token.
+    /// Takes the lock from its holder, and raises the fence above the holder's token.
     pub(super) fn force_release(&mut self, command: &Command) -> Draft {
         let resource = resource(command);
         let Some((last, held)) = self.lock(resource).and_then(|(_, lock)| Some((lock.last, lock.lease.clone()?)))
@@ -66,7 +66,7 @@ impl Overlay {
         };
         let state = &self.fence(resource).state;
         let fenced = state.generation > held.token.generation() || state.token() > Some(held.token);
-        // Whom the fence refuses already, after a rotation for one, needs no higher fence.
+        // If the fence already refuses the holder, for example after a rotation, it need not be raised.
         let mut last = last;
         if !fenced {
             let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
@@ -83,7 +83,7 @@ impl Overlay {
         Draft::Pending(Outcome::ForceReleased { holder: held.holder, token: held.token, fence })
     }
 
-    /// The lease in the way, unless the lock may be taken.
+    /// The lease that blocks the lock, unless the lock may be taken.
     fn in_the_way(&self, command: &Command, take: Take) -> Option<Held<Pending>> {
         let (version, lock) = self.lock(resource(command))?;
         let lease = lock.lease.as_ref()?;
@@ -95,14 +95,15 @@ impl Overlay {
         Some(Held { holder: lease.holder.clone(), token: lease.token, ttl_ms: lease.ttl_ms, version: *version })
     }
 
-    /// Does the fence refuse the lease's token? Then its holder can neither write nor renew, and the lease protects nothing.
+    /// Returns whether the fence refuses the lease's token. Then its holder can neither write nor renew, and the lease
+    /// protects nothing.
     fn is_over(&self, command: &Command, lease: &Lease) -> bool {
         let presented =
             Presented { token: lease.token, holder: Some(lease.holder.clone()), issuer: Some(self.issuer()) };
         self.pass(&[self.judged(command, presented)]).is_err()
     }
 
-    /// One above whatever was given or seen in the resource's generation; `None` when there is nothing above.
+    /// One above every number granted or seen in the resource's generation; `None` if there is no higher number.
     fn next_token(&self, resource: &Resource) -> Option<Token> {
         let FenceState { generation, high, .. } = &self.fence(resource).state;
         let last = self.lock(resource).map(|(_, lock)| lock.last);
@@ -111,7 +112,7 @@ impl Overlay {
         highest.checked_add(1).and_then(|number| Token::new(*generation, number))
     }
 
-    /// Asks the judge about a token of our own, like about any other.
+    /// Judges a token of the built-in lock service, like any other token.
     fn pass_own(
         &self,
         command: &Command,
@@ -124,7 +125,7 @@ impl Overlay {
         Ok((judged, passed))
     }
 
-    /// Raises the fence to a token of our own that passed.
+    /// Raises the fence to a token of the built-in lock service that passed.
     fn admit_own(&mut self, (judged, passed): &([Judged; 1], Passed)) -> Option<Reason> {
         self.admit(judged, passed).into_iter().next().map(|(_, reason)| reason)
     }
@@ -183,7 +184,7 @@ impl Overlay {
         version
     }
 
-    /// Nobody has it any more. What it counted is kept only if the fence does not know it.
+    /// Frees the lock. Its record is kept only if the fence is below the last number that it granted.
     fn free_lock(&mut self, resource: &Resource, last: Token) {
         let FenceState { generation, .. } = self.fence(resource).state;
         if generation > last.generation() || self.fence(resource).state.token() >= Some(last) {
@@ -195,7 +196,7 @@ impl Overlay {
     }
 }
 
-/// Not to be had now; by nobody if it is promised to those who wait.
+/// The lock cannot be taken now. `by` is `None` if it is free but others wait for it.
 fn held(by: Option<Held<Pending>>) -> Draft {
     Draft::Pending(Outcome::Held(Box::new(Holding { by, remaining_ms: 0, waiting: 0 })))
 }

@@ -1,4 +1,4 @@
-//! One batch: commands judged in order against the records loaded for them and each other's effects.
+//! One batch: commands are judged in order, against the loaded records and the effects of earlier commands.
 
 mod lock;
 mod object;
@@ -20,7 +20,7 @@ pub(crate) use plan::Plan;
 
 struct FenceSlot {
     state: FenceState,
-    /// Differs from what is stored: whatever depends on it must wait for the commit.
+    /// Differs from what is stored: outcomes that depend on it must wait for the commit.
     dirty: bool,
 }
 
@@ -28,14 +28,14 @@ type ValueSlot = Option<(Pending, Content)>;
 type LockSlot = Option<(Pending, LockRecord)>;
 type ObjectSlot = Option<(Pending, Bytes)>;
 
-/// What is known of a value.
+/// What was loaded of a value.
 enum Content {
     Whole(Value),
-    /// Its record has so many bytes, which are not here: no command wanted them, or they did not fit.
+    /// The size of its record. The bytes were not loaded: no command wanted them, or they did not fit.
     Size(usize),
 }
 
-/// An outcome that may still need the versions of its commit.
+/// An outcome that may still need the versions that its commit assigns.
 pub(crate) enum Draft {
     /// Justified by durable records alone: may be answered before the commit.
     Settled(Outcome),
@@ -43,12 +43,12 @@ pub(crate) enum Draft {
     Pending(Outcome<Pending>),
 }
 
-/// The outcome, once the commit gave its first change this version.
+/// Completes the outcome, once the first version of the commit is known.
 pub(crate) fn settle(outcome: Outcome<Pending>, first: Option<Version>) -> Outcome {
     outcome.map(&|version: Pending| version.settle(first))
 }
 
-/// The records of a batch, as the commands so far leave them.
+/// The records of a batch, including the effects of the commands so far.
 pub(crate) struct Overlay {
     meta: Meta,
     /// The store's own record differs from what is stored.
@@ -58,19 +58,19 @@ pub(crate) struct Overlay {
     locks: HashMap<Resource, LockSlot>,
     outcomes: HashMap<OutcomeKey, Option<Recorded>>,
     objects: HashMap<RecordKey, ObjectSlot>,
-    /// Recorded by this batch.
+    /// Outcomes recorded by this batch.
     recorded: Vec<OutcomeKey>,
-    /// Indexes that are still stored.
+    /// Outcome indexes that are still stored.
     indexes: HashSet<RecordKey>,
     changes: Vec<(RecordKey, Change)>,
-    /// The command at hand has changed a fence.
+    /// Whether the current command has changed a fence.
     raised: bool,
-    /// The bytes of a value were wanted and did not fit.
+    /// Whether wanted bytes of a value did not fit into the load.
     short: bool,
     now: Timestamp,
 }
 
-/// What the judge let pass, and how.
+/// The verdicts of a command that the judge let pass.
 struct Passed {
     verdicts: Vec<Verdict>,
 }
@@ -124,7 +124,7 @@ impl Overlay {
         })
     }
 
-    /// The first command that lacks bytes of values because they did not fit into one load.
+    /// The first command that lacks values because their bytes did not fit into one load.
     pub(crate) fn first_short(&self, commands: &[Command]) -> Option<usize> {
         let lacks = |(key, want): (&Key, Want)| match self.values.get(key) {
             Some(Some((_, Content::Size(size)))) => want.covers(*size),
@@ -133,7 +133,7 @@ impl Overlay {
         self.short.then(|| commands.iter().position(|command| command.reads().any(lacks)))?
     }
 
-    /// Judges one command and applies it. A recorded outcome is found before the judge is asked.
+    /// Judges one command and applies it. A recorded outcome takes precedence over the judge.
     pub(crate) fn apply(&mut self, command: &Command) -> Draft {
         if let Some(replayed) = self.replay(command) {
             return replayed;
@@ -158,7 +158,7 @@ impl Overlay {
         draft
     }
 
-    /// Asks the judge about every resource. If one refuses, all is refused, and nothing is raised.
+    /// Judges every resource. If one refuses, the whole command is refused and no fence is raised.
     fn pass(&self, judged: &[Judged]) -> Result<Passed, Draft> {
         let (mut verdicts, mut refusals, mut durable) = (Vec::with_capacity(judged.len()), Vec::new(), true);
         for Judged { guarded, presented, access } in judged {
@@ -177,13 +177,13 @@ impl Overlay {
         }
         match refusals.is_empty() {
             true => Ok(Passed { verdicts }),
-            // A refusal justified by this batch stands or falls with it (G4).
+            // A refusal that is justified only by this batch must wait for its commit (G4).
             false if durable => Err(Draft::Settled(Outcome::Refused(refusals))),
             false => Err(Draft::Pending(Outcome::Refused(refusals))),
         }
     }
 
-    /// Raises the fences of whatever was admitted. What was merely observed.
+    /// Raises the fences of the admitted resources. Returns the refusals that observe mode suppressed.
     fn admit(&mut self, judged: &[Judged], passed: &Passed) -> Vec<(Resource, Reason)> {
         let mut observed = Vec::new();
         for (Judged { guarded, presented, .. }, verdict) in judged.iter().zip(&passed.verdicts) {
@@ -219,8 +219,8 @@ impl Overlay {
         Draft::Pending(Outcome::Claimed(Box::new(Claimed { state, values, observed })))
     }
 
-    /// An answer that would be too large is given up before anything changes. Values that were not loaded are: each by
-    /// itself, or together with the others of the command.
+    /// Rejects an answer that would be too large, before anything changes. If a value was not loaded, the answer is too
+    /// large: the value is, by itself or together with the command's other values.
     fn too_large<'k>(&self, keys: impl Iterator<Item = &'k Key>, limit: usize) -> Option<Draft> {
         let (mut bytes, mut whole) = (0, true);
         for (_, content) in keys.filter_map(|key| self.values.get(key)?.as_ref()) {
@@ -235,7 +235,7 @@ impl Overlay {
         (bytes > limit || !whole).then_some(Draft::Pending(Outcome::TooLarge { bytes, limit }))
     }
 
-    /// A value that is answered.
+    /// A value for an answer.
     fn whole(&self, key: &Key) -> Option<(Pending, Value)> {
         match self.values.get(key)?.as_ref()? {
             (version, Content::Whole(value)) => Some((*version, value.clone())),
@@ -255,7 +255,7 @@ impl Overlay {
         command.judged.first().map(|judged| &self.fence(&judged.guarded.resource).state)
     }
 
-    /// The fence of the only resource, or none if there are several.
+    /// The fence of the only resource; `None` if there are several.
     fn only_token(&self, command: &Command) -> Option<Token> {
         match command.judged.len() {
             1 => self.first_fence(command).and_then(FenceState::token),
@@ -268,7 +268,7 @@ impl Overlay {
         self.changes.len() - 1
     }
 
-    /// What to commit: the data, then each fence that changed, once. A delete leaves the fence (G1).
+    /// The changes to commit: the data, then each changed fence once. A delete keeps the fence (G1).
     pub(crate) fn changes(&mut self, index_id: u64) -> Vec<(RecordKey, Change)> {
         let mut changes = std::mem::take(&mut self.changes);
         for (resource, slot) in self.fences.iter().filter(|(_, slot)| slot.dirty) {
@@ -284,17 +284,17 @@ impl Overlay {
         changes
     }
 
-    /// Every fence as it is now.
+    /// Every fence, with the effects of this batch.
     pub(crate) fn fences(&self) -> impl Iterator<Item = (&Resource, &FenceState)> {
         self.fences.iter().map(|(resource, slot)| (resource, &slot.state))
     }
 
-    /// Every fence that this batch changes, as it will be.
+    /// Every fence that this batch changes, with its new state.
     pub(crate) fn changed_fences(&self) -> impl Iterator<Item = (&Resource, &FenceState)> {
         self.fences.iter().filter(|(_, slot)| slot.dirty).map(|(resource, slot)| (resource, &slot.state))
     }
 
-    /// The base generation, if it may have changed, so that fences known from before may be outdated.
+    /// The base generation, if this batch may have changed it. Then cached fences may be outdated.
     pub(crate) fn new_base(&self) -> Option<u32> {
         self.meta_changed.then_some(self.meta.base_generation)
     }
@@ -308,7 +308,7 @@ impl Content {
         }
     }
 
-    /// The value, unless it is longer than whatever was asked about it.
+    /// The value, if it was loaded. One that was not is longer than any condition on it needs.
     fn value(&self) -> Option<&Value> {
         match self {
             Content::Whole(value) => Some(value),

@@ -1,4 +1,4 @@
-//! Changes of what is kept about objects: judged, required, then done, all or nothing.
+//! Changes to the records about objects: judged, checked against their requirements, then applied, all or nothing.
 
 use bytes::Bytes;
 use fencepost_core::{Access, FenceState, Verdict};
@@ -17,7 +17,7 @@ impl Overlay {
         };
         let observed = self.admit(&command.judged, &passed);
         let fence = self.first_fence(command).and_then(FenceState::token);
-        // The newer holder has shown itself, whatever becomes of its request.
+        // The fence stays raised even if a requirement fails: a newer holder exists.
         if let Some(at) = change.require.iter().position(|(key, requirement)| !self.meets(key, requirement)) {
             return Draft::Pending(Outcome::Unmet { at, fence });
         }
@@ -50,7 +50,7 @@ impl Overlay {
 }
 
 impl ObjectCondition {
-    /// An entry that cannot be read meets nothing.
+    /// An index entry that cannot be decoded meets no condition.
     fn holds(&self, found: Option<&Bytes>) -> bool {
         let found = found.map(ObjectRecord::decode);
         match (self, found) {

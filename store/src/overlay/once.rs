@@ -1,4 +1,4 @@
-//! Recorded outcomes: replayed, written with what they record, abandoned, forgotten (G7).
+//! Recorded outcomes: replayed, written with the changes they describe, abandoned, removed (G7).
 
 use fencepost_core::{Resource, Token};
 
@@ -16,7 +16,7 @@ impl Overlay {
         let outcome = match &recorded.outcome {
             Outcome::Abandoned => Outcome::Abandoned,
             _ if recorded.fingerprint != once.fingerprint => Outcome::KeyReused,
-            // A lease that somebody else has by now would be worse than none.
+            // Never return a lease that is no longer current: another holder may have the lock.
             Outcome::Granted(grant) if !self.is_current(command, grant.lease) => {
                 Outcome::Replayed(Box::new(self.lost(command)), self.fences_now(command))
             }
@@ -25,14 +25,15 @@ impl Overlay {
         Some(Draft::Pending(outcome))
     }
 
-    /// What was recorded names fences of its time. A caller that was overtaken since should know.
+    /// The current fences. A recorded outcome has the fences of its time; a caller that was overtaken since must see
+    /// the new ones.
     fn fences_now(&self, command: &Command) -> Vec<(Resource, Option<Token>)> {
         let now = |resource: &Resource| (resource.clone(), self.fence(resource).state.token());
         command.judged.iter().map(|judged| now(&judged.guarded.resource)).collect()
     }
 
-    /// Records an outcome that commits: what was applied, and what failed but raised a fence. Everything else is judged
-    /// again when it is sent again.
+    /// Records an outcome that commits: a success, or a failure that raised a fence. Everything else is judged again
+    /// when it is retried.
     pub(super) fn record(&mut self, once: &Once, outcome: &Outcome<Pending>) {
         let commits = match outcome {
             Outcome::Transacted(_) | Outcome::Granted(_) => true,
@@ -52,7 +53,7 @@ impl Overlay {
         self.recorded.push(key);
     }
 
-    /// Makes sure that a key can never apply, unless it has.
+    /// Ensures that a key can never apply, unless it already has.
     pub(super) fn abandon(&mut self, key: &OutcomeKey) -> Draft {
         if let Some(Some(recorded)) = self.outcomes.get(key) {
             return Draft::Pending(recorded.outcome.clone());
@@ -61,10 +62,9 @@ impl Overlay {
         Draft::Pending(Outcome::Abandoned)
     }
 
-    /// Removes outcomes and the index that lists them. Touches nothing else: what it deletes is an outcome or an index by
-    /// its kind.
+    /// Removes outcomes and the index that lists them. It can delete nothing else, because the record kind is fixed.
     pub(super) fn forget(&mut self, index: &RecordKey, outcomes: &[OutcomeKey]) -> Draft {
-        // Without its index the outcomes are gone already, and may have been recorded anew.
+        // Without its index, the outcomes are already removed, and may have been recorded again.
         if self.indexes.remove(index) {
             for outcome in outcomes {
                 self.change(RecordKey::outcome(outcome), Change::Delete);

@@ -1,4 +1,4 @@
-//! Which records a batch needs, each once.
+//! The records that a batch needs.
 
 use std::hash::Hash;
 
@@ -9,10 +9,10 @@ use crate::command::{Action, Command};
 use crate::engine::{Want, Wanted};
 use crate::record::{OutcomeKey, RecordKey};
 
-/// Which records a batch needs, each once. The store's own record comes first.
+/// The records that a batch needs, each once. The store's own record comes first.
 pub(crate) struct Plan {
     pub(crate) wanted: Vec<Wanted>,
-    /// How many bytes of values may be loaded. What the first command needs always fits.
+    /// How many bytes of values may be loaded. Always enough for the first command.
     pub(crate) spare: usize,
     pub(super) fences: HashMap<Resource, usize>,
     pub(super) values: HashMap<Key, usize>,
@@ -23,7 +23,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Of commands that read about `read_bytes` of values together.
+    /// A plan for commands that read about `read_bytes` bytes of values together.
     pub(crate) fn of(commands: &[Command], read_bytes: usize) -> Plan {
         let mut plan = Plan {
             wanted: vec![Wanted::bytes(RecordKey::meta())],
@@ -45,7 +45,7 @@ impl Plan {
             if let Some(resource) = command.lock() {
                 add(&mut plan.locks, &mut plan.wanted, resource, Want::Bytes, RecordKey::lock);
             }
-            // With every other record of the command, so that its absence holds at the same instant.
+            // Loaded with the command's other records, so that its absence holds at the same instant.
             if let Some(outcome) = command.outcome() {
                 add(&mut plan.outcomes, &mut plan.wanted, &outcome, Want::Bytes, RecordKey::outcome);
             }
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-/// Wants a record, or more of one that is wanted already.
+/// Adds a record, or widens what is wanted of one that is already in the plan.
 fn add<T: Hash + Eq + Clone>(
     places: &mut HashMap<T, usize>,
     wanted: &mut Vec<Wanted>,

@@ -1,4 +1,4 @@
-//! New generations: an administrator says that numbers are no longer comparable.
+//! New generations: an administrator declares that numbers are no longer comparable.
 
 use fencepost_core::{FenceState, Issuer};
 
@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 use crate::record::Pending;
 
 impl Overlay {
-    /// Ends one resource's generation. Compares it first, so that a retry does not rotate twice.
+    /// Ends one resource's generation. Compares the generation first, so that a retry does not rotate twice.
     pub(super) fn rotate(&mut self, command: &Command, from: u32, issuer: Option<&Issuer>) -> Draft {
         let Some(judged) = command.judged.first() else { unreachable!("a rotation names its resource") };
         let slot = self.fence_mut(&judged.guarded.resource);
@@ -26,8 +26,8 @@ impl Overlay {
         Draft::Pending(Outcome::<Pending>::Rotated { generation })
     }
 
-    /// Ends the generation of every resource, seen or not: the base goes above every generation that this store knows, and to the
-    /// given one at least, because a store that was restored does not know them all.
+    /// Ends the generation of every resource, seen or not. The base is set above every generation that this store
+    /// knows, and to at least `at_least`, because a restored store does not know them all.
     pub(super) fn rotate_all(&mut self, from: u32, at_least: u32) -> Draft {
         if self.meta.base_generation != from {
             return Draft::Pending(Outcome::OtherGeneration { found: self.meta.base_generation });

@@ -10,7 +10,7 @@ use crate::engine::Change;
 use crate::outcome::{Done, Impossible, Outcome, Transacted};
 use crate::record::{MAX_NUMBER_BYTES, Pending, RecordKey, Value};
 
-/// The media type of a number that an addition made from nothing.
+/// The media type of a number that an addition created.
 const NUMBER: &str = "text/plain";
 
 impl Overlay {
@@ -24,7 +24,7 @@ impl Overlay {
             return too_large;
         }
         let observed = self.admit(&command.judged, &passed);
-        // The newer holder has shown itself, whatever becomes of its request.
+        // The fence stays raised even if a condition fails: a newer holder exists.
         let sums = match self.failed_condition(command, write).map_or_else(|| self.sums(write), Err) {
             Ok(sums) => sums,
             Err(failed) => return Draft::Pending(failed),
@@ -65,7 +65,7 @@ impl Overlay {
         Draft::Pending(Outcome::Transacted(Box::new(Transacted { results, fence, observed })))
     }
 
-    /// A write by the fence's token was applied.
+    /// Marks the fence's token as spent: a write with it was applied.
     pub(super) fn spend(&mut self, resource: &Resource) {
         let slot = self.fence_mut(resource);
         if !slot.state.spent {
@@ -87,7 +87,7 @@ impl Overlay {
             Condition::Always => true,
             Condition::Absent => current.is_none(),
             Condition::Exists => current.is_some(),
-            // A version that this batch gives is known to nobody yet.
+            // No client can know a version that this batch has yet to assign.
             Condition::AnyOf(versions) => {
                 matches!(current, Some((Pending::Stored(version), _)) if versions.contains(version))
             }
@@ -99,7 +99,7 @@ impl Overlay {
         }
     }
 
-    /// What the additions come to, one entry per operation, or the first that is impossible.
+    /// The results of the additions, one entry per operation, or the first that is impossible.
     fn sums(&self, write: &Write) -> Result<Vec<i64>, Outcome<Pending>> {
         let sum = |(at, step): (usize, &Step)| {
             let Operation::Add { by, min, max } = step.operation else { return Ok(0) };
@@ -113,7 +113,7 @@ impl Overlay {
         write.operations.iter().enumerate().map(sum).collect()
     }
 
-    /// No value counts as 0; one that is no whole number is none.
+    /// The value as a number: absent counts as 0, and `None` means that it is not a whole number.
     fn number(&self, key: &Key) -> Option<i64> {
         let Some((_, content)) = self.value(key) else { return Some(0) };
         let value = content.value().filter(|value| value.body.len() <= MAX_NUMBER_BYTES)?;

@@ -1,4 +1,4 @@
-//! Bytes of a fence.
+//! Encoding of fences.
 
 use std::num::NonZeroU64;
 
@@ -13,7 +13,7 @@ const HAS_HOLDER: u8 = 1 << 2;
 const HAS_ISSUER: u8 = 1 << 3;
 const HAS_RAISED_AT: u8 = 1 << 4;
 
-/// A fence, to bytes.
+/// Encodes a fence.
 pub fn encode_fence(state: &FenceState) -> Bytes {
     let flag = |flag: u8, present: bool| if present { flag } else { 0 };
     let mut out = BytesMut::with_capacity(64);
@@ -40,7 +40,7 @@ pub fn encode_fence(state: &FenceState) -> Bytes {
     out.freeze()
 }
 
-/// A fence, from bytes.
+/// Decodes a fence.
 pub fn decode_fence(bytes: &Bytes) -> Result<FenceState, Undecodable> {
     let mut input = Reader::new(bytes)?;
     let flags = input.u8()?;

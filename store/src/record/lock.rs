@@ -1,4 +1,4 @@
-//! Bytes of a lock.
+//! Encoding of locks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use fencepost_core::{Holder, Token};
 
 use super::{RECORD_FORMAT, Reader, Undecodable, put_short};
 
-/// Names a lease; only its holder knows it.
+/// Identifies a lease; known only to its holder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseId(pub [u8; 16]);
 
 impl LeaseId {
-    /// A new one, that nobody can guess.
+    /// A new id that cannot be guessed.
     pub fn random() -> Result<LeaseId, String> {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| error.to_string())?;
@@ -29,7 +29,7 @@ impl fmt::Display for LeaseId {
 
 impl fmt::Debug for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever reads a log must not be able to release the lock.
+        // A reader of the log must not be able to release the lock.
         write!(f, "LeaseId({:02x}…)", self.0[0])
     }
 }
@@ -46,21 +46,21 @@ impl FromStr for LeaseId {
     }
 }
 
-/// A lock: the numbers it gave, and who has it.
+/// A lock: the last number it granted, and its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRecord {
-    /// The last token it gave.
+    /// The last token it granted.
     pub last: Token,
-    /// Who has it.
+    /// The current lease; `None` if the lock is free.
     pub lease: Option<Lease>,
 }
 
-/// Who has a lock. When that ends is for observers to judge; nothing here is a time.
+/// A lease on a lock. Observers decide when it has expired; no time is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Its name.
+    /// The lease's id.
     pub id: LeaseId,
-    /// Who holds it.
+    /// The holder of the lock.
     pub holder: Holder,
     /// The token it was granted with.
     pub token: Token,
@@ -80,7 +80,7 @@ fn token(input: &mut Reader) -> Result<Token, Undecodable> {
 }
 
 impl LockRecord {
-    /// To bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(96);
         out.put_u8(RECORD_FORMAT);
@@ -95,7 +95,7 @@ impl LockRecord {
         out.freeze()
     }
 
-    /// From bytes.
+    /// Decodes a record.
     pub fn decode(bytes: &Bytes) -> Result<LockRecord, Undecodable> {
         let mut input = Reader::new(bytes)?;
         let flags = input.u8()?;

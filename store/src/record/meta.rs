@@ -10,7 +10,7 @@ use super::{RECORD_FORMAT, Reader, Undecodable};
 pub struct Meta {
     /// The store's format.
     pub format: u32,
-    /// Chosen at random when the store was made.
+    /// Chosen at random when the store was created.
     pub store_id: [u8; 16],
     /// No resource is in a lower generation.
     pub base_generation: u32,
@@ -18,12 +18,12 @@ pub struct Meta {
     pub highest_generation: u32,
     /// SHA-256 of the mapping.
     pub mapping_hash: [u8; 32],
-    /// The mapping in words, for messages.
+    /// The mapping as text, for messages.
     pub mapping_text: String,
 }
 
 impl Meta {
-    /// To bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(64 + self.mapping_text.len());
         out.put_u8(RECORD_FORMAT);
@@ -37,7 +37,7 @@ impl Meta {
         out.freeze()
     }
 
-    /// From bytes.
+    /// Decodes a record.
     pub fn decode(bytes: &Bytes) -> Result<Meta, Undecodable> {
         let mut input = Reader::new(bytes)?;
         let format = input.u32()?;
@@ -46,12 +46,12 @@ impl Meta {
         let mapping_hash = input.array()?;
         let length = input.u32()?;
         let mapping_text = input.text(length as usize)?;
-        // The first stores had no way to rotate, and did not write it.
+        // The first stores could not rotate, and did not write this field.
         let highest_generation = if input.is_empty() { base_generation } else { input.u32()? };
         Ok(Meta { format, store_id, base_generation, highest_generation, mapping_hash, mapping_text })
     }
 
-    /// How this store signs the tokens that its own lock service numbers.
+    /// The issuer of tokens that the built-in lock service numbers.
     pub(crate) fn issuer(&self) -> Issuer {
         let id: String = self.store_id.iter().map(|byte| format!("{byte:02x}")).collect();
         Issuer::new(&format!("fencepost:{id}")).unwrap_or_else(|_| unreachable!("hexadecimal digits make a label"))

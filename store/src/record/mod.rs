@@ -1,7 +1,7 @@
-//! Bytes of the records: keys, fences, values, locks, outcomes, objects and the store's own record. Documented in
+//! Encoding of the records: keys, fences, values, locks, outcomes, objects and the store's own record. Documented in
 //! `docs/bytes-on-disk.md`.
 //!
-//! Every record starts with a format byte, so that a later version can tell what it reads.
+//! Every record starts with a format byte, so that later versions can recognise it.
 
 mod fence;
 mod lock;
@@ -42,49 +42,49 @@ const INDEX: u8 = b'x';
 pub struct RecordKey(Box<[u8]>);
 
 impl RecordKey {
-    /// The store's own record.
+    /// The key of the store's own record.
     pub fn meta() -> RecordKey {
         RecordKey::named(META, "store")
     }
 
-    /// A resource's fence.
+    /// The key of a resource's fence.
     pub fn fence(resource: &Resource) -> RecordKey {
         RecordKey::named(FENCE, resource.as_str())
     }
 
-    /// A key's value.
+    /// The key of a key's value.
     pub fn value(key: &Key) -> RecordKey {
         RecordKey::named(VALUE, key.as_str())
     }
 
-    /// A lock.
+    /// The key of a lock.
     pub fn lock(resource: &Resource) -> RecordKey {
         RecordKey::named(LOCK, resource.as_str())
     }
 
-    /// A recorded outcome.
+    /// The key of a recorded outcome.
     pub fn outcome(key: &OutcomeKey) -> RecordKey {
         RecordKey::named(OUTCOME, &key.0)
     }
 
-    /// The outcomes that were recorded together at this time; `id` tells apart what shares a millisecond.
+    /// The key of the index of outcomes recorded together at this time; `id` makes it unique within a millisecond.
     pub(crate) fn index(at: Timestamp, id: u64) -> RecordKey {
         let mut bytes = index_at(at);
         bytes.extend_from_slice(&id.to_be_bytes());
         RecordKey(bytes.into())
     }
 
-    /// Bytes that a scan gave.
+    /// A key from the bytes that a scan returned.
     pub(crate) fn scanned(bytes: Vec<u8>) -> RecordKey {
         RecordKey(bytes.into())
     }
 
-    /// Is it the key of a value?
+    /// Returns whether it is the key of a value.
     pub(crate) fn is_value(&self) -> bool {
         self.0.first() == Some(&VALUE)
     }
 
-    /// The bytes.
+    /// The encoded key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -97,7 +97,7 @@ impl RecordKey {
     }
 }
 
-/// The bytes under which all fences, or all values, whose names start with `prefix` are found.
+/// The common prefix of the record keys of all fences whose names start with `prefix`.
 pub(crate) fn fence_prefix(prefix: &str) -> Vec<u8> {
     RecordKey::named(FENCE, prefix).0.into_vec()
 }
@@ -110,24 +110,24 @@ pub(crate) fn lock_prefix(prefix: &str) -> Vec<u8> {
     RecordKey::named(LOCK, prefix).0.into_vec()
 }
 
-/// Where the indexes of a time begin; they are in order of time.
+/// The first possible key of an index of this time; indexes are ordered by time.
 pub(crate) fn index_at(at: Timestamp) -> Vec<u8> {
     let mut bytes = vec![INDEX];
     bytes.extend_from_slice(&at.0.to_be_bytes());
     bytes
 }
 
-/// All indexes.
+/// The common prefix of all index keys.
 pub(crate) fn index_prefix() -> Vec<u8> {
     vec![INDEX]
 }
 
-/// Names a recorded outcome: the caller, and the key it chose.
+/// Identifies a recorded outcome by the caller and the idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OutcomeKey(Box<str>);
 
 impl OutcomeKey {
-    /// Neither part contains the control character between them.
+    /// Neither part can contain the control character that separates them.
     pub fn new(caller: &str, key: &IdempotencyKey) -> OutcomeKey {
         OutcomeKey(format!("{caller}\0{key}").into())
     }
@@ -144,19 +144,19 @@ pub(crate) fn name_of(key: &[u8]) -> Result<&str, Undecodable> {
 #[error("a stored record cannot be read: {0}")]
 pub struct Undecodable(&'static str);
 
-/// A text of at most 65,535 bytes with its length before it.
+/// Writes a text of at most 65,535 bytes, preceded by its length.
 fn put_short(out: &mut BytesMut, text: &str) {
     out.put_u16_le(u16::try_from(text.len()).unwrap_or(0));
     out.put_slice(text.as_bytes());
 }
 
-/// Bytes with their length before them.
+/// Writes bytes, preceded by their length.
 fn put_long(out: &mut BytesMut, bytes: &[u8]) {
     out.put_u32_le(u32::try_from(bytes.len()).unwrap_or(0));
     out.put_slice(bytes);
 }
 
-/// Reads what was written, and never past the end.
+/// Reads encoded fields, never past the end.
 struct Reader(Bytes);
 
 impl Reader {
@@ -172,7 +172,7 @@ impl Reader {
         self.0.is_empty()
     }
 
-    /// What is left.
+    /// The remaining bytes.
     fn rest(self) -> Bytes {
         self.0
     }

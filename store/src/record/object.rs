@@ -1,81 +1,81 @@
-//! Bytes of what is kept about objects: the index, intents, pending refs, uploads and their parts.
+//! Encoding of the records about objects: the index, intents, pending refs, uploads and their parts.
 //!
-//! The bytes of the objects themselves lie elsewhere, under a *ref* that is never used again.
+//! The bytes of the objects themselves are stored elsewhere, under a *ref* that is never reused.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fencepost_core::{Key, Timestamp, Token};
 
 use super::{RECORD_FORMAT, Reader, Undecodable, put_short};
 
-/// An object, as the index knows it.
+/// An object's index entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRecord {
-    /// Under which ref its bytes were written. Refs are taken when staging begins, so of two writes of one key the later may
-    /// have the smaller one: only equality means something.
+    /// The ref that its bytes were written under. Refs are reserved when staging begins, so of two writes of one key
+    /// the later may have the smaller ref: only equality is meaningful.
     pub id: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// How the storage knows the bytes again.
+    /// Identifies the bytes in the storage.
     pub inode: u64,
-    /// Without quotes.
+    /// The ETag without quotes.
     pub etag: String,
     /// When it was written.
     pub modified: Timestamp,
-    /// The token of the write; absent for what was adopted, or let through by observe mode.
+    /// The token of the write; absent if the object was adopted, or written under observe mode.
     pub token: Option<Token>,
-    /// What else its writer said of it, such as the content type and the writer's own metadata.
+    /// Further attributes from the writer, such as the content type and user metadata.
     pub attributes: Attributes,
 }
 
 /// Names and values, in the order given.
 pub type Attributes = Vec<(String, String)>;
 
-/// Something that has to happen in the storage after a commit.
+/// An action that the storage has to carry out after a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// Of which object.
+    /// The key of the object.
     pub key: Key,
-    /// What.
+    /// The action to carry out.
     pub act: Act,
 }
 
-/// What has to happen.
+/// An action of the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// The bytes of the intent's ref become those of the key.
+    /// The bytes of the intent's ref become the bytes of the key.
     Publish {
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
-        /// How the storage knows them again.
+        /// Identifies the bytes in the storage.
         inode: u64,
     },
-    /// The key's bytes go away.
+    /// The key's bytes are removed.
     Remove,
 }
 
-/// An upload in parts that was begun.
+/// A multipart upload that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadRecord {
-    /// When.
+    /// When the upload was begun.
     pub started: Timestamp,
-    /// By which token.
+    /// The token that it was begun with.
     pub token: Option<Token>,
-    /// What the object will have.
+    /// The attributes of the future object.
     pub attributes: Attributes,
 }
 
 /// A part of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartRecord {
-    /// Under which ref its bytes lie.
+    /// The ref that its bytes were written under.
     pub id: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Without quotes.
+    /// The ETag without quotes.
     pub etag: String,
     /// When it was written.
     pub modified: Timestamp,
-    /// Its checksums.
+    /// The part's checksums.
     pub attributes: Attributes,
 }
 
@@ -116,7 +116,7 @@ fn attributes(input: &mut Reader) -> Result<Attributes, Undecodable> {
 }
 
 impl ObjectRecord {
-    /// To bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = begin();
         out.put_u64_le(self.id);
@@ -129,7 +129,7 @@ impl ObjectRecord {
         out.freeze()
     }
 
-    /// From bytes.
+    /// Decodes a record.
     pub fn decode(bytes: &Bytes) -> Result<ObjectRecord, Undecodable> {
         let mut input = Reader::new(bytes)?;
         let (id, size, inode, modified) = (input.u64()?, input.u64()?, input.u64()?, Timestamp(input.u64()?));
@@ -143,7 +143,7 @@ const PUBLISH: u8 = 1;
 const REMOVE: u8 = 2;
 
 impl Intent {
-    /// To bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = begin();
         match self.act {
@@ -158,7 +158,7 @@ impl Intent {
         out.freeze()
     }
 
-    /// From bytes.
+    /// Decodes a record.
     pub fn decode(bytes: &Bytes) -> Result<Intent, Undecodable> {
         let mut input = Reader::new(bytes)?;
         let act = match input.u8()? {
@@ -172,7 +172,7 @@ impl Intent {
 }
 
 impl UploadRecord {
-    /// To bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = begin();
         out.put_u64_le(self.started.0);
@@ -181,7 +181,7 @@ impl UploadRecord {
         out.freeze()
     }
 
-    /// From bytes.
+    /// Decodes a record.
     pub fn decode(bytes: &Bytes) -> Result<UploadRecord, Undecodable> {
         let mut input = Reader::new(bytes)?;
         let started = Timestamp(input.u64()?);
@@ -191,7 +191,7 @@ impl UploadRecord {
 }
 
 impl PartRecord {
-    /// To bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = begin();
         out.put_u64_le(self.id);
@@ -202,7 +202,7 @@ impl PartRecord {
         out.freeze()
     }
 
-    /// From bytes.
+    /// Decodes a record.
     pub fn decode(bytes: &Bytes) -> Result<PartRecord, Undecodable> {
         let mut input = Reader::new(bytes)?;
         let (id, size, modified) = (input.u64()?, input.u64()?, Timestamp(input.u64()?));
@@ -211,7 +211,7 @@ impl PartRecord {
     }
 }
 
-/// A time or a number, as a record of its own.
+/// Encodes a record that consists of one time or number.
 pub(crate) fn encode_number(number: u64) -> Bytes {
     let mut out = begin();
     out.put_u64_le(number);

@@ -1,4 +1,4 @@
-//! Keys of the records that are kept about objects.
+//! Keys of the records about objects.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ const PART: u8 = b't';
 const REFS: u8 = b'r';
 const ADOPTED: u8 = b'a';
 
-/// Names an upload in parts; chosen at random.
+/// Identifies a multipart upload; chosen at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UploadId(pub [u8; 16]);
 
 impl UploadId {
-    /// Characters of its text.
+    /// Length of its text in characters.
     pub(crate) const TEXT: usize = 32;
 }
 
@@ -42,43 +42,43 @@ impl std::str::FromStr for UploadId {
 }
 
 impl RecordKey {
-    /// An object's entry in the index.
+    /// The key of an object's index entry.
     pub(crate) fn object(key: &Key) -> RecordKey {
         RecordKey::named(OBJECT, key.as_str())
     }
 
-    /// A folder marker's entry in the index: the name of its folder, with a `/` behind it. So it sorts before everything
+    /// The key of a folder marker's index entry: the name of the folder, followed by `/`. So it sorts before everything
     /// in the folder, and no object has that name.
     pub(crate) fn folder(folder: &Key) -> RecordKey {
         RecordKey::named(OBJECT, &format!("{folder}/"))
     }
 
-    /// What has to happen in the storage, under the ref of the write that wants it.
+    /// The key of an intent, under the ref of the write that needs it.
     pub(crate) fn intent(id: u64) -> RecordKey {
         RecordKey::named(INTENT, &digits(id))
     }
 
-    /// A ref whose bytes belong to nothing.
+    /// The key of a pending ref, whose bytes belong to nothing.
     pub(crate) fn pending(id: u64) -> RecordKey {
         RecordKey::named(PENDING, &digits(id))
     }
 
-    /// An upload in parts. No name contains the control character between the two.
+    /// The key of a multipart upload. No name contains the control character that separates the two parts.
     pub(crate) fn upload(key: &Key, id: UploadId) -> RecordKey {
         RecordKey::named(UPLOAD, &format!("{key}\0{id}"))
     }
 
-    /// A part of an upload; parts are in order of their number.
+    /// The key of a part of an upload; parts are ordered by number.
     pub(crate) fn part(upload: UploadId, number: u16) -> RecordKey {
         RecordKey::named(PART, &format!("{upload}{number:05}"))
     }
 
-    /// The next ref that nobody has.
+    /// The key of the counter that holds the next unused ref.
     pub(crate) fn refs() -> RecordKey {
         RecordKey::named(REFS, "next")
     }
 
-    /// That a bucket's files were taken into the index.
+    /// The key of the mark that a bucket's files were added to the index.
     pub(crate) fn adopted(bucket: &str) -> RecordKey {
         RecordKey::named(ADOPTED, bucket)
     }

@@ -1,7 +1,7 @@
-//! Bytes of a recorded outcome, and of the index by which outcomes are forgotten in time.
+//! Encoding of recorded outcomes, and of the index by which old outcomes are found for removal.
 //!
-//! Versions are given by the commit that also writes the record. So a version of the same commit is written as its
-//! distance from the record's own, and found again from that.
+//! Versions are assigned by the commit that also writes the record. So a version from the same commit is stored as its
+//! distance from the record's own version.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fencepost_core::{Holder, Issuer, Key, Reason, Resource, Timestamp, Token};
@@ -10,7 +10,7 @@ use super::{LeaseId, OutcomeKey, RECORD_FORMAT, Reader, Undecodable, Value, put_
 use crate::engine::Version;
 use crate::outcome::{Done, Grant, Impossible, Outcome, Transacted};
 
-/// A version that is stored, or that this batch's commit will give.
+/// A version that is stored, or that the commit of this batch will assign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
     Stored(Version),
@@ -18,7 +18,7 @@ pub(crate) enum Pending {
 }
 
 impl Pending {
-    /// The version, once the commit gave its first change this one.
+    /// The final version, once the first version of the commit is known.
     pub(crate) fn settle(self, first: Option<Version>) -> Version {
         match self {
             Pending::Stored(version) => version,
@@ -27,12 +27,12 @@ impl Pending {
     }
 }
 
-/// What became of a request with an idempotency key.
+/// The recorded outcome of a request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recorded {
-    /// Of the request.
+    /// The fingerprint of the request.
     pub(crate) fingerprint: [u8; 32],
-    /// When it was recorded; for people, and to forget it in time.
+    /// When it was recorded; for people, and for removal after the retention.
     pub(crate) at: Timestamp,
     /// Transacted, ConditionFailed, Impossible, Granted or Abandoned.
     pub(crate) outcome: Outcome<Pending>,
@@ -51,7 +51,7 @@ const SUM: u8 = 3;
 const READ: u8 = 4;
 
 impl Recorded {
-    /// To bytes, as the `own`-th change of its commit. `None`: this outcome is not one to record.
+    /// Encodes the record as change `own` of its commit. `None`: this kind of outcome is not recorded.
     pub(crate) fn encode(&self, own: usize) -> Option<Bytes> {
         let mut out = Encoder { out: BytesMut::with_capacity(128), own };
         out.out.put_u8(RECORD_FORMAT);
@@ -78,7 +78,7 @@ impl Recorded {
         Some(out.out.freeze())
     }
 
-    /// From the bytes of a record with this version.
+    /// Decodes a record that has the version `own`.
     pub(crate) fn decode(bytes: &Bytes, own: Version) -> Result<Recorded, Undecodable> {
         let mut input = Decoder { input: Reader::new(bytes)?, own };
         let fingerprint = input.input.array()?;
@@ -119,7 +119,7 @@ impl Encoder {
         put_short(&mut self.out, key.as_str());
     }
 
-    /// 0: none; 1: stored; 2: of this commit, so many changes before this one.
+    /// 0: none; 1: stored; 2: from this commit, as the distance to this record's change.
     fn version(&mut self, version: Option<Pending>) {
         match version {
             None => self.out.put_u8(0),
@@ -269,7 +269,7 @@ impl Decoder {
     }
 }
 
-/// The outcomes that one commit recorded.
+/// Encodes the list of outcomes that one commit recorded.
 pub(crate) fn encode_index(outcomes: &[OutcomeKey]) -> Bytes {
     let mut out = BytesMut::with_capacity(8 + 64 * outcomes.len());
     out.put_u8(RECORD_FORMAT);

@@ -1,4 +1,4 @@
-//! Records come back as they were written, and no bytes make a decoder panic.
+//! Records decode to what was encoded, and no input makes a decoder panic.
 
 use super::*;
 use crate::engine::Version;
@@ -65,7 +65,7 @@ fn any_token() -> impl Strategy<Value = Token> {
     (any::<u32>(), 1u64..).prop_map(|(generation, number)| Token::new(generation, number).unwrap())
 }
 
-/// Hidden characters were allowed in holders once; a fence with one is no damage.
+/// Hidden characters were once allowed in holders; a fence that contains one is not damaged.
 #[test]
 fn s23_a_label_of_before_is_still_read() {
     let (holder, issuer) = (Holder::stored("a\u{202e}#1").unwrap(), Issuer::stored("x\u{200b}:1").unwrap());
@@ -86,7 +86,7 @@ fn any_lease() -> impl Strategy<Value = Lease> {
     })
 }
 
-/// The place of the outcome among the changes of its commit, in the tests below.
+/// The index of the outcome among the changes of its commit, in the tests below.
 const OWN: usize = 100;
 
 fn any_pending() -> impl Strategy<Value = Pending> {
@@ -154,7 +154,8 @@ proptest! {
         prop_assert!(!logged.contains(&text[2..]), "whoever reads a log could release the lock");
     }
 
-    /// Versions of the same commit are written as distances, and found again whatever version the commit gave.
+    /// Versions from the same commit are stored as distances, and decode correctly whatever version the commit
+    /// assigned.
     #[test]
     fn outcomes_round_trip(
         fingerprint in any::<[u8; 32]>(), at in any::<u64>(), first in 0..u64::MAX / 2, outcome in any_outcome(),
@@ -200,7 +201,7 @@ fn what_is_judged_again_is_not_recorded() {
     }
 }
 
-/// Two callers, or two keys, that read the same when they are put together.
+/// Two pairs of caller and key that have the same text when concatenated.
 #[test]
 fn callers_do_not_share_outcomes() {
     let key = |name: &str| IdempotencyKey::new(name).unwrap();

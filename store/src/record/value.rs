@@ -1,4 +1,4 @@
-//! Bytes of a value.
+//! Encoding of values.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fencepost_core::Token;
@@ -8,28 +8,28 @@ use super::{RECORD_FORMAT, Reader, Undecodable, put_short};
 /// A key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// The token of the write; absent only for what observe mode let through.
+    /// The token of the write; absent only for writes under observe mode.
     pub token: Option<Token>,
-    /// Its media type.
+    /// The value's media type.
     pub content_type: Option<String>,
-    /// The bytes.
+    /// The value's bytes.
     pub body: Bytes,
 }
 
 const HAS_TOKEN: u8 = 1;
 const HAS_CONTENT_TYPE: u8 = 1 << 1;
 
-/// The longest content type that is kept.
+/// The longest content type that is stored.
 pub const MAX_CONTENT_TYPE_BYTES: usize = 255;
 
-/// The most bytes that a value's record has before the body.
+/// The most bytes that a value's record has in front of the body.
 pub(crate) const MAX_HEAD_BYTES: usize = 2 + 12 + 2 + MAX_CONTENT_TYPE_BYTES;
 
-/// The longest value that is taken for a number: leading zeros count.
+/// The longest value that is parsed as a number, leading zeros included.
 pub(crate) const MAX_NUMBER_BYTES: usize = 1024;
 
 impl Value {
-    /// To bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(32 + self.content_type.as_ref().map_or(0, String::len) + self.body.len());
         out.put_u8(RECORD_FORMAT);
@@ -46,7 +46,7 @@ impl Value {
         out.freeze()
     }
 
-    /// From bytes; the body is shared, not copied.
+    /// Decodes a record; the body is shared, not copied.
     pub fn decode(bytes: &Bytes) -> Result<Value, Undecodable> {
         let mut input = Reader::new(bytes)?;
         let flags = input.u8()?;

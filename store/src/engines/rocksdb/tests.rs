@@ -1,4 +1,4 @@
-//! Large values in the database itself: what lies where, and what earlier versions left.
+//! Large values in the database: where head and body are stored, and compatibility with earlier versions.
 
 use fencepost_core::Key;
 use tempfile::TempDir;
@@ -33,12 +33,12 @@ async fn load(engine: &RocksDb, name: &str, want: Want) -> Result<Option<Record>
     Ok(loaded.records.into_iter().next().unwrap())
 }
 
-/// How many bodies there are.
+/// The number of bodies in the database.
 fn bodies_in(engine: &RocksDb) -> usize {
     engine.shared.db.iterator(IteratorMode::From(&[bodies::BODY], Direction::Forward)).count()
 }
 
-/// The bytes of a large value may even be gone: its version is not read from them.
+/// The version of a large value is readable even if its body is missing.
 #[tokio::test]
 async fn c06_the_version_of_a_large_value_is_read_without_its_bytes() {
     let dir = TempDir::new().unwrap();
@@ -49,7 +49,7 @@ async fn c06_the_version_of_a_large_value_is_read_without_its_bytes() {
     engine.shared.db.delete(bodies::body_key(key("a").as_bytes())).unwrap();
     let head = load(&engine, "a", Want::Version).await.unwrap();
     assert_eq!(head, Some(Record::head(version, LARGE)));
-    // But they are missed where they are wanted, and by nobody else.
+    // Only a read that wants the bytes fails.
     assert!(load(&engine, "a", Want::Bytes).await.unwrap_err().0.contains("missing"));
     let everything = Scan { from: vec![], inclusive: true, prefix: vec![], limit: 9, max_bytes: usize::MAX };
     assert!(engine.scan(everything).await.unwrap_err().0.contains("missing"));
@@ -77,7 +77,8 @@ async fn c06_nothing_is_left_of_a_large_value_that_was_replaced_or_removed() {
     assert!(!open(&dir).shared.has_bodies.load(Ordering::Relaxed));
 }
 
-/// Earlier versions kept every value in one record. It stays readable as it is, and is replaced by the new form.
+/// Earlier versions kept every value in one record. Such a record stays readable, and a write replaces it with the new
+/// form.
 #[tokio::test]
 async fn c06_large_values_of_earlier_versions_are_read_and_replaced() {
     let dir = TempDir::new().unwrap();
@@ -103,7 +104,7 @@ async fn c06_large_values_of_earlier_versions_are_read_and_replaced() {
     assert_eq!(bodies_in(&engine), 2);
 }
 
-/// Only values are kept apart: nothing else is large, and nothing else is looked for.
+/// Only values are stored with a separate body: no other record is large.
 #[tokio::test]
 async fn other_records_are_kept_whole() {
     let dir = TempDir::new().unwrap();
