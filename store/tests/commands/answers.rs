@@ -1,4 +1,4 @@
-//! When an answer is sent (G4, trap 10): not before what justifies it is durable.
+//! When an answer is sent (G4, trap 10): not before the state that justifies it is durable.
 
 use crate::testbed::{
     Queued, applied, claim, claimed, delete, fence, memory_store, put, put_if, queue, reason, refused, text, token,
@@ -9,7 +9,7 @@ use fencepost_store::engine::Version;
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::{Condition, Failure, Outcome, Rejected, Store};
 
-/// Occupies the committer, so that what is queued next shares a batch.
+/// Keeps the committer busy, so that the commands queued next share a batch.
 async fn busy<'a>(store: &'a Store, memory: &Memory) -> Queued<'a> {
     memory.inject(Fault::Hold);
     let first = queue(put(store, "busy", token("1"), "busy")).await;
@@ -40,7 +40,7 @@ async fn t10_refusal_waits_for_the_commit_that_justifies_it() {
     let mut stale_claim = queue(claim(&store, "a", token("33"))).await;
     memory.release();
     applied(first.answer().await);
-    // The second batch has been judged when its commit is held. Whatever was to be answered before it, has been.
+    // Once its commit is held, the second batch has been judged, and every answer that may precede the commit was sent.
     within(memory.wait_held()).await;
     assert_eq!(newer.now().await, None);
     assert_eq!(stale.now().await, None, "refused because of 34, which is not durable yet");
@@ -84,7 +84,7 @@ async fn a_refusal_justified_by_durable_records_does_not_wait() {
     let earlier = crate::testbed::open(std::sync::Arc::new(memory.clone()), Default::default()).await;
     applied(put(&earlier, "a", token("34"), "new").await);
     earlier.close().await;
-    // A fresh store has nothing cached, so its sequencer must decide.
+    // The cache of a fresh store is empty, so its sequencer must decide.
     let store = crate::testbed::open(std::sync::Arc::new(memory.clone()), Default::default()).await;
     let first = busy(&store, &memory).await;
     memory.inject(Fault::Hold);
@@ -99,7 +99,8 @@ async fn a_refusal_justified_by_durable_records_does_not_wait() {
     applied(other.answer().await);
 }
 
-/// Trap 29: what is cached refuses at once, also while a commit is held; anything else goes to the sequencer.
+/// Trap 29: a stale token is refused from the cache at once, even while a commit is held; anything else goes to the
+/// sequencer.
 #[tokio::test]
 async fn t29_a_cached_fence_refuses_only_what_is_below_it() {
     let (store, memory) = memory_store().await;

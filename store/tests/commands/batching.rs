@@ -1,4 +1,4 @@
-//! Group commit: what shares a commit, what is written in it, and what happens when too much waits.
+//! Group commit: which commands share a commit, what it writes, and what happens when the queue is full.
 
 use std::sync::{Arc, Mutex};
 
@@ -109,7 +109,7 @@ async fn a_full_queue_rejects_and_what_was_queued_is_done() {
     applied(put(&store, "d", token("1"), "now").await);
 }
 
-/// The fence is written when it changes, once per batch, and compared always.
+/// The fence is written only when it changes, once per batch, and always compared.
 #[tokio::test]
 async fn an_unchanged_fence_is_compared_but_not_rewritten() {
     let (store, memory) = memory_store().await;
@@ -151,7 +151,7 @@ async fn a_fence_raised_several_times_in_a_batch_is_written_once() {
     assert_eq!(batch.changes.len(), 4);
 }
 
-/// Nothing to write, nothing to wait for: a refusal and a repeated claim cost no fsync.
+/// If there is nothing to write, there is no commit: a refusal and a repeated claim cost no fsync.
 #[tokio::test]
 async fn what_changes_nothing_is_not_committed() {
     let (store, memory) = memory_store().await;
@@ -206,10 +206,10 @@ async fn reads_that_fail_are_errors_and_writes_are_surely_not_applied() {
     applied(put(&store, "a", token("6"), "two").await);
 }
 
-/// Far more than everything else that a command loads.
+/// Far larger than everything else that a command loads.
 const LARGE: usize = 1 << 20;
 
-/// A store with large values `large/0` to `large/7` of this many bytes, and what is loaded from its engine.
+/// A store with large values `large/0` to `large/7` of this many bytes, and a record of the loads from its engine.
 async fn with_large_values(bytes: usize) -> (Store, Memory, Arc<Loads>) {
     let counted = Counted::default();
     let (memory, loads) = (counted.memory.clone(), counted.loads.clone());
@@ -223,7 +223,7 @@ async fn with_large_values(bytes: usize) -> (Store, Memory, Arc<Loads>) {
     (store, memory, loads)
 }
 
-/// What is decided by a version, or by a length, costs no more for a large value than for a small one.
+/// A condition on a version or a length costs no more for a large value than for a small one.
 #[tokio::test]
 async fn c06_conditions_on_large_values_load_no_large_value() {
     let (store, _, loads) = with_large_values(LARGE).await;
@@ -248,7 +248,7 @@ async fn c06_conditions_on_large_values_load_no_large_value() {
     applied(ended(store.delete(delete).await));
     let (most, count) = loads.committer();
     assert!(most < LARGE / 10 && count >= 10, "{most} bytes in one of {count} loads");
-    // The same length, so the bytes have to be compared, and are.
+    // The lengths are equal, so the bytes have to be compared.
     let same = Condition::Equals(Bytes::from("x".repeat(LARGE)));
     transacted(guarded(same).send(&store).await);
     let other = Condition::Equals(Bytes::from("y".repeat(LARGE)));
@@ -256,7 +256,7 @@ async fn c06_conditions_on_large_values_load_no_large_value() {
     assert_eq!((text(&store, "large/1").await.as_deref(), text(&store, "large/2").await), (Some("small now"), None));
 }
 
-/// Without tokens and writes there is nothing to put into an order: the committer does not see it.
+/// A transaction without tokens and writes needs no place in the order, so the committer is not involved.
 #[tokio::test]
 async fn c06_transactions_that_only_read_pass_the_committer_by() {
     let (store, memory, loads) = with_large_values(LARGE).await;
@@ -292,7 +292,7 @@ async fn c06_transactions_that_only_read_pass_the_committer_by() {
     assert!(most < 3 * LARGE, "{most} bytes were loaded to find out that it is too large");
 }
 
-/// G8: reads go on.
+/// G8: reads continue.
 #[tokio::test]
 async fn c06_transactions_that_only_read_go_on_after_poison() {
     let (store, memory) = memory_store().await;
@@ -315,7 +315,7 @@ async fn claim_large(store: &Store, resource_name: &str, number: &str, max_bytes
     ended(store.claim(claim).await)
 }
 
-/// Values that have to be read share a load only as far as its bytes go, in order.
+/// Commands share a load only as long as their values fit into it, in order.
 #[tokio::test]
 async fn c06_a_batch_reads_a_bounded_number_of_bytes() {
     const BYTES: usize = 3 << 20;
@@ -328,7 +328,7 @@ async fn c06_a_batch_reads_a_bounded_number_of_bytes() {
     let (mut claims, mut writes) = (Vec::new(), Vec::new());
     for name in &names {
         claims.push(queue(claim_large(&store, name, "7", BYTES)).await);
-        // A write of the same resource, after its claim.
+        // A write to the same resource, after its claim.
         writes.push(queue(put(&store, name, token("6"), "stale by then")).await);
     }
     let everything = names.iter().fold(txn().token("a", token("1")).put("a", "x"), |all, name| all.get(name));
@@ -351,7 +351,7 @@ async fn c06_a_batch_reads_a_bounded_number_of_bytes() {
     assert!(count <= 8, "{count} loads for eight values of which two fit into one");
 }
 
-/// A single command may need more than a batch is meant to read.
+/// A single command may need more bytes than the limit of a batch.
 #[tokio::test]
 async fn c06_a_command_that_needs_more_than_a_batch_is_done_alone() {
     let counted = Counted::default();

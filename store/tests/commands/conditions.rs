@@ -1,4 +1,4 @@
-//! Conditions and additions of transactions: what holds, what is possible, and what a failure leaves behind.
+//! Conditions and additions of transactions: which hold, which are possible, and what a failure leaves behind.
 
 use crate::testbed::requests::{done, failed_at, impossible, txn};
 use crate::testbed::{
@@ -40,7 +40,7 @@ async fn each_kind_of_condition_holds_or_does_not() {
         ("none", Condition::AtLeast(1), false),
         ("none", Condition::AtMost(0), true),
         ("none", Condition::AtMost(-1), false),
-        // What is no number is neither small nor large.
+        // A value that is not a number meets neither bound.
         ("text", Condition::AtLeast(i64::MIN), false),
         ("text", Condition::AtMost(i64::MAX), false),
     ] {

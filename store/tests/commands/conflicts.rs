@@ -1,4 +1,5 @@
-//! Other writers of the same records: everything loaded is compared, and a conflict is judged anew (trap 33).
+//! Other writers of the same records: every loaded record is compared, and after a conflict commands are judged again
+//! (trap 33).
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ async fn a_fence_raised_in_between_refuses_what_was_admissible() {
     assert_eq!(fence(&store, "a").await.as_deref(), Some("34"));
 }
 
-/// The write under an equal token does not rewrite the fence. It must be compared all the same.
+/// A write under an equal token does not rewrite the fence. The fence must still be compared.
 #[tokio::test]
 async fn t33_a_fence_that_is_not_rewritten_is_compared() {
     let (store, memory) = shared().await;
@@ -88,7 +89,7 @@ async fn t33_a_fence_that_is_absent_is_compared() {
     assert_eq!(text(&store, "a").await, None);
 }
 
-/// A claim answers what the keys held at the instant of its raise, not before it.
+/// A claim returns the values of the keys at the instant of its raise, not from before it.
 #[tokio::test]
 async fn t33_a_value_that_a_claim_reads_is_compared() {
     let (store, memory) = shared().await;
@@ -114,7 +115,7 @@ async fn t33_a_value_that_a_condition_reads_is_compared() {
     assert_eq!(text(&store, "a").await.as_deref(), Some("theirs again"));
 }
 
-/// The base generation is raised by rewriting the store's own record, and nothing else.
+/// The base generation is raised by rewriting only the store's own record.
 #[tokio::test]
 async fn t33_the_stores_own_record_is_compared() {
     let (store, memory) = shared().await;

@@ -1,4 +1,4 @@
-//! Outcomes are kept for a while, then forgotten, and nothing else with them (G1, trap 8).
+//! Outcomes are kept for the retention, then removed, and nothing else with them (G1, trap 8).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -97,12 +97,12 @@ async fn t08_forgetting_outcomes_touches_nothing_else() {
     assert_eq!(reason(put(&store, "claimed", token("33"), "a zombie").await), Reason::Stale);
     assert_eq!(reason(put(&store, "rotated", token("99"), "a zombie").await), Reason::RetiredGeneration);
     assert_eq!(store.outcome("anonymous", &idempotency_key("put 3")).await.unwrap(), None);
-    // A key that was forgotten may be used anew, for anything.
+    // A key whose outcome was removed may be used again, for any request.
     put_once(&store, "anew", "put 3").await;
     assert!(store.outcome("anonymous", &idempotency_key("put 3")).await.unwrap().is_some());
 }
 
-/// What was recorded later stays for its own time.
+/// An outcome recorded later is kept for its own retention.
 #[tokio::test]
 async fn only_what_is_old_enough_is_forgotten() {
     let retention = Duration::from_secs(1);
@@ -123,7 +123,7 @@ async fn only_what_is_old_enough_is_forgotten() {
     .await;
     assert!(older.elapsed() > retention * 9 / 10, "it was forgotten after {:?}", older.elapsed());
     let found = is_known("newer").await;
-    // Unless this thread was paused for so long that nothing can be said.
+    // If this thread was paused for too long, nothing can be concluded.
     assert!(found || newer.elapsed() > retention * 9 / 10);
 }
 
@@ -134,7 +134,7 @@ async fn a_long_retention_forgets_nothing() {
     fill(&store).await;
     store.close().await;
     let (before, commits) = (records(&memory).await, memory.commits().len());
-    // Longer than it takes to look once: it looks when the store opens.
+    // Waits longer than one pass takes; a pass starts when the store opens.
     let store = open(Arc::new(memory.clone()), LONG).await;
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -145,7 +145,7 @@ async fn a_long_retention_forgets_nothing() {
     assert_eq!((records(&memory).await, memory.commits().len()), (before, commits));
 }
 
-/// Whatever it takes, a writer that records while forgetting runs finds its own outcomes for as long as they are kept.
+/// A writer that records outcomes while old ones are being removed finds its own for as long as they are kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_and_forgetting_go_on_side_by_side() {
     let memory = Memory::default();
@@ -162,7 +162,8 @@ async fn writers_and_forgetting_go_on_side_by_side() {
         if sending.elapsed() < SHORT {
             replayed(again);
         } else if !matches!(again, Ok(Outcome::Replayed(..))) {
-            // This thread was paused for longer than outcomes are kept: forgotten, it was done again.
+            // This thread was paused for longer than the retention: the outcome was removed, so the retry was applied
+            // again.
             transacted(again);
             sent += 1;
         }
@@ -175,7 +176,7 @@ async fn open_directory(dir: &Path) -> Result<Store, EngineOpenError> {
     Ok(open(Arc::new(RocksDb::open(dir, &roomy())?), SHORT).await)
 }
 
-/// Closing gives the directory back at once, also while outcomes are being looked for.
+/// Closing releases the directory at once, even while the store looks for old outcomes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_store_leaves_its_directory_to_the_next() {
     let dir = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! A transaction keeps what it was read from until it has ended, also if nobody waits for it any more.
+//! A transaction keeps its request body until it has ended, even if its caller is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fencepost_store::engines::memory::Fault;
 use fencepost_store::{Operation, Transaction};
 
-/// Bytes that tell when the last of them is gone.
+/// A buffer that records when its last reference is dropped.
 struct Counted(Arc<AtomicBool>);
 
 impl AsRef<[u8]> for Counted {
@@ -37,7 +37,7 @@ async fn a_transaction_whose_caller_left_keeps_its_body_until_it_has_ended() {
         once: None,
     };
     let mut leaving = Box::pin(store.transact(transaction));
-    // Polled once it is queued; then its caller leaves.
+    // Polling queues the command; then its caller is dropped.
     assert!(tokio::time::timeout(std::time::Duration::from_millis(1), &mut leaving).await.is_err());
     drop(leaving);
     assert!(!gone.load(Ordering::SeqCst), "it is still under way, and takes memory");

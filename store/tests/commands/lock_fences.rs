@@ -66,7 +66,7 @@ async fn t05_tokens_only_ever_grow() {
     next(&grant(&store, "a", "E#1").await, "after it was taken away");
 }
 
-/// Trap 6: numbers of two services are not comparable.
+/// Trap 6: numbers of two lock services are not comparable.
 #[tokio::test]
 async fn t06_a_resource_of_another_lock_service_is_not_granted() {
     let (store, memory) = memory_store().await;
@@ -108,7 +108,7 @@ async fn t06_observing_grants_without_touching_the_fence_and_tokens_still_grow()
     }
 }
 
-/// Trap 7: somebody sent the largest number. Nothing is above it, until the numbers are ended.
+/// Trap 7: a client sent the largest number. No number is above it until the generation is ended.
 #[tokio::test]
 async fn t07_an_exhausted_number_is_said_and_rotate_recovers() {
     let (store, _) = memory_store().await;
@@ -158,7 +158,7 @@ async fn a_lease_whose_token_was_fenced_is_lost() {
     assert_eq!(number(&grant(&store, "a", "B#1").await), 10);
 }
 
-/// Its holder can neither write nor renew, so nothing is protected by keeping others out for the rest of its ttl.
+/// The holder can neither write nor renew, so blocking others for the rest of the TTL would protect nothing.
 #[tokio::test]
 async fn p03_a_lease_that_was_overtaken_is_over_for_the_next_acquirer() {
     let (store, memory) = memory_store().await;
@@ -168,13 +168,13 @@ async fn p03_a_lease_that_was_overtaken_is_over_for_the_next_acquirer() {
     applied(put(&store, "b", token("50"), "from elsewhere").await);
     assert_eq!(lost(Ok(replayed(acquire(&store, asked()).await))), None, "a recorded grant is over as well");
     assert_eq!(store.lock(&resource("b")).await.unwrap().unwrap().unwrap().remaining_ms, 0);
-    // Also if both are judged in one batch.
+    // This also holds if both are judged in one batch.
     memory.inject(Fault::Hold);
     let blocked = queue(put(&store, "x", token("1"), "v")).await;
     within(memory.wait_held()).await;
     let overtaking = queue(put(&store, "a", token("99"), "from elsewhere")).await;
     let taking = queue(acquire(&store, wanted("a", "B#1", LONG))).await;
-    // An attempt is submitted by a task of its own.
+    // The attempt is submitted by a separate task.
     tokio::task::yield_now().await;
     let commits = memory.commits().len();
     memory.release();

@@ -1,4 +1,4 @@
-//! Waiting for locks: first come, first served, at a cost that does not grow with the crowd.
+//! Waiting for locks: first come, first served, at a cost that does not grow with the number of waiters.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ async fn watched() -> (Arc<Store>, Memory, Arc<Reports>) {
     (Arc::new(store), memory, reports)
 }
 
-/// Starts to wait, and returns when it is in the queue behind `before` others.
+/// Starts to wait, and returns once the waiter is in the queue behind `before` others.
 async fn waiter(store: &Arc<Store>, wanted: AcquireLock, before: usize) -> JoinHandle<Ended> {
     let (ours, name) = (store.clone(), wanted.resource.clone());
     let task = tokio::spawn(async move { acquire(&ours, wanted).await });
@@ -69,7 +69,7 @@ async fn waiters_are_served_in_the_order_they_came() {
     assert_eq!(waiting(&store, "a").await, 0);
 }
 
-/// A thousand waiters and as many hand-overs: commands and commits are linear in them, not quadratic.
+/// A thousand waiters and as many hand-overs: the number of commands and commits grows linearly, not quadratically.
 #[tokio::test]
 async fn a_crowd_costs_no_more_per_hand_over_than_a_pair() {
     const CROWD: usize = 1_000;
@@ -92,7 +92,7 @@ async fn a_crowd_costs_no_more_per_hand_over_than_a_pair() {
         release(&store, "a", &holder).await.unwrap();
         holder = granted(answered(task).await);
     }
-    // A release, a grant, and one look by whoever is first then.
+    // A release, a grant, and one attempt by the new head of the queue.
     assert!(reports.commands() - before <= 3 * CROWD + 2, "{} commands", reports.commands() - before);
     assert_eq!(memory.commits().len() - commits, 2 * CROWD, "a release and a grant each");
 }
@@ -118,7 +118,7 @@ async fn whoever_stops_waiting_leaves_the_queue() {
     assert_eq!(granted(answered(third).await).holder.as_str(), "D#1");
 }
 
-/// The head leaves after the lock was freed and before it asked: its turn goes to the next.
+/// The head leaves after the lock was freed and before it made its attempt: its turn goes to the next waiter.
 #[tokio::test]
 async fn a_turn_is_passed_on_by_whoever_leaves() {
     let (store, memory, _) = watched().await;
@@ -134,7 +134,7 @@ async fn a_turn_is_passed_on_by_whoever_leaves() {
     assert_eq!(granted(answered(second).await).holder.as_str(), "C#1");
 }
 
-/// The grant is on its way to the disk when its waiter goes away. Nobody knows its lease, so it is given back.
+/// The waiter is dropped while its grant is being committed. No client knows the lease, so it is released.
 #[tokio::test]
 async fn a_grant_that_nobody_hears_of_is_given_back() {
     let (store, memory, _) = watched().await;
@@ -157,7 +157,7 @@ async fn a_grant_that_nobody_hears_of_is_given_back() {
     until_free(&store, "a").await;
 }
 
-/// With an idempotency key the caller may come back for its lease.
+/// With an idempotency key the caller may retry and collect its lease.
 #[tokio::test]
 async fn a_grant_with_a_key_is_kept_for_the_retry() {
     let (store, memory, _) = watched().await;
@@ -171,7 +171,7 @@ async fn a_grant_with_a_key_is_kept_for_the_retry() {
     gone.abort();
     assert!(within(gone).await.unwrap_err().is_cancelled());
     memory.release();
-    // Others may come first; the retry finds its lease past them.
+    // Others may be in front; the retry still finds its lease.
     within(async {
         while store.lock(&resource("a")).await.unwrap().unwrap().is_none() {
             tokio::task::yield_now().await;
@@ -185,7 +185,7 @@ async fn a_grant_with_a_key_is_kept_for_the_retry() {
     assert_eq!(granted(answered(other).await).holder.as_str(), "B#1");
 }
 
-/// The same request waits twice: the second finds what the first was granted.
+/// The same request waits twice: the second finds the grant of the first.
 #[tokio::test]
 async fn a_retry_that_waits_behind_its_own_first_attempt_is_answered_with_it() {
     let (store, _, _) = watched().await;
@@ -214,7 +214,7 @@ async fn who_waited_long_enough_hears_what_is_in_the_way() {
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 
-/// Who does not wait does not pass those who do, and is told that it is not alone.
+/// A caller that does not wait cannot overtake those that do, and its answer contains the number of waiters.
 #[tokio::test]
 async fn who_does_not_wait_does_not_overtake() {
     let (store, _, _) = watched().await;
@@ -224,7 +224,7 @@ async fn who_does_not_wait_does_not_overtake() {
         Ok(Outcome::Held(holding)) => assert_eq!(holding.waiting, 1, "{holding:?}"),
         other => panic!("{other:?}"),
     }
-    // Released, and asked for at once: the one who waited gets it, whichever task runs first.
+    // Released and requested at once: the waiter gets it, whichever task runs first.
     release(&store, "a", &holder).await.unwrap();
     let hurried = acquire(&store, wanted("a", "C#1", LONG)).await;
     assert!(matches!(hurried, Ok(Outcome::Held(_))), "{hurried:?}");
@@ -240,11 +240,11 @@ async fn taking_a_lock_away_lets_the_next_in() {
     assert_eq!(granted(answered(next).await).token.to_string(), "3");
 }
 
-/// A crowd behind a holder that died: each gets it in turn when the one before has run out.
+/// Many waiters behind a holder that died: each gets the lock when the lease before it has expired.
 #[tokio::test]
 async fn leases_that_run_out_are_handed_on_in_order() {
     let (store, _, reports) = watched().await;
-    // Long enough for all of them to be in the queue.
+    // Long enough for all waiters to enter the queue.
     granted(acquire(&store, wanted("a", "dead#0", 3_000)).await);
     let before = reports.commands();
     let mut tasks = Vec::new();
@@ -291,7 +291,7 @@ async fn closing_sends_everybody_home() {
     within(Arc::try_unwrap(store).ok().unwrap().close()).await;
 }
 
-/// A commit that fails while somebody is granted a lock is an answer, not a hang, and the next one is served.
+/// A commit that fails during a grant results in an answer, not a hang, and the next waiter is served.
 #[tokio::test]
 async fn a_failed_commit_is_told_and_the_queue_goes_on() {
     let (store, memory) = memory_store().await;
@@ -301,7 +301,7 @@ async fn a_failed_commit_is_told_and_the_queue_goes_on() {
     granted(within(acquire(&store, awaited("a", "B#1", LONG))).await);
 }
 
-/// The head of the queue tries when the lease has run out, and finds no room for another command: it tries again.
+/// The head of the queue tries when the lease has expired, and the command queue is full: it tries again.
 #[tokio::test]
 async fn c12_a_waiter_that_meets_a_full_queue_of_commands_keeps_its_place() {
     let (store, memory, _) = reported(Guards::default(), StoreOptions { queue: 1, ..StoreOptions::default() }).await;
@@ -309,7 +309,7 @@ async fn c12_a_waiter_that_meets_a_full_queue_of_commands_keeps_its_place() {
     granted(acquire(&store, wanted("a", "A#1", 1_000)).await);
     let mut head = waiter(&store, awaited("a", "B#1", LONG), 0).await;
     memory.inject(Fault::Hold);
-    // The first attempt of the waiter may still be in the queue.
+    // The waiter's first attempt may still be in the queue.
     let committing = queue_when_free(|| put(&store, "x", token("1"), "v")).await;
     within(memory.wait_held()).await;
     let queued = queue(put(&store, "y", token("1"), "v")).await;
@@ -327,7 +327,8 @@ async fn c12_a_waiter_that_meets_a_full_queue_of_commands_keeps_its_place() {
     applied(queued.answer().await);
 }
 
-/// Nobody waits and the lock is free: of those who ask at once one gets it, and the others learn who that is.
+/// The lock is free and there are no waiters: of several concurrent callers one gets it, and the others receive its
+/// holder.
 #[tokio::test]
 async fn p02_who_does_not_wait_is_not_counted() {
     let (store, memory, _) = watched().await;
@@ -359,7 +360,7 @@ async fn p02_who_does_not_wait_is_not_counted() {
     assert!(holders.iter().all(|holder| *holder == holders[0]), "{holders:?}");
 }
 
-/// A promise does not hide that the fence would refuse the grant.
+/// A refusal by the fence is reported even while the lock is promised to a waiter.
 #[tokio::test]
 async fn p02_a_refusal_by_the_fence_is_not_hidden_behind_a_promise() {
     let (store, memory, _) = watched().await;
@@ -368,11 +369,11 @@ async fn p02_a_refusal_by_the_fence_is_not_hidden_behind_a_promise() {
     memory.inject(Fault::Hold);
     let releasing = queue(release(&store, "a", &holder)).await;
     within(memory.wait_held()).await;
-    // All in the batch after the release: the resource is given to another lock service, then asked for.
+    // All in the batch after the release: the resource is bound to another lock service, then the lock is requested.
     let rotate = async { ended(store.rotate(&resource("a"), 0, Some(Issuer::new("etcd:1").unwrap())).await) };
     let rotated = queue(rotate).await;
     let hurried = queue(acquire(&store, wanted("a", "C#1", LONG))).await;
-    // An attempt is submitted by a task of its own.
+    // The attempt is submitted by a separate task.
     tokio::task::yield_now().await;
     memory.release();
     releasing.answer().await.unwrap();

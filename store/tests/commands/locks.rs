@@ -1,4 +1,4 @@
-//! The built-in lock service: who has a lock, and for how long.
+//! The built-in lock service: which holder has a lock, and for how long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ async fn a_late_renewal_works_if_nobody_took_it() {
     granted(renew(&store, "b", &taken, LONG).await);
 }
 
-/// Expiry is counted from when this observer first saw the lease, and not a moment earlier (trap 24).
+/// A lease's time is counted from when this observer first saw the lease, not earlier (trap 24).
 #[tokio::test]
 async fn t24_a_lease_is_respected_for_its_whole_ttl() {
     let (store, _) = memory_store().await;
@@ -104,7 +104,7 @@ async fn a_renewed_lease_is_not_taken_over() {
             () = tokio::time::sleep(Duration::from_millis(50)) => {}
         }
         let kept = renew(&store, "a", &first, 400).await;
-        // A machine that paused for the whole ttl has not renewed in time, and loses it rightly.
+        // If the machine paused for the whole TTL, the lease was not renewed in time, and losing it is correct.
         late |= renewed.elapsed() > Duration::from_millis(350);
         if !late {
             granted(kept);
@@ -115,7 +115,7 @@ async fn a_renewed_lease_is_not_taken_over() {
     }
 }
 
-/// Leases that are shortened by a renewal run out by the new ttl.
+/// A lease that a renewal shortened expires by the new TTL.
 #[tokio::test]
 async fn a_renewal_may_shorten_a_lease() {
     let (store, _) = memory_store().await;
@@ -129,7 +129,7 @@ async fn open(dir: &TempDir) -> Store {
     crate::testbed::directory::open(dir.path(), &roomy()).await
 }
 
-/// Nothing stored is a time: a lease begins anew with every observer, and tokens go on.
+/// No time is stored: a lease starts over with every observer, while tokens continue.
 #[tokio::test]
 async fn t24_after_a_restart_a_lease_lasts_its_whole_ttl_again_and_tokens_go_on() {
     let dir = TempDir::new().unwrap();
@@ -194,7 +194,7 @@ async fn two_gateways_share_locks() {
     assert_eq!((issuer, Holder::new("B#1").unwrap()), (second.issuer, second.holder));
 }
 
-/// Looking is not renewing: whoever asks again and again gets it when it has run out.
+/// Reading a lease does not renew it: a caller that keeps trying gets the lock when the lease has expired.
 #[tokio::test]
 async fn looking_at_a_lease_does_not_prolong_it() {
     let (store, _) = memory_store().await;
@@ -212,7 +212,8 @@ async fn looking_at_a_lease_does_not_prolong_it() {
     assert_eq!(number(&second), 2);
 }
 
-/// It had run out, and somebody was about to take it; the renewal was first, in the same batch or in the one before.
+/// The lease had expired and another caller was about to take the lock, but the renewal was first, in the same batch or
+/// the one before.
 #[tokio::test]
 async fn a_renewal_that_comes_just_before_a_take_over_wins() {
     for same_batch in [true, false] {
@@ -243,7 +244,7 @@ async fn a_renewal_that_comes_just_before_a_take_over_wins() {
     }
 }
 
-/// Trap 33: the fence did not change, so only the lock's own record tells that it was given back.
+/// Trap 33: the fence did not change, so only the lock's own record shows that the lock was released.
 #[tokio::test]
 async fn t33_a_lock_given_back_through_another_gateway_is_not_renewed() {
     let memory = Memory::new(Ownership::Shared);

@@ -1,4 +1,4 @@
-//! What the store does with each command, over the engine in memory where nothing else matters.
+//! The store's behaviour for each command, over the memory engine unless a test needs another one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
 

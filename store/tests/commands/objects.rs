@@ -74,7 +74,7 @@ async fn a_write_is_one_commit_of_fence_index_intent_and_ref() {
     assert_eq!(store.intents(None, 10).await.unwrap().entries, [(id, intent)]);
     store.settle_intents(&[id]).await.unwrap();
     assert!(store.intents(None, 10).await.unwrap().entries.is_empty());
-    // A value of the same name is something else, under the same fence.
+    // A value of the same name is separate, but under the same fence.
     assert!(store.read(&key("reports/a"), None).await.unwrap().unwrap().unwrap().value.is_none());
 }
 
@@ -121,7 +121,7 @@ async fn t09_every_verb_of_objects_is_judged() {
     assert_eq!(etag(&store, "a").await, before.0);
     assert!(store.upload(&key("a"), id).await.unwrap().is_some());
     assert_eq!(store.parts(id, None, 10).await.unwrap().entries, [(1, own)]);
-    // Refused writes gave their refs back to nobody: they are still pending.
+    // Refs of refused writes stay pending.
     assert_eq!(store.pending_refs(None, 100).await.unwrap().entries.len(), before.1 + 5);
 }
 
@@ -202,7 +202,7 @@ async fn t34_a_ref_is_published_or_collected_never_both() {
     let refs = store.reserve_refs(3).await.unwrap();
     let pending = store.pending_refs(None, 10).await.unwrap().entries;
     assert_eq!(pending.iter().map(|(id, _)| *id).collect::<Vec<_>>(), refs.clone().collect::<Vec<_>>());
-    // One is published while the collector has it on its list already.
+    // One ref is published while the collector already has it on its list.
     let put = |id| PutObject {
         key: key("a"),
         presented: Some(token("1")),
@@ -212,11 +212,11 @@ async fn t34_a_ref_is_published_or_collected_never_both() {
     };
     done(store.put_object(put(refs.start)).await.unwrap().unwrap());
     assert_eq!(store.collect_refs(&pending).await.unwrap(), [refs.start + 1, refs.start + 2]);
-    // And one that was collected cannot be published.
+    // A collected ref cannot be published.
     let late = store.put_object(put(refs.start + 1)).await.unwrap().unwrap();
     assert_eq!(late, ObjectOutcome::Collected);
     assert_eq!(store.object(&key("a")).await.unwrap().unwrap().id, refs.start);
-    // Nor is a ref ever reserved twice, nor published twice.
+    // A ref is never reserved twice, nor published twice.
     assert!(store.reserve_refs(1).await.unwrap().start > refs.end - 1);
     assert_eq!(store.put_object(put(refs.start)).await.unwrap().unwrap(), ObjectOutcome::Collected);
 }
@@ -233,7 +233,7 @@ async fn reservations_at_once_never_overlap() {
         .collect();
     let mut seen = BTreeSet::new();
     for task in tasks {
-        // Too much company is surely not applied.
+        // A reservation that fails because of too many conflicts was certainly not applied.
         if let Ok(refs) = task.await.unwrap() {
             assert!(refs.into_iter().all(|id| seen.insert(id)));
         }
@@ -262,7 +262,7 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
     }
     assert_eq!(store.parts(id, None, 10).await.unwrap().entries, parts);
     assert_eq!(store.parts(id, Some(1), 1).await.unwrap().entries, parts[1..2]);
-    // A part that is replaced gives its bytes to the collector.
+    // The bytes of a replaced part go to the collector.
     let replaced = PartRecord { id: fresh(&store).await, etag: "again".into(), ..parts[1].1.clone() };
     let unseen = store.put_part(&name, by.as_ref(), id, 2, replaced.clone(), None).await.unwrap().unwrap();
     assert_eq!(unseen, ObjectOutcome::PartChanged, "only what was seen is replaced");
@@ -271,7 +271,7 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
     done(store.put_part(&name, by.as_ref(), id, 2, replaced.clone(), seen).await.unwrap().unwrap());
     let pending = store.pending_refs(None, 10).await.unwrap().entries;
     assert_eq!(pending.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [parts[1].1.id]);
-    // Completed with what is not there any more: nothing happens.
+    // A completion that names a replaced part changes nothing.
     let whole = fresh(&store).await;
     let complete = |parts: &[(u16, PartRecord)], whole| PutObject {
         key: name.clone(),
@@ -291,7 +291,7 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
     let pending: BTreeSet<u64> =
         store.pending_refs(None, 10).await.unwrap().entries.into_iter().map(|(id, _)| id).collect();
     assert!(parts.iter().all(|(_, part)| pending.contains(&part.id)) && !pending.contains(&whole));
-    // It is over: no part, no second completion, no abort.
+    // The upload has ended: no new part, no second completion, no abort.
     let again = store.put_object(complete(&[], fresh(&store).await)).await.unwrap().unwrap();
     assert_eq!(again, ObjectOutcome::NoUpload);
     let late = PartRecord { id: fresh(&store).await, ..parts[0].1.clone() };
@@ -301,7 +301,7 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
     assert_eq!(aborted, ObjectOutcome::NoUpload);
 }
 
-/// A part that was added after the list of parts was read stays behind when its upload is over, until it is forgotten.
+/// A part that was added after the list of parts was read remains when its upload ends, until it is removed.
 #[tokio::test]
 async fn parts_without_an_upload_are_found_and_forgotten() {
     let (store, _) = memory_store().await;
@@ -324,7 +324,7 @@ async fn parts_without_an_upload_are_found_and_forgotten() {
     }
     assert_eq!(store.all_parts(None, 100).await.unwrap().entries, all);
     assert_eq!(store.all_parts(Some((all[1].0, all[1].1)), 2).await.unwrap().entries, all[2..4]);
-    // It knew nothing of the last part.
+    // The abort does not list the last part.
     let known = all[3..5].iter().map(|(_, number, part)| (*number, part.clone())).collect();
     let over = Complete { id: UploadId([2; 16]), parts: known };
     done(store.abort_upload(&name, by.as_ref(), over).await.unwrap().unwrap());
@@ -370,7 +370,7 @@ async fn the_early_look_agrees_with_the_judge_and_raises_nothing() {
     assert_eq!(fence(&store, "a").await.as_deref(), Some("34"));
 }
 
-/// What a list should say, by looking at every name.
+/// The expected list, computed by looking at every name.
 fn expected(names: &BTreeSet<String>, prefix: &str, delimiter: Option<&str>, after: Option<&str>) -> Vec<String> {
     let mut listed: Vec<String> = Vec::new();
     for name in names.iter().filter(|name| name.starts_with(prefix)) {
@@ -413,7 +413,7 @@ async fn b_slash_a_folder_marker_is_one_commit_under_the_fence_of_its_folder() {
     let marker = store.folder(&key("b/x")).await.unwrap().unwrap();
     assert_eq!((marker.size, marker.token.unwrap().to_string().as_str()), (0, "34"));
     assert!(store.object(&key("b/x")).await.unwrap().is_none(), "a marker is no object of its folder's name");
-    // What cannot exist is judged, and raises.
+    // A deletion of a name that cannot exist is judged, and raises the fence.
     let nothing = |number: &str| DeleteObjects {
         presented: Some(token(number)),
         judged: vec![key("b/x")],
@@ -485,7 +485,7 @@ proptest! {
                 }
             }
             assert_eq!(paged, whole, "{names:?} {prefix} {delimiter:?} {limit}");
-            // After any name, one that is there or not.
+            // After any name, whether or not it exists.
             for after in &names {
                 let page = store.list_objects(&prefix, delimiter, Some(after), 1000).await.unwrap();
                 let listed: Vec<String> = page.entries.iter().map(name_of).collect();

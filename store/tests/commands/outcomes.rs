@@ -1,4 +1,4 @@
-//! Idempotency keys: a retry finds what became of the first attempt, and applies nothing twice (G7).
+//! Idempotency keys: a retry returns the outcome of the first attempt, and nothing is applied twice (G7).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use fencepost_store::{
 };
 use tempfile::TempDir;
 
-/// A put that may be sent again.
+/// A put that may be retried.
 async fn put_once(store: &Store, name: &str, number: &str, body: &str, once: Once) -> Ended {
     put_if_once(store, name, number, Condition::Always, body, once).await
 }
@@ -30,7 +30,7 @@ async fn recorded(store: &Store, name: &str) -> Option<Outcome> {
     store.outcome("anonymous", &idempotency_key(name)).await.unwrap().map(|recorded| recorded.outcome)
 }
 
-/// Adds one, so that what is applied is counted.
+/// Adds one, so that the value counts how often it was applied.
 fn count(name: &str) -> Txn {
     txn().token("n", token("5")).add("n", 1).once(once(name, 1))
 }
@@ -68,7 +68,7 @@ async fn t03_a_delayed_duplicate_does_not_undo_a_later_write() {
     assert_eq!(text(&store, "a").await.as_deref(), Some("two"));
 }
 
-/// Trap 4: the answer was lost, the lock was taken over, and the client asks again.
+/// Trap 4: the answer was lost, the lock was taken over, and the client retries.
 #[tokio::test]
 async fn t04_an_applied_write_is_never_reported_as_fenced() {
     let (store, _) = memory_store().await;
@@ -148,7 +148,7 @@ async fn a_key_belongs_to_one_request_of_one_caller() {
     assert_eq!(text(&store, "a").await.as_deref(), Some("theirs"));
 }
 
-/// The fingerprint does not cover the token: whoever took over may ask what became of the request.
+/// The fingerprint does not cover the token: a new holder may query the outcome of the request.
 #[tokio::test]
 async fn another_token_for_the_same_request_is_a_replay() {
     let (store, _) = memory_store().await;
@@ -210,7 +210,7 @@ async fn a_duplicate_through_another_gateway_applies_once() {
     let memory = fencepost_store::engines::memory::Memory::new(fencepost_store::engine::Ownership::Shared);
     let a = crate::testbed::open(Arc::new(memory.clone()), Guards::default()).await;
     let b = crate::testbed::open(Arc::new(memory.clone()), Guards::default()).await;
-    // Different keys and no common condition: only the record of the outcome can be in the way.
+    // Different keys and no common condition: only the record of the outcome can conflict.
     let write = |name: &'static str| txn().token(name, token("1")).put(name, "x").once(once("k", 1));
     memory.inject(Fault::Hold);
     let held = queue(write("one").send(&a)).await;
@@ -235,7 +235,7 @@ async fn replays_after_a_restart_are_the_original_answers() {
         let asked = txn().token("a", token("5")).token("n", token("6")).token("d", token("7"));
         asked.put("a", "x").add("n", 3).delete("d").get("seen").get("none").once(once(name, 1))
     };
-    // Side by side, so that they share commits and their records are not the first change of one.
+    // Concurrent, so that they share commits and their records are not the first change of a commit.
     let names = ["k1", "k2", "k3", "k4"];
     let sent =
         names.map(|name| -> std::pin::Pin<Box<dyn Future<Output = Ended> + '_>> { Box::pin(all(name).send(&store)) });
@@ -266,7 +266,7 @@ async fn a_write_that_was_surely_not_applied_leaves_no_record() {
     assert_eq!(text(&store, "n").await.as_deref(), Some("1"));
 }
 
-/// The client was told that the outcome is unknown. After a restart it learns it, whichever way it went.
+/// The client received an unknown outcome. After a restart the record shows whether it was applied.
 #[tokio::test]
 async fn t04_an_unknown_outcome_is_learned_after_a_restart() {
     for (fault, happened) in [(Fault::UnknownApplied, true), (Fault::UnknownLost, false)] {
@@ -284,7 +284,7 @@ async fn t04_an_unknown_outcome_is_learned_after_a_restart() {
     }
 }
 
-/// Trap 35: the delayed request can still arrive, unless its key is abandoned.
+/// Trap 35: a delayed request can still arrive, unless its key is abandoned.
 #[tokio::test]
 async fn t35_not_recorded_is_not_final_and_abandoned_is() {
     let (store, _) = memory_store().await;
@@ -315,7 +315,7 @@ async fn abandoning_what_was_applied_says_so() {
     assert!(matches!(replayed(put_once(&store, "a", "5", "one", once("k", 1)).await), Outcome::Applied(_)));
 }
 
-/// In one batch, whoever is first decides.
+/// Within one batch, the first of the two commands decides.
 #[tokio::test]
 async fn abandoning_and_applying_exclude_each_other() {
     let (store, memory) = memory_store().await;

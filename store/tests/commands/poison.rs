@@ -1,4 +1,4 @@
-//! Fail closed (G8): after a commit that failed or whose outcome is unknown, writes stop and reads go on.
+//! Fail closed (G8): after a commit that failed or whose outcome is unknown, writes stop and reads continue.
 
 use crate::testbed::{
     applied, claim, delete, fence, memory_store, memory_store_of, put, queue, reason, text, token, within,
@@ -46,7 +46,7 @@ async fn g8_reads_go_on_after_poison() {
     assert_eq!(store.fences("", None, 10).await.unwrap().entries.len(), 1);
 }
 
-/// Reads show what is in the engine, also if its writer never learned of it.
+/// Reads return what is in the engine, even if its writer never learned the outcome.
 #[tokio::test]
 async fn an_unknown_outcome_is_unknown_and_not_a_lie() {
     let (store, memory) = memory_store().await;
@@ -72,7 +72,7 @@ async fn what_waits_behind_a_failed_commit_is_rejected() {
     assert!(is_poisoned(put(&store, "fourth", token("1"), "4").await, "a commit failed"));
 }
 
-/// Several gateways share the records: one unknown outcome says nothing about the next.
+/// When several gateways share the records, one unknown outcome does not affect the next commit.
 #[tokio::test]
 async fn a_shared_engine_is_not_poisoned() {
     for fault in [Fault::UnknownApplied, Fault::UnknownLost] {
@@ -82,12 +82,12 @@ async fn a_shared_engine_is_not_poisoned() {
         assert_eq!(store.health(), Health::Ready);
         applied(put(&store, "a", token("7"), "next").await);
         assert_eq!(text(&store, "a").await.as_deref(), Some("next"));
-        // What may not have happened is no reason to refuse anybody (G5); what is in the records is.
+        // A write that may not have happened never justifies a refusal (G5); the records do.
         assert_eq!(reason(put(&store, "a", token("6"), "late").await), Reason::Stale);
     }
 }
 
-/// An unknown raise must not be in the cache of refusals.
+/// A raise with an unknown outcome must not enter the fence cache.
 #[tokio::test]
 async fn g5_a_raise_that_was_lost_refuses_nobody() {
     let (store, memory) = memory_store_of(Ownership::Shared, Guards::default()).await;

@@ -1,4 +1,4 @@
-//! Reads and lists: committed records only, checked by a token if one is given, never raising anything.
+//! Reads and lists: they return committed records only, check a token if one is given, and never raise a fence.
 
 use crate::testbed::{
     applied, body, claim, claimed, delete, everywhere, fence, guard, held, issued, key, memory_store, memory_store_of,
@@ -51,7 +51,7 @@ async fn a_checked_read_is_judged_and_raises_nothing() {
     assert_eq!(fence(&store, "a").await.as_deref(), Some("5"));
 }
 
-/// Only the first five rows of the table are for reads.
+/// Only the first five rows of the table apply to reads.
 #[tokio::test]
 async fn a_checked_read_does_not_mind_jumps_and_claims() {
     let policy = Policy {
@@ -87,8 +87,8 @@ async fn a_read_is_judged_by_the_resource_of_its_key() {
     assert_eq!(checked(&store, "orders/1/other", token("4")).await.unwrap_err().resource, resource("orders/1"));
 }
 
-/// A commit is visible before the sequencer knows that it is done. A refusal in between waits for it: it must not name a
-/// fence below one that a read has shown.
+/// A commit is visible before the sequencer knows that it is done. A refusal in between waits for it: it must not name
+/// a fence below one that a read has returned.
 #[tokio::test]
 async fn p01_a_refusal_never_names_a_fence_below_one_already_shown() {
     let (store, memory) = memory_store().await;
@@ -103,11 +103,11 @@ async fn p01_a_refusal_never_names_a_fence_below_one_already_shown() {
     claimed(newer.answer().await);
     let refusal = refused(stale.answer().await);
     assert_eq!((refusal.reason, refusal.found), (Reason::Stale, seen.state));
-    // From then on the cache knows the new one, and refuses at once.
+    // From then on the cache has the new fence, and refuses at once.
     assert_eq!(refused(put(&store, "a", token("8"), "late").await).found.holder.unwrap().as_str(), "B#1");
 }
 
-/// The same for a new generation of everything.
+/// The same for a new base generation.
 #[tokio::test]
 async fn p01_a_refusal_never_names_a_generation_below_one_already_stored() {
     let (store, memory) = memory_store().await;
@@ -181,7 +181,7 @@ async fn fences_are_listed_also_of_deleted_keys() {
     assert_eq!((names, page.next.as_deref()), (vec!["b/04".into(), "b/05".into()], Some("b/05")));
 }
 
-/// A page is bounded in bytes too, and still ends.
+/// A page is also limited in bytes, and the list still ends.
 #[tokio::test]
 async fn large_values_make_short_pages() {
     let (store, _) = memory_store().await;

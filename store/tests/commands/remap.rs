@@ -1,4 +1,4 @@
-//! The guard mapping is stored state (trap 32): changing it takes `remap`, which retires every token.
+//! The guard mapping is stored state (trap 32): changing it requires `remap`, which retires every token.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn t32_another_mapping_is_refused_and_remap_is_named() {
     for part in ["fencepost remap", "each key is its own resource", "orders/*/** -> orders/*"] {
         assert!(text.contains(part), "{text}");
     }
-    // The other way round too, and the refused attempts changed nothing.
+    // The reverse holds too, and the refused attempts changed nothing.
     let store = try_open(&memory, Guards::default()).await.unwrap();
     assert_eq!(fence(&store, "orders/1/lines").await.as_deref(), Some("33"));
 }
@@ -58,7 +58,7 @@ async fn t32_remap_retires_every_token_of_before() {
     assert_eq!(remapped, expected);
     assert!(matches!(try_open(&memory, Guards::default()).await, Err(OpenError::MappingChanged { .. })));
     let store = try_open(&memory, by_order()).await.unwrap();
-    // The key moved to a resource that had no fence. A zombie of before must not be its first writer.
+    // The key moved to a resource that had no fence. A zombie from before must not be its first writer.
     for zombie in ["33", "40", "18446744073709551615"] {
         assert_eq!(reason(put(&store, "orders/1/lines", token(zombie), "late").await), Reason::RetiredGeneration);
         assert_eq!(reason(claim(&store, "orders/1", token(zombie)).await), Reason::RetiredGeneration);
@@ -94,7 +94,7 @@ async fn remap_to_the_same_mapping_changes_nothing() {
     assert_eq!((meta(&memory).await, memory.commits().len()), (before, commits));
 }
 
-/// Rules are not part of the mapping: changing them is no reason to retire tokens.
+/// Rules are not part of the mapping: changing them retires no tokens.
 #[tokio::test]
 async fn another_policy_is_the_same_mapping() {
     let memory = Memory::default();
@@ -156,13 +156,13 @@ async fn a_store_keeps_its_id() {
     assert_ne!(open(Arc::new(Memory::default()), Guards::default()).await.store_id(), first);
 }
 
-/// Makes the hash of the stored mapping what version 0.1 wrote: that of its text.
+/// Replaces the hash of the stored mapping with what version 0.1 wrote: the hash of its text.
 async fn with_the_old_hash(memory: &Memory) {
     let meta = meta(memory).await;
     let hash = Mapping { hash: meta.mapping_hash, text: meta.mapping_text.clone() }.old_hash();
     let change = (RecordKey::meta(), Change::Put(Meta { mapping_hash: hash, ..meta }.encode()));
     memory.inject(Fault::Interleave(vec![change]));
-    // Carries the record in. Whether it is applied does not matter.
+    // This commit triggers the interleaved change. Its own result does not matter.
     let batch = Batch { as_of: AsOf(0), compare: vec![], changes: vec![], purpose: Purpose::Store };
     memory.commit(batch).await.unwrap();
 }
@@ -193,7 +193,7 @@ async fn c07_a_store_with_the_old_hash_opens_once_and_gets_the_new_one() {
         assert_ne!(before.mapping_hash, guards.mapping().hash);
         assert!(matches!(try_open(&memory, arrow("z", "y")).await, Err(OpenError::MappingChanged { .. })));
         assert_eq!(remap(&memory, &guards, 0).await.unwrap(), Remapped::Unchanged { generation: 0 });
-        // Without room it serves, and the next start writes it.
+        // Without free space the store still serves, and the next start writes the hash.
         memory.inject(Fault::NoSpace);
         let store = try_open(&memory, guards.clone()).await.unwrap();
         applied(put(&store, "n", token("1"), "served").await);
@@ -207,7 +207,7 @@ async fn c07_a_store_with_the_old_hash_opens_once_and_gets_the_new_one() {
     }
 }
 
-/// It is unknown which of the two it was: only a new generation is safe.
+/// The two mappings cannot be distinguished, so only a new generation is safe.
 #[tokio::test]
 async fn c07_an_old_hash_of_a_text_with_two_meanings_needs_a_remap() {
     for (stored, configured) in [(arrow("a", "b -> c"), arrow("a -> b", "c")), (arrow("x ->", "y"), arrow("x ->", "y"))]

@@ -1,4 +1,4 @@
-//! New generations: numbers that are no longer comparable are ended, never lowered (G1).
+//! New generations: numbers that are no longer comparable are retired; a fence is never lowered (G1).
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ async fn rotations_outlast_a_restart() {
     applied(put(&store, "new", token("3:1"), "x").await);
 }
 
-/// In one batch each write is judged by what was there at its turn.
+/// Within one batch, each write is judged by the state at its turn.
 #[tokio::test]
 async fn writes_before_and_after_a_rotation_may_share_its_batch() {
     let (store, memory) = memory_store().await;
@@ -177,7 +177,7 @@ async fn writes_before_and_after_a_rotation_may_share_its_batch() {
     assert_eq!((fence(&store, "a").await.unwrap(), fence(&store, "c").await.unwrap()), ("2:1".into(), "2:9".into()));
 }
 
-/// A refusal by a rotation falls with the rotation (G4).
+/// A refusal caused by a rotation must not be answered if the rotation does not commit (G4).
 #[tokio::test]
 async fn t10_a_rotation_that_did_not_commit_retires_nothing() {
     let (store, memory) = memory_store().await;
@@ -197,7 +197,7 @@ async fn t10_a_rotation_that_did_not_commit_retires_nothing() {
     assert_eq!(rotate_all(&store, 0).await, rotated(1));
 }
 
-/// What is cached of a fence may only refuse, and only what stays refused.
+/// A cached fence may only refuse, and only tokens that stay refused.
 #[tokio::test]
 async fn t29_cached_fences_give_no_wrong_answers_after_rotations() {
     for cached_fences in [1, 65_536] {
@@ -227,7 +227,7 @@ async fn t29_cached_fences_give_no_wrong_answers_after_rotations() {
                     assert_eq!(refused.reason, Reason::RetiredGeneration, "not by what was cached before");
                     assert_eq!(refused.found.generation, generation + 1);
                 }
-                // A number far below the old fence is the first of the new one.
+                // A number far below the old fence is the first in the new generation.
                 let first = token(&format!("{}:1", generation + 1));
                 applied(put(&store, name, first, "lower and newer").await);
             }
@@ -235,7 +235,7 @@ async fn t29_cached_fences_give_no_wrong_answers_after_rotations() {
     }
 }
 
-/// Another gateway rotated. What is cached here is outdated, and admits nothing by itself.
+/// Another gateway rotated. The cache here is outdated, but admits nothing by itself.
 #[tokio::test]
 async fn a_rotation_through_another_gateway_is_noticed() {
     let memory = Memory::new(Ownership::Shared);
@@ -297,11 +297,11 @@ async fn there_is_no_generation_above_the_last() {
         (RecordKey::meta(), Change::Put(highest.encode())),
     ]));
     let store = crate::testbed::open(Arc::new(memory.clone()), Guards::default()).await;
-    // The first commit lets the other writer in.
+    // The first commit triggers the interleaved writer.
     applied(put(&store, "other", token("1"), "x").await);
     let top = format!("{}:7", u32::MAX);
     assert_eq!(fence(&store, "a").await, Some(top.clone()));
-    // No fence is named: it is generations that have come to an end, not numbers.
+    // No fence is returned: generations are exhausted, not numbers.
     let exhausted = Ok(Outcome::Exhausted { fence: None, generation: u32::MAX });
     assert_eq!(rotate(&store, "a", u32::MAX).await, exhausted);
     assert_eq!(rotate_all(&store, 0).await, Ok(Outcome::Exhausted { fence: None, generation: 0 }));

@@ -1,4 +1,4 @@
-//! What a write, a delete and a claim do to fence and data. Traps are named by their number.
+//! Effects of writes, deletes and claims on fence and data. Traps are named by their number.
 
 use crate::testbed::{
     applied, body, claim, claim_keys, claimed, delete, everywhere, fence, guard, held, issued, key, memory_store,
@@ -22,7 +22,7 @@ async fn t01_t22_a_claim_raises_and_reads_in_one_step() {
     assert_eq!(seen.state.holder.as_ref().map(|holder| holder.as_str()), Some("B#1"));
     let (version, value) = seen.values[0].1.clone().unwrap();
     assert_eq!(body(&value), "by A");
-    // A cannot write any more, so what B has read is still the last value when B writes.
+    // A cannot write any more, so the value that B read is still the last one when B writes.
     assert_eq!(reason(put(&store, "a", token("33"), "by A, late").await), Reason::Stale);
     applied(put_if(&store, "a", held("34", "B#1"), Condition::AnyOf(vec![version]), "by B").await);
     assert_eq!(text(&store, "a").await.as_deref(), Some("by B"));
@@ -56,7 +56,8 @@ async fn t02_equal_tokens_pass_for_one_holder_and_collide_for_two() {
     assert_eq!(refusal.found.holder.unwrap().as_str(), "A#1");
     assert_eq!(reason(claim(&store, "a", held("5", "B#1")).await), Reason::Collision);
     assert_eq!(text(&store, "a").await.as_deref(), Some("from nobody in particular"));
-    // A raise replaces the holder, also by none; the next to name itself is it.
+    // A raise replaces the holder, or removes it if none is given; then the first holder to be named becomes the
+    // holder.
     applied(put(&store, "a", token("6"), "four").await);
     applied(put(&store, "a", held("6", "C#1"), "five").await);
     assert_eq!(reason(put(&store, "a", held("6", "D#1"), "six").await), Reason::Collision);
@@ -70,7 +71,7 @@ async fn t08_a_delete_keeps_the_fence() {
     assert_eq!(text(&store, "a").await, None);
     assert_eq!(fence(&store, "a").await.as_deref(), Some("35"));
     assert_eq!(reason(put(&store, "a", token("34"), "the zombie is not first again").await), Reason::Stale);
-    // Deleting what is absent is a write.
+    // Deleting an absent key is a write.
     applied(delete(&store, "a", token("36")).await);
     applied(delete(&store, "never", token("7")).await);
     assert_eq!(fence(&store, "never").await.as_deref(), Some("7"));
@@ -104,7 +105,7 @@ async fn t15_without_a_token_nothing_is_written() {
     assert_eq!(read(&store, "a").await.value, None);
 }
 
-/// Observing changes data and never moves a fence that it would have refused.
+/// Observe mode changes data, but never moves a fence that it would have refused.
 #[tokio::test]
 async fn t37_observe_mode_moves_no_fence_it_would_have_refused() {
     let store = under(Policy { mode: Mode::Observe, max_jump: NonZeroU64::new(10), ..Policy::default() }).await;
@@ -128,7 +129,7 @@ async fn t37_observe_mode_moves_no_fence_it_would_have_refused() {
     assert_eq!((seen.observed, seen.state.token().unwrap().to_string()), (Some(Reason::Stale), "5".into()));
     assert_eq!(applied(delete(&store, "a", token("3")).await).observed, Some(Reason::Stale));
     assert_eq!((text(&store, "a").await, fence(&store, "a").await.as_deref()), (None, Some("5")));
-    // What it would have admitted raises as usual.
+    // A token that would be admitted raises the fence as usual.
     assert_eq!(applied(put(&store, "a", token("6"), "six").await).observed, None);
     assert_eq!(fence(&store, "a").await.as_deref(), Some("6"));
 }

@@ -10,7 +10,7 @@ use fencepost_store::engine::Ownership;
 use fencepost_store::engines::memory::Fault;
 use fencepost_store::{Condition, Done, Impossible, Outcome, WrongResource};
 
-/// What was refused, resource by resource.
+/// The refusals, by resource.
 #[track_caller]
 fn refusals(ended: Ended) -> Vec<(String, Reason)> {
     match ended {
@@ -82,7 +82,7 @@ async fn t18_a_token_for_one_resource_does_not_fence_another() {
     let missing = |name: &str| (name.to_owned(), Reason::MissingToken);
     assert_eq!(refusals(removing.send(&store).await), [missing("y"), missing("z")]);
     assert_eq!(memory.commits().len(), commits, "nothing was written, not even the fence of x");
-    // 9 is stale for y, whatever it is for x.
+    // 9 is stale for y, whatever its meaning for x.
     applied(put(&store, "y", token("10"), "theirs").await);
     let both = |y| txn().token("x", token("9")).token("y", token(y)).put("x", "x").put("y", "y");
     assert_eq!(refusals(both("9").send(&store).await), [("y".to_owned(), Reason::Stale)]);
@@ -170,7 +170,7 @@ async fn observed_and_enforced_resources_mix() {
     let guards = Guards::new(vec![spec("watched/*", watched)]).unwrap();
     let (store, _) = memory_store_of(Ownership::Exclusive, guards).await;
     applied(put(&store, "watched/a", token("5"), "five").await);
-    // What the watched one would refuse is done, and moves only the other fence.
+    // The write that the observed guard would refuse is applied, and only the other fence moves.
     let asked = txn()
         .token("x", token("1"))
         .token("watched/a", token("4"))
@@ -183,7 +183,7 @@ async fn observed_and_enforced_resources_mix() {
     assert_eq!(fences(&store, ["watched/a", "watched/b", "x"]).await, [Some("5".into()), None, Some("1".into())]);
     assert_eq!(text(&store, "watched/a").await.as_deref(), Some("four"));
     assert_eq!(text(&store, "watched/b").await.as_deref(), Some("1"));
-    // If the enforced one refuses, the watched one is not touched, and its fence is not raised.
+    // If the enforcing resource refuses, the observed one is not changed, and its fence is not raised.
     applied(put(&store, "x", token("9"), "taken over").await);
     let asked = txn().token("watched/a", token("6")).token("x", token("1")).put("watched/a", "six").put("x", "zombie");
     assert_eq!(refusals(asked.send(&store).await), [("x".to_owned(), Reason::Stale)]);
@@ -247,7 +247,7 @@ async fn a_transaction_sees_what_its_batch_wrote_before_it() {
     assert_eq!((text(&store, "b").await, fence(&store, "b").await), (None, None));
 }
 
-/// A resource of another gateway's batch: everything that was looked at is compared.
+/// Another gateway commits in between: every record that the transaction read is compared.
 #[tokio::test]
 async fn t33_what_a_transaction_reads_is_compared() {
     let (store, memory) = memory_store_of(Ownership::Shared, Guards::default()).await;

@@ -1,4 +1,5 @@
-//! Damaged files: whatever is cut, flipped, zeroed or deleted, a store is refused or right, never with a lower fence.
+//! Damaged files: after any cut, flip, zeroed page or deletion, a store is refused or correct, never with a lower
+//! fence.
 //!
 //! Budget: CI 60, full 2,000 random places per kind of file, beside the chosen ones.
 
@@ -9,7 +10,7 @@ use crate::testbed::directory::{Positions, budget, edit, logs, manifests, tables
 use crate::testbed::history::{Seen, Written};
 use crate::testbed::{log_format, together};
 
-/// One way to spoil a file.
+/// One kind of damage to a file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Cut { to: usize },
@@ -29,7 +30,7 @@ impl Damage {
     }
 }
 
-/// Cuts, flips and zeroed pages at reproducible places, and the deletion.
+/// Cuts, flips and zeroed pages at reproducible places, and deletion of the file.
 fn anywhere(bytes: &[u8], seed: u64) -> Vec<Damage> {
     let (mut places, length) = (Positions(seed), bytes.len());
     let mut all = vec![Damage::Delete, Damage::Cut { to: 0 }, Damage::Cut { to: 1 }, Damage::Cut { to: length - 1 }];
@@ -54,7 +55,7 @@ fn at_records(bytes: &[u8], records: usize) -> Vec<Damage> {
             let start = record.start;
             let flips = (0..log_format::HEADER).map(move |byte| Damage::Flip { at: start + byte, bit: 7 });
             let low = [4, 5].map(|byte| Damage::Flip { at: start + byte, bit: 0 });
-            // Some types make RocksDB 11 read for ever.
+            // Some record types make RocksDB 11 loop forever.
             let types = (0..8).map(move |bit| Damage::Flip { at: start + 6, bit });
             flips.chain(low).chain(types).chain([
                 Damage::Cut { to: start },
@@ -66,17 +67,18 @@ fn at_records(bytes: &[u8], records: usize) -> Vec<Damage> {
         .collect()
 }
 
-/// Damages a log anywhere and at some of its records. How many were tried, and how many of them refused.
+/// Damages a log at random places and at some of its records. Returns how many damages were tried, and how many were
+/// refused.
 async fn try_log(written: &Written, log: &Path, seed: u64, records: usize) -> (usize, usize) {
     let bytes = std::fs::read(log).unwrap();
     let damages = [anywhere(&bytes, seed), at_records(&bytes, records)].concat();
     (damages.len(), try_all(written, log, damages).await)
 }
 
-/// How many copies are looked at side by side. RocksDB waits a second after a compaction that met damage.
+/// How many copies are examined concurrently. RocksDB waits a second after a compaction that met damage.
 const SIDE_BY_SIDE: usize = 16;
 
-/// Does each damage to a fresh copy. Fails with all broken promises at once; returns how many were refused.
+/// Applies each damage to a fresh copy. Fails with all broken promises at once; returns how many were refused.
 async fn try_all(written: &Written, file: &Path, damages: Vec<Damage>) -> usize {
     let inside: PathBuf = file.strip_prefix(written.dir.path()).unwrap().to_owned();
     let (tried, mut refused, mut broken) = (damages.len(), 0, Vec::new());
@@ -154,7 +156,7 @@ async fn the_manifest_of_a_store_that_was_opened_again() {
     assert!(try_log(&written, &manifest, 5, usize::MAX).await.1 > 0);
 }
 
-/// Every bit of a small file.
+/// A flip of every bit of a small file.
 fn every_bit(bytes: &[u8]) -> Vec<Damage> {
     let flips = (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| Damage::Flip { at, bit }));
     flips.chain((0..bytes.len()).map(|to| Damage::Cut { to })).chain([Damage::Delete]).collect()
@@ -168,7 +170,7 @@ async fn the_file_that_names_the_manifest() {
     assert!(try_all(&written, &current, damages).await > 0);
 }
 
-/// The mark is a second witness: alone it can be lost without harm, and a wrong one is not believed.
+/// The mark is only additional evidence: losing it alone does no harm, and a wrong one is not trusted.
 #[tokio::test]
 async fn the_committed_mark() {
     let written = Written::in_tables_and_log().await;

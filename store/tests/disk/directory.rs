@@ -1,4 +1,4 @@
-//! The data directory of the embedded engine: who may open it, and when it takes no writes.
+//! The data directory of the embedded engine: who may open it, and when it accepts no writes.
 
 use std::fs::File;
 use std::path::Path;
@@ -35,7 +35,7 @@ async fn a_second_opening_in_one_process_is_refused() {
     assert!(try_open(dir.path(), &roomy()).await.is_ok());
 }
 
-/// The test starts itself again with this variable set, and that process tries the directory.
+/// The test starts itself again with this variable set; that process tries to open the directory.
 const TRY: &str = "FENCEPOST_TEST_TRY_TO_OPEN";
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_newer_format_is_refused_before_anything_is_touched() {
     assert_eq!(written.history.look(written.dir.path(), &written.options).await, Seen::Intact);
 }
 
-/// Making an empty database where one had been would forget every fence (G1).
+/// Creating an empty database in place of a lost one would lose every fence (G1).
 #[tokio::test]
 async fn g1_a_directory_that_lost_its_database_is_refused() {
     for lost in ["db", "db/CURRENT"] {
@@ -96,7 +96,7 @@ async fn g1_a_directory_that_lost_its_database_is_refused() {
     }
 }
 
-/// Killed while the database was being made, before anything could be written to it.
+/// The process was killed while it created the database, before anything could be written to it.
 #[tokio::test]
 async fn a_making_that_was_interrupted_can_be_repeated() {
     let whole = TempDir::new().unwrap();
@@ -143,10 +143,10 @@ fn free(path: &Path) -> u64 {
     disk.f_bavail * disk.f_frsize
 }
 
-/// How far the free space may move by what others do meanwhile.
+/// How much the free space may change because of other processes.
 const MARGIN: u64 = 256 << 20;
 
-/// Below the floor nothing is written, nothing is raised, and it recovers by itself.
+/// Below the floor nothing is written and no fence is raised. Writes resume without a restart.
 #[tokio::test]
 async fn a_disk_that_fills_up_rejects_writes_until_there_is_room() {
     let dir = TempDir::new().unwrap();
@@ -184,10 +184,11 @@ async fn a_full_disk_makes_no_new_store() {
     assert!(matches!(engine.commit(batch).await, Ok(Commit::NoSpace { .. })));
 }
 
-/// Does it remove something, and was it done?
+/// Whether it removes something, and whether it was applied.
 type Removal = (bool, bool);
 
-/// Trap 47. The floor is twice what is free, so that it is below the floor and above a quarter of it whatever others write.
+/// Trap 47. The floor is twice the free space. So free space stays between a quarter of the floor and the floor,
+/// whatever other processes write.
 #[tokio::test]
 async fn c04_below_the_floor_what_removes_something_is_committed() {
     let dir = TempDir::new().unwrap();
@@ -215,7 +216,7 @@ async fn c04_below_the_floor_what_removes_something_is_committed() {
     assert!(is_full(&mixed.send(&store).await), "a transaction that also stores something");
     assert_eq!(text(&store, "k3").await.as_deref(), Some("stored"));
 
-    // However they share batches, each ends as it would by itself.
+    // However they share batches, each ends as it would alone.
     let mut all: Vec<Pin<Box<dyn Future<Output = Removal>>>> = Vec::new();
     for n in 5..40 {
         let store = &store;
@@ -241,7 +242,7 @@ async fn c04_far_below_the_floor_nothing_is_committed() {
     assert_eq!(told, floor / 4, "it says how much must be free for this");
 }
 
-/// What is noted of a store must never be ahead of what a reopened one has.
+/// A position that was read must never be ahead of the position after reopening.
 #[tokio::test]
 async fn c03_the_position_grows_with_commits_and_survives_reopening() {
     let dir = TempDir::new().unwrap();

@@ -1,9 +1,9 @@
-//! A store on disk as format 1 left it, kept for every later version to read.
+//! A store on disk as format 1 wrote it, kept so that every later version is tested to read it.
 //!
-//! `fixtures/format-1` is a closed store: some records in a table, the newest in the log. What it holds is in
-//! `records.txt`, to be read by people too. The log is kept as `*.log.kept`, because git ignores `*.log`.
+//! `fixtures/format-1` is a closed store: some records are in a table, the newest in the log. Its contents are listed
+//! in `records.txt`, which people can read too. The log is kept as `*.log.kept`, because git ignores `*.log`.
 //!
-//! To write it anew, which only a new format is a reason for, in a new directory:
+//! To write a fixture in a new directory, which only a new format justifies:
 //! `FENCEPOST_WRITE_FIXTURE=$PWD/store/tests/fixtures/format-2 make test SUITE=disk ARGS=fixture`.
 
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ async fn open_store(dir: &Path, guards: Guards) -> Store {
     open(Arc::new(RocksDb::open(dir, &roomy()).unwrap()), guards).await
 }
 
-/// Makes the store that the fixture is.
+/// Creates the store for the fixture.
 async fn make(dir: &Path) {
     let store = open_store(dir, Guards::default()).await;
     applied(put(&store, "orders/1/lines", issued("33", "worker-a#1", "etcd:7"), "of generation 0").await);
@@ -51,7 +51,7 @@ async fn make(dir: &Path) {
     assert!(matches!(remap(&engine, &guards(), 0).await, Ok(Remapped::Changed { generation: 1, .. })));
     drop(engine);
 
-    // Opening moved what was in the log to a table. What follows stays in the log.
+    // Opening moved the contents of the log to a table. What follows stays in the log.
     let store = open_store(dir, guards()).await;
     applied(put(&store, "orders/1/lines", issued("1:34", "worker-b#2", "redis:k"), "of generation 1").await);
     applied(put(&store, "orders/2", token("1:18446744073709551615"), "the highest number").await);
@@ -74,12 +74,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// `-` for what is absent.
+/// The text of a part; `-` if it is absent.
 fn shown(part: Option<impl ToString>) -> String {
     part.map_or_else(|| "-".to_owned(), |part| part.to_string())
 }
 
-/// Every record in words; what differs each time it is made is left out unless asked for.
+/// Describes every record as text. Parts that differ in every run are included only if `exactly` is set.
 async fn describe(engine: &dyn Engine, exactly: bool) -> String {
     let everything = Scan { from: vec![], inclusive: true, prefix: vec![], limit: usize::MAX, max_bytes: usize::MAX };
     let mut text = String::new();
@@ -108,7 +108,7 @@ async fn describe(engine: &dyn Engine, exactly: bool) -> String {
     text
 }
 
-/// Takes the files that matter out of a closed store.
+/// Copies the relevant files of a closed store.
 fn keep(from: &Path, to: &Path) {
     std::fs::create_dir_all(to.join("db")).unwrap();
     for name in ["FENCEPOST", "committed"] {
@@ -126,7 +126,7 @@ fn keep(from: &Path, to: &Path) {
     }
 }
 
-/// Puts a copy of what was kept where it can be opened.
+/// Copies the kept files to a directory where they can be opened.
 fn unpack(kept: &Path) -> TempDir {
     let dir = TempDir::new().unwrap();
     crate::testbed::directory::copy(kept, dir.path());
@@ -170,7 +170,7 @@ async fn format_1_is_served() {
     assert_eq!(fence(&store, "orders/1").await.as_deref(), Some("1:35"));
 }
 
-/// Without a new format number, this version writes what the fixture holds.
+/// While the format number is unchanged, this version must write exactly what the fixture holds.
 #[tokio::test]
 async fn the_fixture_is_what_this_version_writes() {
     assert_eq!(FORMAT, 1, "a new format needs a fixture of its own, beside this one");
@@ -185,7 +185,7 @@ async fn the_fixture_is_what_this_version_writes() {
     let ours = describe(&RocksDb::open(dir.path(), &roomy()).unwrap(), false).await;
     let kept = unpack(&fixture());
     let kept = describe(&RocksDb::open(kept.path(), &roomy()).unwrap(), false).await;
-    // Version 0.1 hashed the text of the mapping; a store that has that hash gets the new one when it is opened.
+    // Version 0.1 hashed the text of the mapping. Opening a store with such a hash replaces it with the new form.
     let mapping = guards().mapping();
     assert!(kept.contains(&hex(&mapping.old_hash())), "{kept}");
     assert_eq!(ours, kept.replace(&hex(&mapping.old_hash()), &hex(&mapping.hash)));

@@ -1,6 +1,7 @@
-//! Kills a process that writes, again and again, and opens what it left: refused by nobody, and nothing forgotten.
+//! Kills a writing process repeatedly and opens its directory: it must always open, and nothing acknowledged may be
+//! lost.
 //!
-//! Buffers are small, so that kills fall into flushes, compactions and changes of the log too.
+//! Buffers are small, so that kills also hit flushes, compactions and log switches.
 //! Budget: CI 25 kills, full 1,000.
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 const KEYS: u64 = 64;
 const AT_ONCE: u64 = 8;
 
-/// The test starts itself again with these set, and that process writes until it is killed.
+/// The test starts itself again with these variables set; that process writes until it is killed.
 const DIR: &str = "FENCEPOST_TEST_WRITE_TO";
 const FROM: &str = "FENCEPOST_TEST_FIRST_TOKEN";
 
@@ -25,7 +26,7 @@ fn options() -> EngineOptions {
     EngineOptions { cache_bytes: 64 << 10, write_buffer_bytes: 32 << 10, free_space_floor: 0 }
 }
 
-/// Writes under growing tokens, and prints each one after it was answered.
+/// Writes under growing tokens, and prints each one after it was acknowledged.
 async fn write_for_ever(dir: &Path, from: u64) {
     let store = crate::testbed::directory::open(dir, &options()).await;
     for round in 0.. {
@@ -46,7 +47,7 @@ async fn write_for_ever(dir: &Path, from: u64) {
     }
 }
 
-/// Starts a writer, kills it after so many answers, and returns the highest answered token of each key.
+/// Starts a writer, kills it after this many acknowledgements, and returns the highest acknowledged token of each key.
 fn write_and_kill(dir: &Path, from: u64, answers: usize) -> BTreeMap<u64, u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kill::every_answer_survives_a_kill", "--nocapture"])
@@ -61,7 +62,7 @@ fn write_and_kill(dir: &Path, from: u64, answers: usize) -> BTreeMap<u64, u64> {
     let numbers = lines.filter_map(|line| line.strip_prefix("answered ")?.parse::<u64>().ok());
     for (count, number) in numbers.enumerate() {
         answered.insert(number % KEYS, number);
-        // What it answered until the kill reached it is read too.
+        // Keep reading: acknowledgements printed before the kill took effect count too.
         if count + 1 == answers {
             child.kill().unwrap();
         }
@@ -80,7 +81,7 @@ async fn every_answer_survives_a_kill() {
     let dir = TempDir::new().unwrap();
     let (mut answered, mut random): (BTreeMap<u64, u64>, _) = (BTreeMap::new(), Positions(2024));
     for kill in 0..budget(25, 1_000) {
-        // Tokens in flight when the last one was killed may be stored; the next ones are above them.
+        // Tokens in flight at the last kill may be stored, so the next tokens start above them.
         let from = answered.values().max().unwrap_or(&0) + 1 + AT_ONCE;
         answered.extend(write_and_kill(dir.path(), from, 1 + random.below(800)));
         let store = crate::testbed::directory::open(dir.path(), &options()).await;

@@ -1,4 +1,4 @@
-//! The store in a directory: who opens it, what damage and kills leave, and the format on disk.
+//! The store in a directory: ownership, the effects of damage and kills, and the format on disk.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
 

@@ -1,5 +1,5 @@
-//! Why the log is recovered the way it is: a torn tail is dropped, anything else is refused, and what no file tells any
-//! more is named here as undetectable.
+//! The reasons for the recovery mode of the log: a torn tail is dropped, and any other damage is refused. Damage that
+//! no remaining file reveals is listed here as undetectable.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn the_log(dir: &Path) -> PathBuf {
     logs[0].clone()
 }
 
-/// One flipped bit in the middle of the log, after which most of it is still whole.
+/// Flips one bit in the middle of the log; most records after it stay intact.
 fn flip_in_the_middle(dir: &Path) {
     edit(&the_log(dir), |bytes| {
         let records = log_format::records(bytes);
@@ -26,7 +26,7 @@ fn flip_in_the_middle(dir: &Path) {
     });
 }
 
-/// Opens the database as a careless program would, and looks for a fence.
+/// Opens the database without the engine's checks, and looks for a fence.
 fn fence_is_there(dir: &Path, mode: Option<DBRecoveryMode>, name: &str) -> bool {
     let mut options = Options::default();
     if let Some(mode) = mode {
@@ -59,7 +59,7 @@ async fn rocksdbs_default_mode_forgets_in_silence_and_ours_refuses() {
     assert!(matches!(&seen, Seen::Refused(why) if why.contains("checksum")), "{seen:?}");
 }
 
-/// The other strict mode would refuse a store after every crash in the middle of a write.
+/// The other strict recovery mode would refuse a store after every crash during a write.
 #[tokio::test]
 async fn absolute_consistency_would_refuse_a_torn_tail() {
     let written = Written::in_the_log().await;
@@ -71,7 +71,7 @@ async fn absolute_consistency_would_refuse_a_torn_tail() {
     assert_eq!(written.history.look(copy.path(), &written.options).await, Seen::Intact);
 }
 
-/// A directory as it was after some answered writes, and its log as one more write left it.
+/// A directory as it was after some acknowledged writes, and its log after one more write.
 struct Torn {
     dir: TempDir,
     history: History,
@@ -85,7 +85,7 @@ async fn torn(bytes_of_the_last: usize) -> Torn {
     let mut history = History::default();
     history.write(&store, 30, 200).await;
     let dir = TempDir::new().unwrap();
-    // Nothing is in the background: the buffer is far from full.
+    // No background work is running: the buffer is far from full.
     directory::copy(original.path(), dir.path());
     let answered = std::fs::metadata(the_log(dir.path())).unwrap().len() as usize;
     applied(put(&store, "unanswered", token("1"), &"u".repeat(bytes_of_the_last)).await);
@@ -97,7 +97,7 @@ async fn torn(bytes_of_the_last: usize) -> Torn {
 
 #[tokio::test]
 async fn a_torn_tail_is_dropped_and_every_answer_kept() {
-    // Within a block, and over several.
+    // A last write within one block, and one across several blocks.
     for bytes in [300, 100_000] {
         let torn = torn(bytes).await;
         let unanswered = torn.whole.len() - torn.answered;
@@ -122,7 +122,7 @@ async fn life_goes_on_after_a_torn_tail_again_and_again() {
         assert_eq!(history.compare(&store).await, Ok(Seen::Intact), "round {round}");
         history.write(&store, 40, 300).await;
         store.close().await;
-        // The next start finds half a header, or half a record.
+        // The next start finds a partial header, or a partial record.
         let log = logs(torn.dir.path()).pop().unwrap();
         let garbage = &torn.whole[torn.answered..torn.answered + 3 + 20 * (round % 2)];
         edit(&log, |bytes| bytes.extend_from_slice(garbage));
@@ -141,7 +141,7 @@ async fn garbage_after_the_last_record_is_dropped_or_refused() {
     }
 }
 
-/// What was refused once is not taken the next time, when RocksDB has already tidied up.
+/// Damage that was refused once is refused again, although RocksDB may have cleaned up at the first attempt.
 #[tokio::test]
 async fn a_refused_directory_stays_refused() {
     let written = Written::in_tables_and_log().await;
@@ -157,7 +157,7 @@ async fn a_refused_directory_stays_refused() {
     }
 }
 
-/// RocksDB takes zeros for space that was reserved, and goes on with the next block.
+/// RocksDB treats zeros as preallocated space, and continues with the next block.
 #[tokio::test]
 async fn a_hole_of_zeros_up_to_a_block_is_refused() {
     let dir = TempDir::new().unwrap();
@@ -171,7 +171,7 @@ async fn a_hole_of_zeros_up_to_a_block_is_refused() {
     };
     filler(300).await;
     let overhead = filler(300).await - 300;
-    // Fills the block to its last byte, so that the next one begins with a record of its own.
+    // Fills the block to its last byte, so that the next block begins with a new record.
     loop {
         let left = BLOCK - std::fs::metadata(the_log(dir.path())).unwrap().len() as usize % BLOCK;
         match left.checked_sub(overhead) {
@@ -197,7 +197,7 @@ async fn a_hole_of_zeros_up_to_a_block_is_refused() {
     assert!(matches!(seen, Ok(Seen::Refused(_))), "{seen:?}");
 }
 
-/// The log says nothing of what was cut off it, and the mark that did is gone too.
+/// The log does not reveal what was cut off, and the mark that would is gone too.
 #[tokio::test]
 async fn undetectable_a_log_cut_between_records_whose_mark_is_gone() {
     let written = Written::in_the_log().await;
@@ -216,7 +216,8 @@ async fn undetectable_a_log_cut_between_records_whose_mark_is_gone() {
     assert!(broken.contains("was answered"), "{broken}");
 }
 
-/// All files agree, and are old. Restoring a backup needs the restore command, which raises the base generation.
+/// All files are consistent, but old. Restoring a backup requires the restore command, which raises the base
+/// generation.
 #[tokio::test]
 async fn undetectable_an_older_copy_of_the_whole_directory() {
     let mut written = Written::in_the_log().await;
@@ -228,7 +229,7 @@ async fn undetectable_an_older_copy_of_the_whole_directory() {
     assert!(written.history.try_look(older.path(), &written.options).await.is_err());
 }
 
-/// Nothing is left that could tell of it.
+/// No file is left that could reveal the loss.
 #[tokio::test]
 async fn undetectable_an_emptied_directory() {
     let written = Written::in_the_log().await;

@@ -1,4 +1,4 @@
-//! An engine to try, in a directory of its own, and short ways to use it.
+//! An engine under test, in a directory of its own, with helpers to use it.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Bench {
         Bench { kind, dir: TempDir::new().unwrap() }
     }
 
-    /// Opens the engine; what it held before is still there if it is durable.
+    /// Opens the engine. A durable one still has its earlier contents.
     pub(crate) fn open(&self) -> Arc<dyn Engine> {
         let options = EngineOptions { cache_bytes: 1 << 20, write_buffer_bytes: 4 << 20, free_space_floor: 0 };
         self.open_with(&options)
@@ -57,7 +57,7 @@ pub(crate) async fn text(engine: &dyn Engine, name: &str) -> Option<String> {
     one(engine, name).await.map(|record| String::from_utf8(record.bytes.to_vec()).unwrap())
 }
 
-/// Commits against what these keys were when they were loaded.
+/// Commits, comparing the versions of these keys with those that were loaded.
 pub(crate) async fn commit_after(
     engine: &dyn Engine,
     loaded: &Loaded,
@@ -69,7 +69,7 @@ pub(crate) async fn commit_after(
     engine.commit(Batch { as_of: loaded.as_of, compare, changes, purpose: Purpose::Store }).await.unwrap()
 }
 
-/// Commits and compares nothing.
+/// Commits without comparing anything.
 pub(crate) async fn commit(engine: &dyn Engine, changes: Vec<(RecordKey, Change)>) -> Version {
     let loaded = load(engine, &[]).await;
     match commit_after(engine, &loaded, &[], changes).await {
@@ -84,7 +84,7 @@ pub(crate) fn under(prefix: &str) -> Scan {
     Scan { from: prefix.clone(), inclusive: true, prefix, limit: usize::MAX, max_bytes: usize::MAX }
 }
 
-/// The bytes of a record key that begins like this; a whole name, or a part of one.
+/// The bytes of a record key with this name, or with the start of one.
 pub(crate) fn scan_bytes(start: &str) -> Vec<u8> {
     let kind = at("x").as_bytes()[0];
     [&[kind], start.as_bytes()].concat()

@@ -1,4 +1,4 @@
-//! The cases, one list.
+//! The list of cases.
 
 use std::pin::Pin;
 

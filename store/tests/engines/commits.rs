@@ -78,7 +78,7 @@ pub(crate) async fn e2_an_unrelated_commit_in_between_is_no_conflict(bench: Benc
     assert_eq!(text(&*engine, "a").await.as_deref(), Some("ours"));
 }
 
-/// An engine may skip the comparison if nothing was committed since the load. Anything at all was: it may not.
+/// An engine may skip the comparison only if nothing at all was committed since the load.
 pub(crate) async fn e2_a_commit_in_between_is_noticed_although_other_versions_are_equal(bench: Bench) {
     let engine = bench.open();
     commit(&*engine, vec![write("meta", "m"), write("a", "1"), write("b", "1")]).await;

@@ -1,4 +1,4 @@
-//! Many at once: E1, E2 and E5 under load.
+//! Concurrent access: E1, E2 and E5 under load.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use fencepost_store::engine::{Commit, Engine};
 use super::bench::{Bench, commit, commit_after, load, remove, text, under, write};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-/// So many different states a reader must have seen before the writer stops.
+/// How many different states a reader must have seen before the writer stops.
 const ENOUGH: usize = 25;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Writes the same number under every name, and in every other commit removes them first.
+/// Writes the same number under every name; every other commit removes them first.
 async fn rewrite(engine: Arc<dyn Engine>, seen: Arc<AtomicUsize>) {
     for round in 0.. {
         if seen.load(Ordering::Acquire) >= ENOUGH {
@@ -32,7 +32,7 @@ async fn rewrite(engine: Arc<dyn Engine>, seen: Arc<AtomicUsize>) {
     }
 }
 
-/// Runs `look` again and again while commits happen.
+/// Runs `look` repeatedly while commits happen.
 async fn while_rewriting<F>(engine: Arc<dyn Engine>, look: impl Fn(Arc<dyn Engine>) -> F + Send + 'static)
 where
     F: Future<Output = Vec<String>> + Send + 'static,

@@ -7,7 +7,7 @@ use fencepost_store::engines::EngineOptions;
 
 use super::bench::{Bench, commit, commit_after, load, names, one, remove, text, under, write};
 
-/// Small enough that a few hundred writes become tables.
+/// Buffers so small that a few hundred writes are flushed to tables.
 fn tiny() -> EngineOptions {
     EngineOptions { cache_bytes: 64 << 10, write_buffer_bytes: 64 << 10, free_space_floor: 0 }
 }
@@ -38,7 +38,7 @@ pub(crate) async fn e4_nothing_of_a_conflict_appears_later(bench: Bench) {
     assert_eq!(one(&*engine, "b").await, None);
 }
 
-/// Also when the newest version belonged to a removal, of which nothing is left to see.
+/// Holds even if the newest version belonged to a removal, which leaves no record behind.
 pub(crate) async fn e3_versions_are_not_reused_after_reopening(bench: Bench) {
     let mut last = Version(0);
     for round in 0..6 {
@@ -53,7 +53,7 @@ pub(crate) async fn e3_versions_are_not_reused_after_reopening(bench: Bench) {
     assert!(first > last);
 }
 
-/// Large and small in turn, over tables and restarts; what was replaced or removed does not come back.
+/// Large and small values in turn, across tables and restarts; replaced or removed values do not reappear.
 pub(crate) async fn large_records_are_found_when_memory_holds_almost_none(bench: Bench) {
     let text_of = |round: usize, n: usize| match (round + n) % 3 {
         0 => None,
@@ -80,7 +80,7 @@ fn name(n: usize) -> String {
     format!("large/{n:02}")
 }
 
-/// Answers must not depend on what a cache happens to hold.
+/// Results must not depend on the contents of a cache.
 pub(crate) async fn every_record_is_found_when_memory_holds_almost_none(bench: Bench) {
     let engine = bench.open_with(&tiny());
     let name = |n: usize| format!("n/{:04}", n * 7919 % 2000);

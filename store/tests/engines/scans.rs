@@ -37,7 +37,7 @@ pub(crate) async fn a_start_outside_of_the_prefix(bench: Bench) {
     assert_eq!(names(&*engine, from("a")).await.0, ["b/1", "b/2"]);
     assert_eq!(names(&*engine, from("b/1")).await.0, ["b/2"]);
     assert_eq!(names(&*engine, from("c")).await, (vec![], false));
-    // The prefix itself is not skipped because the start before it is exclusive.
+    // An exclusive start before the prefix does not exclude the record at the prefix itself.
     fill(&*engine, &["b"]).await;
     let scan = Scan { from: scan_bytes("a"), inclusive: false, ..under("b") };
     assert_eq!(names(&*engine, scan).await.0, ["b", "b/1", "b/2"]);
@@ -51,11 +51,11 @@ pub(crate) async fn limits_end_it_and_say_so(bench: Bench) {
     assert!(!names(&*engine, limited(4, usize::MAX)).await.1);
     assert!(!names(&*engine, limited(5, usize::MAX)).await.1);
     assert_eq!(names(&*engine, limited(0, usize::MAX)).await, (vec![], true));
-    // It stops after the record that brings the sum above, so one record always comes.
+    // A scan stops after the record that exceeds the limit, so it always returns at least one record.
     assert_eq!(names(&*engine, limited(9, 0)).await, (vec!["a".into()], true));
     assert_eq!(names(&*engine, limited(9, 150)).await, (vec!["a".into(), "b".into()], true));
     assert!(!names(&*engine, limited(9, 1000)).await.1);
-    // What lies behind the prefix is no reason to say that there is more.
+    // Records after the prefix do not count as more.
     assert_eq!(names(&*engine, Scan { limit: 1, ..under("d") }).await, (vec!["d".into()], false));
     assert_eq!(names(&*engine, Scan { limit: 1, ..under("a") }).await, (vec!["a".into()], false));
 }

@@ -39,7 +39,7 @@ pub(crate) async fn e3_a_record_made_again_has_a_new_version(bench: Bench) {
         commit(&*engine, vec![remove("a")]).await;
         assert_eq!(one(&*engine, "a").await, None);
     }
-    // Also within one commit.
+    // This also holds within one commit.
     let first = commit(&*engine, vec![write("a", "same"), remove("a"), write("a", "same")]).await;
     let version = one(&*engine, "a").await.unwrap().version;
     assert_eq!(version, Version(first.0 + 2));

@@ -1,4 +1,4 @@
-//! What is loaded of a record, E6; and large records, which an engine may keep in another way than small ones.
+//! How much of a record is loaded (E6), and large records, which an engine may store differently from small ones.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ pub(crate) async fn large_records_are_scanned_like_others(bench: Bench) {
     }
 }
 
-/// Head and body of a large record, if an engine has such things, are of one commit.
+/// The head and body of a large record, if an engine separates them, come from one commit.
 pub(crate) async fn e1_e5_loads_of_large_records_see_only_whole_commits(bench: Bench) {
     const COMMITS: usize = 20;
     let engine = bench.open();
@@ -156,7 +156,7 @@ pub(crate) async fn e1_e5_loads_of_large_records_see_only_whole_commits(bench: B
         tokio::spawn(async move {
             for round in (0usize..).take_while(|_| !enough.load(Ordering::Acquire)) {
                 let letter = ["x", "y", "z"][round % 3];
-                // Another size each time, and small in between.
+                // A different size each time, with small ones in between.
                 let body = if round % 5 == 4 { letter.to_owned() } else { letter.repeat(20_000 + round % 1000) };
                 commit(&*engine, vec![write("a", &body), write("b", &body)]).await;
                 tokio::task::yield_now().await;

@@ -19,11 +19,11 @@ pub(crate) const MAX_READ_BYTES: usize = 40;
 pub(crate) const KEYS: [&str; 6] = ["a/1", "a/2", "strict", "required", "observed", "plain"];
 pub(crate) const RESOURCES: [&str; 5] = ["a", "strict", "required", "observed", "plain"];
 
-/// Names what a command wrote; the store names it by a version.
+/// Identifies what a command wrote; the store identifies it by a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WriteId(pub(crate) u64);
 
-/// Names a grant; the store names it by a lease.
+/// Identifies a grant; the store identifies it by a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GrantId(pub(crate) u64);
 
@@ -75,7 +75,7 @@ pub(crate) enum LockVerb {
     ForceRelease,
 }
 
-/// An idempotency key, and whether it is the same request as others with that key.
+/// An idempotency key and a number for the request. Requests with the same key and number are the same request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     pub(crate) key: u8,
@@ -83,7 +83,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Requests of different kinds are never the same.
+    /// The kind is part of the fingerprint, so requests of different kinds are never the same.
     fn once(self, kind: u8) -> Once {
         let key = self.idempotency_key();
         Once { caller: "anonymous".into(), key, fingerprint: [self.fingerprint(kind); 32] }
@@ -98,17 +98,17 @@ impl Retry {
     }
 }
 
-/// A condition in the words of the model.
+/// A condition in terms of the model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum When {
     Always,
     Absent,
     Exists,
-    /// It is still the value that was current before this group.
+    /// The value is still the one that was current before this group.
     Unchanged,
-    /// It is a value that may have been replaced since.
+    /// The value is this one, which may have been replaced since.
     Once(WriteId),
-    /// It is the text of this number.
+    /// The value is the text of this number.
     Is(i64),
     AtLeast(i64),
     AtMost(i64),
@@ -146,7 +146,7 @@ pub(crate) fn keys_of(name: &str) -> Vec<Key> {
     KEYS.iter().filter(|key| resource_of(key).as_str() == name).map(|name| key(name)).collect()
 }
 
-/// The body of a put, which tells which put it was; a short one is a number.
+/// The body of a put, which identifies the put; a short one is a number.
 pub(crate) fn body_of(id: WriteId, bytes: usize) -> Bytes {
     match bytes {
         0 => id.0.to_string().into(),
@@ -199,7 +199,7 @@ impl Write {
 }
 
 impl Command {
-    /// Sends it to the store.
+    /// Sends the command to the store.
     pub(crate) async fn send(&self, store: &Store, known: &Known) -> Ended {
         match self {
             Command::Write(write) => write.send(store, known).await,
@@ -219,8 +219,8 @@ impl Command {
         }
     }
 
-    /// A lock is asked for by a task of its own, and a transaction that only reads is not queued: its place in the order is
-    /// known only if nothing is beside it.
+    /// A lock is acquired by a separate task, and a read-only transaction is not queued. Their place in the order is
+    /// known only if nothing runs beside them.
     pub(crate) fn stands_alone(&self) -> bool {
         match self {
             Command::Lock { verb: LockVerb::Acquire { .. }, .. } => true,

@@ -1,4 +1,4 @@
-//! Outcomes in the words of the model, and whether the store's are the same.
+//! Outcomes in terms of the model, and their comparison with the store's outcomes.
 
 use std::num::NonZeroU64;
 
@@ -12,7 +12,7 @@ use super::command::{GrantId, WriteId};
 use super::known::Known;
 use crate::testbed::Ended;
 
-/// A value in the words of the model.
+/// A value in terms of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) id: WriteId,
@@ -26,7 +26,7 @@ impl Stored {
     }
 }
 
-/// What one operation left behind, or found.
+/// The result of one operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Left {
     Put(WriteId),
@@ -66,7 +66,7 @@ pub(crate) enum Expected {
     Abandoned,
 }
 
-/// Every [`Expected::kind`] that a thousand histories should get to.
+/// Every [`Expected::kind`] that a thousand histories should reach.
 pub(crate) const KINDS: [&str; 38] = [
     "abandoned",
     "applied",
@@ -108,12 +108,12 @@ pub(crate) const KINDS: [&str; 38] = [
     "unknown-generation",
 ];
 
-/// When a fence was raised is for people, and not compared.
+/// The state without the time of the raise, which is informational and not compared.
 pub(crate) fn timeless(state: &FenceState) -> FenceState {
     FenceState { raised_at: None, ..state.clone() }
 }
 
-/// How far a fence is.
+/// The fence's generation and number.
 fn place(state: &FenceState) -> (u32, Option<NonZeroU64>) {
     (state.generation, state.high)
 }
@@ -121,7 +121,8 @@ fn place(state: &FenceState) -> (u32, Option<NonZeroU64>) {
 impl Refused {
     fn is(&self, refusal: &Refusal) -> bool {
         let exact = refusal.reason == self.reason && timeless(&refusal.found) == self.found;
-        // From the cache: decided by an earlier state, but below what was durable then and is so still.
+        // A refusal from the cache: based on an earlier state, but the token is below what was durable then and still
+        // is.
         let below =
             |presented: &Presented| (presented.token.generation(), Some(presented.token.number())) < place(&self.found);
         let cached = matches!(refusal.reason, Reason::Stale | Reason::RetiredGeneration)
@@ -151,7 +152,7 @@ impl Expected {
         }
     }
 
-    /// Which kind of outcome it is.
+    /// The kind of outcome.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Expected::Applied { observed: None, .. } => "applied",
@@ -190,7 +191,7 @@ impl Expected {
         }
     }
 
-    /// As the caller of put and delete knows it.
+    /// Converts the outcome of a transaction to that of a plain put or delete.
     pub(crate) fn of_one(self) -> Expected {
         match self {
             Expected::Transacted { results, fence, observed, .. } => {
@@ -244,7 +245,7 @@ impl Expected {
             (Expected::Impossible { at, key, why }, Outcome::Impossible { at: place, key: name, why: found }) => {
                 (at, key, why) == (place, name, found)
             }
-            // Of a value that is not read for it, token and content type count too.
+            // The size of a value that was not loaded includes its token and content type.
             (Expected::TooLarge { bytes }, Outcome::TooLarge { bytes: found, .. }) => {
                 (*bytes..bytes + 300).contains(found)
             }

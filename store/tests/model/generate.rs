@@ -7,7 +7,7 @@ use super::command::{
     Command, GrantId, KEYS, LockVerb, RESOURCES, Retry, Shape, Step, When, Write, WriteId, resource_of,
 };
 
-/// The generation says how far it is from the resource's own: 1 is the next, [`BEFORE`] the one before.
+/// The generation is relative to the resource's own: 1 is the next, [`BEFORE`] the previous one.
 fn any_token() -> impl Strategy<Value = Presented> {
     let generation = prop_oneof![16 => Just(0u32), 1 => Just(1u32), 1 => Just(BEFORE)];
     let number = prop_oneof![60 => 1u64..9, 1 => Just(u64::MAX), 1 => Just(u64::MAX - 1)];
@@ -40,7 +40,7 @@ fn any_when() -> impl Strategy<Value = When> {
 }
 
 fn any_put() -> impl Strategy<Value = Step> {
-    // Some are so large that the engine keeps them in another way.
+    // Some are so large that the engine stores them differently.
     prop_oneof![4 => Just(0usize), 4 => 1usize..60, 1 => Just(20_000)]
         .prop_map(|bytes| Step::Put { id: WriteId(0), bytes })
 }
@@ -51,7 +51,7 @@ fn any_add() -> impl Strategy<Value = Step> {
     (by, bounds).prop_map(|(by, (min, max))| Step::Add { id: WriteId(0), by, min, max })
 }
 
-/// Few keys, so that most requests with one are retries of another; only some are not the same request.
+/// Few keys, so that most requests with a key are retries; a few reuse a key for a different request.
 fn any_retry(keys: std::ops::Range<u8>) -> impl Strategy<Value = Option<Retry>> {
     let retry = (keys, prop_oneof![7 => Just(0u8), 1 => Just(1u8)]);
     prop_oneof![1 => Just(None), 1 => retry.prop_map(|(key, request)| Some(Retry { key, request }))]
@@ -77,7 +77,7 @@ fn any_single() -> impl Strategy<Value = Write> {
     )
 }
 
-/// Tokens for most of the resources that are named, and for no other.
+/// Has tokens for most of the resources that it names, and for no others.
 fn any_transaction() -> impl Strategy<Value = Write> {
     let step = prop_oneof![3 => any_put(), 1 => Just(Step::Delete), 3 => any_add(), 2 => Just(Step::Get)];
     let steps = prop::sample::subsequence(&KEYS[..], 0..4)
@@ -96,7 +96,7 @@ fn any_transaction() -> impl Strategy<Value = Write> {
     })
 }
 
-/// Whichever lease the lock has before the group.
+/// Stands for the lease that the lock has before the group.
 const CURRENT: GrantId = GrantId(u64::MAX);
 
 fn any_lock() -> impl Strategy<Value = LockVerb> {
@@ -114,7 +114,7 @@ fn any_lock() -> impl Strategy<Value = LockVerb> {
 
 fn any_command() -> impl Strategy<Value = Command> {
     let resource = || prop::sample::select(&RESOURCES[..]);
-    // So far from the generation that is current.
+    // Relative to the current generation.
     let from = || prop_oneof![3 => Just(0u32), 1 => Just(1u32)];
     let issuer = prop_oneof![3 => Just(None), 1 => Just(Some(Issuer::new("etcd:1").unwrap()))];
     prop_oneof![
@@ -128,7 +128,7 @@ fn any_command() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Groups of commands. What each writes or is granted has an id of its own; what stands alone is a group.
+/// Groups of commands. Each write and each grant has its own id; a command that stands alone is its own group.
 pub(crate) fn any_history() -> impl Strategy<Value = Vec<Vec<Command>>> {
     prop::collection::vec(prop::collection::vec(any_command(), 1..12), 1..8).prop_map(|groups| {
         let (mut history, mut writes, mut grants) = (Vec::new(), (0..).map(WriteId), (0..).map(GrantId));
@@ -165,7 +165,7 @@ fn name(command: &mut Command, writes: &mut impl Iterator<Item = WriteId>, grant
 }
 
 impl Command {
-    /// The command with generations and leases as they are before its group: those `of` a resource, and the `base`
+    /// The command with the generations and leases as they are before its group: those `of` a resource, and the `base`
     /// generation of the store.
     pub(crate) fn placed(
         &self,

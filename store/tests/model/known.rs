@@ -1,4 +1,4 @@
-//! What a client has learned so far: versions and leases.
+//! What a client knows so far: versions and leases.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ pub(crate) struct Known {
     versions: HashMap<WriteId, Version>,
     seen: HashSet<Version>,
     leases: HashMap<GrantId, LeaseId>,
-    /// What each key had before the group that is being sent.
+    /// The version of each key before the current group.
     pub(crate) current: HashMap<String, Version>,
 }
 
@@ -28,12 +28,12 @@ impl Known {
         self.current.get(key).copied()
     }
 
-    /// The lease of a grant; something wrong if it was never granted.
+    /// The lease of a grant; an invalid one if it was never granted.
     pub(crate) fn lease(&self, id: GrantId) -> LeaseId {
         self.leases.get(&id).copied().unwrap_or(LeaseId([0; 16]))
     }
 
-    /// A condition in the words of the store.
+    /// A condition in terms of the store.
     pub(crate) fn condition(&self, key: &str, when: When) -> Condition {
         match when {
             When::Always => Condition::Always,
@@ -47,7 +47,7 @@ impl Known {
         }
     }
 
-    /// Takes new versions and leases from an answer; nobody may have had a version before (E3).
+    /// Records new versions and leases from an answer, and fails if a version was seen before (E3).
     pub(crate) fn learn(&mut self, ended: &Ended, expected: &Expected) -> Result<(), String> {
         match (ended, expected) {
             (Ok(Outcome::Applied(applied)), Expected::Applied { put: Some(id), .. }) => {

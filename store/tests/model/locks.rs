@@ -1,4 +1,4 @@
-//! Locks of the model: numbers that only grow, and at most one lease each.
+//! The model's locks: numbers that only grow, and at most one lease each.
 
 use fencepost_core::{Access, Holder, Presented, Resource, Token};
 use fencepost_store::Store;
@@ -9,7 +9,7 @@ use super::reference::Model;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
-    /// The last token that was given or used up.
+    /// The last token that was granted or used up.
     given: Token,
     lease: Option<Lease>,
 }
@@ -68,7 +68,7 @@ impl Model {
         Expected::LeaseLost { holder, fence: self.fence(resource).token() }
     }
 
-    /// One above everything given or seen in this generation.
+    /// One above every number granted or seen in this generation.
     fn next(&self, resource: &Resource) -> Result<Token, Expected> {
         let state = self.fence(resource);
         let given = self.locks.get(resource).map(|lock| lock.given);
@@ -120,7 +120,7 @@ impl Model {
         let Some(Lease { holder, token, .. }) = self.lease(resource).cloned() else { return Expected::NotHeld };
         let state = self.fence(resource);
         if state.generation > token.generation() || state.token() > Some(token) {
-            // The fence refuses the holder as it is.
+            // The fence already refuses the holder.
             let lock = self.locks.get_mut(resource).unwrap();
             lock.lease = None;
             return Expected::ForceReleased { holder, token, fence: self.fence(resource).token() };

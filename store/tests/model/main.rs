@@ -1,5 +1,5 @@
-//! The store against a sequential model: groups of commands are queued at once, in order, and every outcome and the
-//! whole state must be what the model says for that order, however they were batched.
+//! The store against a sequential model: groups of commands are queued at once, in order. Every outcome and the whole
+//! state must match the model for that order, however the commands were batched.
 //!
 //! Budget: CI 1,000 histories in memory and 40 on RocksDB, full 20,000 and 1,000.
 

@@ -1,4 +1,4 @@
-//! The model: one command after the other, with the judge of the core and nothing of the store.
+//! The model: applies commands one by one, using the judge from core and no code of the store.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,10 +26,10 @@ pub(crate) struct Model {
     recorded: HashMap<u8, (u8, Expected)>,
 }
 
-/// A resource, what is presented to it, and what for.
+/// A resource, the token presented to it, and the kind of access.
 pub(super) type Asked<'c> = (Resource, Option<&'c Presented>, Access);
 
-/// What the judge admitted: fences as they will be, and what was merely observed.
+/// What the judge admitted: the new fences, and the refusals that observe mode suppressed.
 pub(super) struct Admitted {
     pub(super) states: Vec<(Resource, FenceState, Option<Reason>)>,
     raised: bool,
@@ -60,7 +60,7 @@ impl Model {
         stored.cloned().unwrap_or_else(|| FenceState::unseen(self.base))
     }
 
-    /// The command with the generations and leases that are current now.
+    /// The command with the current generations and leases filled in.
     pub(crate) fn placed(&self, command: &Command) -> Command {
         let generation = |name: &str| self.fence(&resource(name)).generation;
         command.placed(generation, self.base, |name| self.lease_id(&resource(name)))
@@ -97,7 +97,7 @@ impl Model {
         }
     }
 
-    /// Does it, unless it was done before under the same key; what commits is remembered.
+    /// Applies the request, unless it was applied before under the same key. What commits is recorded.
     pub(super) fn once(
         &mut self,
         retry: Option<Retry>,
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// Asks the judge about each; if one refuses, all is refused.
+    /// Judges each resource; if one refuses, the whole command is refused.
     pub(super) fn judge(&self, asked: &[Asked<'_>]) -> Result<Admitted, Expected> {
         let (mut states, mut refused, mut raised) = (Vec::new(), Vec::new(), false);
         for (resource, presented, access) in asked {
@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    /// What comes of it, and whether that is remembered.
+    /// The expected outcome, and whether it is recorded.
     fn write(&mut self, write: &Write, known: &Known) -> (Expected, bool) {
         let written = |resource: &Resource| {
             write.steps.iter().any(|(name, step)| step.writes() && resource_of(name) == *resource)
@@ -288,9 +288,9 @@ impl Model {
         }
     }
 
-    /// Compares everything that the store holds, and notes which versions are current.
+    /// Compares the entire state of the store, and records the current versions.
     pub(crate) async fn matches(&self, store: &Store, known: &mut Known) -> Result<(), String> {
-        // A record of a fence that says nothing is as good as none.
+        // A fence record in the unseen state is equivalent to an absent one.
         let telling = |state: &FenceState| *state != FenceState::unseen(self.base);
         let listed = store.fences("", None, usize::MAX).await.map_err(|error| error.to_string())?.entries;
         let found = listed.into_iter().map(|(resource, state)| (resource, timeless(&state)));
@@ -319,7 +319,7 @@ impl Model {
     }
 }
 
-/// A single write without a condition has none, so that places are counted without it.
+/// A single write without a condition sends none, so it does not count when conditions are numbered.
 fn kept(write: &Write, when: When) -> bool {
     write.shape == Shape::Transaction || !matches!(when, When::Always)
 }

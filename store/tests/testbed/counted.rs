@@ -1,4 +1,4 @@
-//! An engine in memory that counts what is loaded from it.
+//! A memory engine that counts the bytes loaded from it.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,23 +6,23 @@ use async_trait::async_trait;
 use fencepost_store::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Scan, Scanned, Wanted};
 use fencepost_store::engines::memory::Memory;
 
-/// Bytes of records in each load, by who loaded them.
+/// Bytes of records in each load, by kind of caller.
 #[derive(Default)]
 pub(crate) struct Loads {
-    /// By the committer.
+    /// Loads by the committer.
     pub(crate) to_change: Mutex<Vec<usize>>,
-    /// By readers.
+    /// Loads by readers.
     pub(crate) to_read: Mutex<Vec<usize>>,
 }
 
 impl Loads {
-    /// The most bytes that the committer loaded at once, and how often it loaded, since this was asked last.
+    /// The most bytes that the committer loaded at once, and the number of its loads, since the last call.
     pub(crate) fn committer(&self) -> (usize, usize) {
         let loads = std::mem::take(&mut *self.to_change.lock().unwrap());
         (loads.iter().copied().max().unwrap_or(0), loads.len())
     }
 
-    /// The same of readers.
+    /// The same for readers.
     pub(crate) fn readers(&self) -> (usize, usize) {
         let loads = std::mem::take(&mut *self.to_read.lock().unwrap());
         (loads.iter().copied().max().unwrap_or(0), loads.len())

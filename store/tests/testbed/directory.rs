@@ -1,4 +1,4 @@
-//! Stores in real directories: made, copied, damaged and opened again.
+//! Stores in real directories: created, copied, damaged and reopened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use fencepost_store::engines::rocksdb::RocksDb;
 use fencepost_store::engines::{EngineOpenError, EngineOptions};
 use fencepost_store::{NoObserver, Store, StoreOptions};
 
-/// Small buffers, so that a few writes fill several log files and tables.
+/// Buffers so small that a few writes fill several log files and tables.
 pub(crate) fn small() -> EngineOptions {
     EngineOptions { cache_bytes: 256 << 10, write_buffer_bytes: 64 << 10, free_space_floor: 0 }
 }
 
-/// Room for everything in one log file.
+/// Buffers large enough for everything to stay in one log file.
 pub(crate) fn roomy() -> EngineOptions {
     EngineOptions { cache_bytes: 1 << 20, write_buffer_bytes: 16 << 20, free_space_floor: 0 }
 }
@@ -46,7 +46,7 @@ pub(crate) async fn open(path: &Path, options: &EngineOptions) -> Store {
     try_open(path, options).await.unwrap()
 }
 
-/// A copy of a directory, as a process that was killed now would leave it.
+/// Copies a directory as a process that was killed now would leave it.
 pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -86,14 +86,14 @@ pub(crate) fn manifests(dir: &Path) -> Vec<PathBuf> {
     files(dir, |name| name.starts_with("MANIFEST-"))
 }
 
-/// Replaces a file's bytes by what `edit` makes of them.
+/// Replaces a file's bytes with the result of `edit`.
 pub(crate) fn edit(path: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = std::fs::read(path).unwrap();
     edit(&mut bytes);
     std::fs::write(path, bytes).unwrap();
 }
 
-/// The budget's number of rounds: `FENCEPOST_BUDGET=full` for the second one.
+/// The number of rounds: the second one with `FENCEPOST_BUDGET=full`, else the first.
 pub(crate) fn budget(ci: usize, full: usize) -> usize {
     if std::env::var("FENCEPOST_BUDGET").is_ok_and(|budget| budget == "full") { full } else { ci }
 }

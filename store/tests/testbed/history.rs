@@ -1,4 +1,4 @@
-//! Acknowledged writes to a store in a directory, and the check that none of them is forgotten.
+//! Acknowledged writes to a store in a directory, and a check that none of them is lost.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,26 +10,26 @@ use tempfile::TempDir;
 use super::directory::{self, NotOpened};
 use super::{applied, body, delete, held, key, put};
 
-/// What the store answered: for each key its fence, and its value (`None`: deleted).
+/// What the store acknowledged: the fence and value of each key (`None`: deleted).
 #[derive(Clone, Default)]
 pub(crate) struct History {
     answered: BTreeMap<String, (u64, Option<String>)>,
     token: u64,
 }
 
-/// What a look at a damaged directory gave. Anything worse is a panic.
+/// The result of examining a damaged directory. Anything worse is a panic.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It did not open, and said why.
+    /// It did not open, for this reason.
     Refused(String),
-    /// Every answered fence and value is there.
+    /// Every acknowledged fence and value is there.
     Intact,
-    /// It opened; what cannot be read says so, and the rest is right.
+    /// It opened. Some reads fail with an error, and the rest is correct.
     ReadErrors(usize),
 }
 
 impl History {
-    /// Writes under tokens that grow: every other key is new in each round, so that losing any round shows, and every
+    /// Writes under growing tokens. Every other key is new in each round, so that losing any round shows, and every
     /// seventh is deleted.
     pub(crate) async fn write(&mut self, store: &Store, keys: usize, bytes: usize) {
         for n in 0..keys {
@@ -45,13 +45,13 @@ impl History {
         }
     }
 
-    /// The key that was written last, and its token.
+    /// The key of the last write, and its token.
     pub(crate) fn newest(&self) -> (&str, u64) {
         let (name, (token, _)) = self.answered.iter().max_by_key(|(_, (token, _))| *token).unwrap();
         (name, *token)
     }
 
-    /// Compares everything that was answered. An error is how a promise was broken.
+    /// Compares everything that was acknowledged. An error describes a broken promise.
     pub(crate) async fn compare(&self, store: &Store) -> Result<Seen, String> {
         let mut errors = 0;
         for (name, (token, text)) in &self.answered {
@@ -74,7 +74,7 @@ impl History {
         Ok(if errors == 0 { Seen::Intact } else { Seen::ReadErrors(errors) })
     }
 
-    /// A list is whole, or an error.
+    /// A list is complete, or an error.
     async fn compare_list(&self, store: &Store) -> Result<(), String> {
         let Ok(page) = store.fences("", None, usize::MAX).await else { return Ok(()) };
         let listed: Vec<&str> = page.entries.iter().map(|(resource, _)| resource.as_str()).collect();
@@ -82,7 +82,7 @@ impl History {
         missing.map_or(Ok(()), |name| Err(format!("the fence of {name} is missing in the list")))
     }
 
-    /// What cannot be read is not taken for absent: token 1 is stale for all but the very first key.
+    /// Unreadable is not treated as absent: token 1 is stale for all but the very first key.
     async fn compare_stale_writes(&self, store: &Store) -> Result<(), String> {
         for (name, (token, _)) in self.answered.iter().filter(|(_, (token, _))| *token > 1) {
             if let Ok(Outcome::Applied(_)) = put(store, name, super::token("1"), "from a zombie").await {
@@ -92,7 +92,7 @@ impl History {
         Ok(())
     }
 
-    /// Opens a directory and compares. A panic is how a promise was broken.
+    /// Opens a directory and compares. Panics if a promise was broken.
     #[track_caller]
     pub(crate) fn look(&self, dir: &Path, options: &EngineOptions) -> impl Future<Output = Seen> {
         let called_from = std::panic::Location::caller();
@@ -112,8 +112,8 @@ impl History {
     }
 }
 
-/// A closed store in a directory, and what it answered. RocksDB does not flush when it closes, so its files are those
-/// that a kill would leave.
+/// A closed store in a directory, and what it acknowledged. RocksDB does not flush when it closes, so the files are
+/// those that a kill would leave.
 pub(crate) struct Written {
     pub(crate) dir: TempDir,
     pub(crate) history: History,
@@ -132,7 +132,7 @@ impl Written {
         Written { dir, history, options }
     }
 
-    /// Everything in the log, nothing in a table.
+    /// All writes are in the log, none in a table.
     pub(crate) async fn in_the_log() -> Written {
         Written::with(directory::roomy(), 4, 30, 200).await
     }
@@ -140,7 +140,7 @@ impl Written {
     /// Tables, a manifest with several flushes, and a log with the newest writes.
     pub(crate) async fn in_tables_and_log() -> Written {
         let mut written = Written::with(directory::small(), 10, 30, 400).await;
-        // How much of it is in the log is a matter of time, so it is made sure of.
+        // How much is in the log depends on timing, so this repeats until there is enough.
         for _ in 0..20 {
             let newest = directory::logs(written.dir.path()).pop().unwrap();
             if newest.metadata().unwrap().len() > 10_000 && !directory::tables(written.dir.path()).is_empty() {
@@ -160,7 +160,7 @@ impl Written {
         copy
     }
 
-    /// Damages a copy and looks at it.
+    /// Damages a copy and examines it.
     pub(crate) async fn damaged(&self, damage: impl FnOnce(&Path)) -> Result<Seen, String> {
         let copy = self.copy();
         damage(copy.path());

@@ -1,4 +1,4 @@
-//! What the store's tests share: short ways to say things, and a store to say them to.
+//! Helpers that the store's tests share: short constructors, and a store to run commands on.
 
 #![allow(dead_code, reason = "every test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
@@ -25,7 +25,7 @@ use fencepost_store::{
     StoreOptions, WrongResource,
 };
 
-/// Longer than anything here takes, so that a hang is a failure and not a stuck run.
+/// Longer than any test step takes, so that a hang becomes a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) fn key(name: &str) -> Key {
@@ -36,27 +36,27 @@ pub(crate) fn resource(name: &str) -> Resource {
     Resource::new(name).unwrap()
 }
 
-/// A token from nobody in particular.
+/// A token without a holder.
 pub(crate) fn token(text: &str) -> Presented {
     Presented { token: text.parse().unwrap(), holder: None, issuer: None }
 }
 
-/// A token and who presents it.
+/// A token with its holder.
 pub(crate) fn held(text: &str, holder: &str) -> Presented {
     Presented { holder: Some(Holder::new(holder).unwrap()), ..token(text) }
 }
 
-/// A token, who presents it and who numbered it.
+/// A token with its holder and issuer.
 pub(crate) fn issued(text: &str, holder: &str, issuer: &str) -> Presented {
     Presented { issuer: Some(Issuer::new(issuer).unwrap()), ..held(text, holder) }
 }
 
-/// One guard.
+/// Guards that consist of one guard.
 pub(crate) fn guard(keys: &str, resource: Option<&str>, policy: Policy) -> Guards {
     Guards::new(vec![GuardSpec { keys: keys.into(), resource: resource.map(str::to_owned), policy }]).unwrap()
 }
 
-/// Every key by itself, under this policy.
+/// Guards that make every key its own resource, under this policy.
 pub(crate) fn everywhere(policy: Policy) -> Guards {
     guard("**", None, policy)
 }
@@ -65,7 +65,7 @@ pub(crate) async fn open(engine: Arc<dyn Engine>, guards: Guards) -> Store {
     Store::open(engine, guards, StoreOptions::default(), Arc::new(NoObserver)).await.unwrap()
 }
 
-/// A store over an exclusive memory engine, and the engine to break.
+/// A store over an exclusive memory engine, and the engine for fault injection.
 pub(crate) async fn memory_store() -> (Store, Memory) {
     memory_store_of(Ownership::Exclusive, Guards::default()).await
 }
@@ -121,7 +121,7 @@ pub(crate) async fn read(store: &Store, name: &str) -> Read {
     store.read(&key(name), None).await.unwrap().unwrap().unwrap()
 }
 
-/// What a key holds, as text.
+/// A key's value, as text.
 pub(crate) async fn text(store: &Store, name: &str) -> Option<String> {
     read(store, name).await.value.map(|(_, value)| body(&value))
 }
@@ -135,7 +135,7 @@ pub(crate) async fn fence(store: &Store, name: &str) -> Option<String> {
     store.fence(&resource(name)).await.unwrap().unwrap().token().map(|token| token.to_string())
 }
 
-/// Fences, as texts.
+/// The fences of several resources, as text.
 pub(crate) async fn fences(store: &Store, names: [&str; 3]) -> Vec<Option<String>> {
     let mut fences = Vec::new();
     for name in names {
@@ -183,7 +183,7 @@ pub(crate) fn reason(ended: Ended) -> Reason {
     refused(ended).reason
 }
 
-/// What a change to a fence record says, if it is one.
+/// The fence in a change to this fence record, as text, if there is one.
 pub(crate) fn fence_change(name: &str, changes: &[(RecordKey, Change)]) -> Option<String> {
     let (_, change) = changes.iter().find(|(key, _)| *key == RecordKey::fence(&resource(name)))?;
     match change {
@@ -197,17 +197,17 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, work).await.unwrap()
 }
 
-/// A command that has been queued, in the order of these calls, and may be looked at.
+/// A command that has been queued, in the order of these calls, and can be polled.
 pub(crate) struct Queued<'a>(Pin<Box<dyn Future<Output = Ended> + 'a>>);
 
-/// Polls a command once, which puts it into the queue.
+/// Polls a command once, which queues it.
 pub(crate) async fn queue<'a>(command: impl Future<Output = Ended> + 'a) -> Queued<'a> {
     let mut queued = Queued(Box::pin(command));
     assert_eq!(queued.now().await, None, "it was answered before it was queued");
     queued
 }
 
-/// The same for a short queue: tries again while another command is still in it.
+/// The same for a short queue: retries while another command is still in it.
 pub(crate) async fn queue_when_free<'a, F: Future<Output = Ended> + 'a>(command: impl Fn() -> F) -> Queued<'a> {
     within(async {
         loop {
@@ -223,7 +223,7 @@ pub(crate) async fn queue_when_free<'a, F: Future<Output = Ended> + 'a>(command:
 }
 
 impl Queued<'_> {
-    /// The answer, if there is one by now.
+    /// The answer, if there is one yet.
     pub(crate) async fn now(&mut self) -> Option<Ended> {
         poll_fn(|context| match self.0.as_mut().poll(context) {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -238,7 +238,7 @@ impl Queued<'_> {
     }
 }
 
-/// Polls all in order until all are done; so they are queued in this order, and share commits.
+/// Polls all in order until all are done. So they are queued in this order, and share commits.
 pub(crate) async fn together<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>) -> Vec<T> {
     let mut futures: Vec<_> = futures.into_iter().map(|future| (future, None)).collect();
     within(poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Short ways to ask for transactions, retries and locks.
+//! Helpers for transactions, retries and locks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use fencepost_store::{
 
 use super::{Ended, ended, key, resource};
 
-/// The request `fingerprint` of nobody in particular, under this idempotency key.
+/// A request of an anonymous caller with this idempotency key and fingerprint.
 pub(crate) fn once(name: &str, fingerprint: u8) -> Once {
     once_by("anonymous", name, fingerprint)
 }
@@ -26,7 +26,7 @@ pub(crate) fn idempotency_key(name: &str) -> IdempotencyKey {
     IdempotencyKey::new(name).unwrap()
 }
 
-/// A transaction, said in order.
+/// A builder for transactions.
 #[derive(Clone)]
 pub(crate) struct Txn(pub(crate) Transaction);
 
@@ -101,7 +101,7 @@ pub(crate) fn transacted(ended: Ended) -> Transacted {
     }
 }
 
-/// The place of the condition that failed.
+/// The index of the condition that failed.
 #[track_caller]
 pub(crate) fn failed_at(ended: Ended) -> usize {
     match ended {
@@ -118,7 +118,7 @@ pub(crate) fn impossible(ended: Ended) -> (usize, Impossible) {
     }
 }
 
-/// What the operations of a transaction left behind.
+/// The results of a transaction's operations.
 #[track_caller]
 pub(crate) fn done(ended: Ended) -> Vec<Done> {
     transacted(ended).results.into_iter().map(|(_, done)| done).collect()
@@ -133,7 +133,7 @@ pub(crate) fn replayed(ended: Ended) -> Outcome {
     }
 }
 
-/// A lock that is wanted now, or not at all.
+/// A request for a lock that does not wait.
 pub(crate) fn wanted(name: &str, holder: &str, ttl_ms: u64) -> AcquireLock {
     AcquireLock {
         resource: resource(name),
@@ -145,7 +145,7 @@ pub(crate) fn wanted(name: &str, holder: &str, ttl_ms: u64) -> AcquireLock {
     }
 }
 
-/// A lock that is worth waiting for.
+/// A request for a lock that waits.
 pub(crate) fn awaited(name: &str, holder: &str, ttl_ms: u64) -> AcquireLock {
     AcquireLock { wait: Duration::from_secs(30), ..wanted(name, holder, ttl_ms) }
 }
@@ -162,7 +162,7 @@ pub(crate) fn granted(ended: Ended) -> Grant {
     }
 }
 
-/// Who is in the way, and for how many milliseconds at the most.
+/// The blocking holder, and its remaining milliseconds at most.
 #[track_caller]
 pub(crate) fn in_the_way(ended: Ended) -> (Held, u64) {
     match ended {
@@ -183,7 +183,7 @@ pub(crate) async fn force_release(store: &Store, name: &str) -> Ended {
     ended(store.force_release(&resource(name)).await)
 }
 
-/// Every batch that was answered.
+/// Collects the reports of all batches.
 #[derive(Default)]
 pub(crate) struct Reports(pub(crate) Mutex<Vec<BatchReport>>);
 
@@ -199,7 +199,7 @@ impl Reports {
     }
 }
 
-/// A store in memory that is watched.
+/// A store over a memory engine whose batches are reported.
 pub(crate) async fn reported(guards: Guards, options: StoreOptions) -> (Store, Memory, Arc<Reports>) {
     let (memory, reports) = (Memory::default(), Arc::new(Reports::default()));
     let store = Store::open(Arc::new(memory.clone()), guards, options, reports.clone()).await.unwrap();
@@ -216,12 +216,12 @@ pub(crate) fn number(grant: &Grant) -> u64 {
     grant.token.number().get()
 }
 
-/// A lock that is free.
+/// Acquires a lock that is free.
 pub(crate) async fn grant(store: &Store, name: &str, holder: &str) -> Grant {
     granted(acquire(store, wanted(name, holder, LONG)).await)
 }
 
-/// Who has the lock instead.
+/// The new holder of a lock whose lease was lost.
 #[track_caller]
 pub(crate) fn lost(ended: Ended) -> Option<String> {
     match ended {
