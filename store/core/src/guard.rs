@@ -1,4 +1,4 @@
-//! Guards: which resource protects a key, and by which rules.
+//! Guards: which resource protects a key, and under which policy.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use sha2::{Digest, Sha256};
 use crate::guard_check;
 use crate::{Key, NameError, Policy, Resource};
 
-/// A guard as it is written in the configuration.
+/// A guard as written in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardSpec {
-    /// Which keys: `*` is one whole segment, `**` zero or more at the end.
+    /// Pattern for keys: `*` matches one whole segment, `**` zero or more at the end.
     pub keys: String,
-    /// Which resource: the n-th `*` takes what the n-th `*` of `keys` matched, `**` the rest. Each key by itself if
-    /// absent.
+    /// Pattern for the resource: the n-th `*` takes what the n-th `*` of `keys` matched, `**` the rest. If absent, each
+    /// key is its own resource.
     pub resource: Option<String>,
-    /// The rules.
+    /// The policy for matching keys.
     pub policy: Policy,
 }
 
@@ -25,47 +25,47 @@ pub enum GuardError {
     /// A pattern is malformed.
     #[error("guard {guard}: pattern `{pattern}`: {why}")]
     Pattern {
-        /// Counted from 1.
+        /// Number of the guard, counted from 1.
         guard: usize,
-        /// The pattern.
+        /// The malformed pattern.
         pattern: String,
-        /// What is wrong.
+        /// What is wrong with it.
         why: String,
     },
-    /// The guard never matches, because earlier ones take all its keys.
+    /// The guard never matches, because earlier guards match all its keys.
     #[error(
         "guard {guard} (`{keys}`) is unreachable: guards before it match every key it could match; move it up or remove it"
     )]
     Unreachable {
-        /// Counted from 1.
+        /// Number of the guard, counted from 1.
         guard: usize,
-        /// Its pattern.
+        /// The guard's pattern for keys.
         keys: String,
     },
-    /// A resource's own name leads to another resource.
+    /// A resource's own name maps to another resource.
     #[error(
         "guard {guard} maps key `{key}` to resource `{resource}`, but that name itself belongs to resource `{other}`; nobody could claim it"
     )]
     Unstable {
-        /// Counted from 1.
+        /// Number of the guard, counted from 1.
         guard: usize,
         /// An example key; `x1`, `x2` stand for any segment.
         key: String,
-        /// What it maps to.
+        /// The resource that the key maps to.
         resource: String,
-        /// What that maps to.
+        /// The resource that this name maps to in turn.
         other: String,
     },
-    /// Two guards lead to one resource by different rules.
+    /// Two guards map to one resource under different policies.
     #[error(
         "guards {first} and {second} both lead to resource `{resource}` but have different rules; give them the same ones"
     )]
     TwoPolicies {
-        /// Counted from 1.
+        /// Number of the first guard, counted from 1.
         first: usize,
-        /// Counted from 1.
+        /// Number of the second guard, counted from 1.
         second: usize,
-        /// An example; `x1`, `x2` stand for any segment.
+        /// An example resource; `x1`, `x2` stand for any segment.
         resource: String,
     },
 }
@@ -85,7 +85,7 @@ impl Segment {
     }
 }
 
-/// Segments, and whether a `**` follows them.
+/// A parsed pattern: its segments, and whether a `**` follows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) segments: Vec<Segment>,
@@ -107,7 +107,7 @@ impl Pattern {
                 part => segments.push(Segment::Literal(part.to_owned())),
             }
         }
-        // The same rules as for names: `*` and `**` are valid segments of one.
+        // The rules for names apply: `*` and `**` are valid segments of a name.
         Key::new(text).map_err(|error: NameError| error.to_string())?;
         Ok(Pattern { segments, rest })
     }
@@ -116,7 +116,7 @@ impl Pattern {
         self.segments.iter().filter(|segment| **segment == Segment::One).count()
     }
 
-    /// What each `*` took, and what `**` took.
+    /// What each `*` matched, and what `**` matched.
     fn capture<'n>(&self, name: &'n str) -> Option<(Vec<&'n str>, Option<&'n str>)> {
         let mut stars = Vec::new();
         let mut remaining = Some(name);
@@ -191,7 +191,7 @@ impl Guard {
         Ok(Guard { spec, keys, resource })
     }
 
-    /// The resource this guard gives a name; the guard's own resource names are themselves.
+    /// The resource that this guard maps a name to. The guard's own resource names map to themselves.
     pub(crate) fn map(&self, name: &str) -> Option<String> {
         if self.resource.matches(name) {
             return Some(name.to_owned());
@@ -201,12 +201,12 @@ impl Guard {
     }
 }
 
-/// A key's resource, and the rules for it.
+/// A key's resource and its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarded {
-    /// What protects the key.
+    /// The resource that protects the key.
     pub resource: Resource,
-    /// By which rules.
+    /// The policy of that resource.
     pub policy: Policy,
 }
 
@@ -232,12 +232,12 @@ impl Guards {
         &self.guards
     }
 
-    /// Position and resource of the first guard that matches.
+    /// Index and resource of the first guard that matches.
     pub(crate) fn first_match(&self, name: &str) -> Option<(usize, String)> {
         self.guards.iter().enumerate().find_map(|(at, guard)| guard.map(name).map(|resource| (at, resource)))
     }
 
-    /// What protects a key. Fails only if the guard's resource name would be longer than a name may be.
+    /// The resource and policy of a key. Fails only if the guard's resource name would exceed the length limit.
     pub fn of_key(&self, key: &Key) -> Result<Guarded, NameError> {
         Ok(match self.first_match(key.as_str()) {
             None => Guarded { resource: key.as_resource(), policy: self.default },
@@ -248,13 +248,13 @@ impl Guards {
         })
     }
 
-    /// The rules of a resource; `Ok(Err(_))` names the resource that this name really belongs to.
+    /// The policy of a resource. `Ok(Err(_))` contains the resource that this name belongs to.
     pub fn of_resource(&self, name: &Resource) -> Result<Result<Guarded, Resource>, NameError> {
         let guarded = self.of_key(&name.as_key())?;
         Ok(if guarded.resource == *name { Ok(guarded) } else { Err(guarded.resource) })
     }
 
-    /// The mapping as stored. Rules are not part of it.
+    /// The mapping in its stored form. Policies are not part of it.
     pub fn mapping(&self) -> Mapping {
         let (mut text, mut hash) = (String::new(), Sha256::new());
         hash.update(MAPPING_HASH);
@@ -270,41 +270,42 @@ impl Guards {
     }
 }
 
-/// Begins what is hashed of a mapping. No text of a mapping begins like this, so no hash of the old form can be one of the new.
+/// Prefix of the hashed data of a mapping. No mapping text begins like this, so a hash of the old form never equals one
+/// of the new.
 const MAPPING_HASH: &[u8] = b"\0fencepost mapping 2\0";
 
-/// Stands between the two names of a guard in the text of a mapping. Names may contain it.
+/// Separates the two patterns of a guard in the text of a mapping. Patterns may contain it.
 const ARROW: &str = " -> ";
 
 /// The guard mapping, which is part of the stored state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// SHA-256 of every guard's two names, each with its length before it: no two mappings have the same.
+    /// SHA-256 of both patterns of every guard, each preceded by its length: different mappings have different hashes.
     pub hash: [u8; 32],
-    /// `keys -> resource`, a line each, in order: for people.
+    /// `keys -> resource`, one line per guard, in order; for people to read.
     pub text: String,
 }
 
-/// How a mapping compares with a stored hash.
+/// The result of comparing a mapping with a stored hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameMapping {
-    /// It is the stored one.
+    /// The mapping is the stored one.
     Yes,
-    /// It is the stored one, whose hash is in the old form and should be written anew.
+    /// The mapping is the stored one, but the stored hash has the old form and should be rewritten.
     OldForm,
-    /// The stored hash is in the old form, of a text that could be that of another mapping, too.
+    /// The stored hash has the old form, and its text could also be that of another mapping.
     Ambiguous,
-    /// It is another one.
+    /// The mapping is a different one.
     No,
 }
 
 impl Mapping {
-    /// The hash of it that version 0.1 stored: that of the text.
+    /// The hash that version 0.1 stored: that of the text.
     pub fn old_hash(&self) -> [u8; 32] {
         Sha256::digest(self.text.as_bytes()).into()
     }
 
-    /// Is it the one with this hash? Version 0.1 hashed the text, in which `a -> b -> c` has two meanings.
+    /// Compares the mapping with a stored hash. Version 0.1 hashed the text, in which `a -> b -> c` has two meanings.
     pub fn compare(&self, stored: &[u8; 32]) -> SameMapping {
         if *stored == self.hash {
             return SameMapping::Yes;
@@ -319,7 +320,7 @@ impl Mapping {
     }
 }
 
-/// Can a line be taken apart in one way only? Arrows may share a space: `a -> -> b`.
+/// Returns whether a line can be split in only one way. Arrows may share a space: `a -> -> b`.
 fn has_one_meaning(line: &str) -> bool {
     line.as_bytes().windows(ARROW.len()).filter(|window| *window == ARROW.as_bytes()).count() == 1
 }

@@ -1,20 +1,20 @@
-//! Checks a list of guards against itself.
+//! Checks a list of guards for conflicts with each other.
 //!
-//! Matching looks at one segment at a time and compares it with literals only. So if a pattern matches a name whose
-//! free segments are symbols that occur nowhere else, it matches every name of that shape, and such a *representative*
-//! is the name most likely to slip past a guard. One per guard, other pattern and length of the rest is enough.
+//! Matching compares one segment at a time, and only with literals. So if a pattern matches a name whose free segments
+//! are symbols that occur nowhere else, it matches every name of that shape. Such a *representative* is the name most
+//! likely to escape a guard. One per guard, other pattern and length of the rest is enough.
 //!
-//! What guard `i` maps a key to matches its own resource pattern, so only an earlier guard can take that name for
-//! something else. For each earlier pattern the representative is made to fit: its free segments become the literals
-//! which that pattern asks for, and stay fresh elsewhere.
+//! The resource that guard `i` maps a key to matches its own resource pattern, so only an earlier guard can map that
+//! name elsewhere. For each earlier pattern the representative is adapted: its free segments become the literals that
+//! the pattern requires, and stay fresh elsewhere.
 
 use crate::guard::{Guard, GuardError, Guards, Pattern, Segment};
 
-/// Refuses unreachable guards, resources whose own name leads elsewhere, and one resource under two policies.
+/// Rejects unreachable guards, resources whose own name maps elsewhere, and resources under two policies.
 pub(crate) fn check(guards: &Guards) -> Result<(), GuardError> {
     let list = guards.list();
     let patterns = || list.iter().flat_map(|guard| [&guard.keys, &guard.resource]);
-    // A longer rest than any pattern's length shows nothing new.
+    // A rest longer than any pattern adds no new cases.
     let longest = patterns().map(|pattern| pattern.segments.len()).max().unwrap_or(0) + 1;
     let literals: Vec<&str> = patterns().flat_map(|pattern| &pattern.segments).filter_map(Segment::literal).collect();
     for (at, guard) in list.iter().enumerate() {
@@ -45,7 +45,7 @@ pub(crate) fn check(guards: &Guards) -> Result<(), GuardError> {
     Ok(())
 }
 
-/// The resource's own name must lead to itself, by the same rules.
+/// Checks that the resource's own name maps to itself, under the same policy.
 fn stable(guards: &Guards, at: usize, key: String, resource: String) -> Result<(), GuardError> {
     let Some((owner, other)) = guards.first_match(&resource) else { return Ok(()) };
     if other != resource {
@@ -60,7 +60,7 @@ fn stable(guards: &Guards, at: usize, key: String, resource: String) -> Result<(
 /// A key of the guard with `rest` segments for `**`, whose resource matches `fit`; `None` if there is none.
 fn representative(guard: &Guard, rest: usize, fit: Option<&Pattern>, literals: &[&str]) -> Option<String> {
     let stars = guard.keys.segments.iter().filter(|segment| **segment == Segment::One).count();
-    // What each `*` and each segment of the rest must be; free if `None`.
+    // The required text of each `*` and each segment of the rest; `None` if it is free.
     let mut wanted: Vec<Option<&str>> = vec![None; stars + rest];
     if let Some(fit) = fit {
         let mut next_star = 0..;
@@ -99,7 +99,7 @@ fn representative(guard: &Guard, rest: usize, fit: Option<&Pattern>, literals: &
     (!name.is_empty()).then(|| name.join("/"))
 }
 
-/// A symbol that occurs in no pattern and at no other place.
+/// A symbol that occurs in no pattern and nowhere else in the name.
 fn fresh(at: usize, literals: &[&str]) -> String {
     let mut symbol = format!("x{}", at + 1);
     while literals.contains(&symbol.as_str()) {

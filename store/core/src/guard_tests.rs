@@ -137,7 +137,7 @@ fn many_guards_with_many_wildcards_are_checked_quickly() {
     Guards::new(specs).unwrap();
     let specs = (0..30).map(|n| guard(&format!("l{n}/*/*/*/*/**"), &format!("l{n}/*"))).collect();
     Guards::new(specs).unwrap();
-    // It was exponential once; the bound is generous so that a slow machine does not matter.
+    // The check was once exponential. The bound is generous, so that slow machines pass.
     assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
@@ -163,7 +163,7 @@ fn pattern() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
-    /// Whatever list of guards is accepted, on every name: a resource is its own resource, under the same policy.
+    /// For every accepted list of guards and every name: a resource is its own resource, under the same policy.
     #[test]
     fn resource_of_is_idempotent_and_keeps_the_policy(
         specs in prop::collection::vec((pattern(), pattern(), any::<bool>()), 1..4),

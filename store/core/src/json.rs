@@ -1,11 +1,11 @@
-//! JSON written quickly, for answers that come in storms.
+//! A fast JSON writer, for answers that are sent at high rates.
 //!
-//! `serde_json` looks at every byte of every text for what must be escaped. Most texts here need none of it, which can
-//! be seen sixteen bytes at a time.
+//! `serde_json` examines every byte of every string for characters to escape. Most strings here need no escaping, which
+//! can be checked sixteen bytes at a time.
 
 use serde::Serialize;
 
-/// An object that is being written, field by field.
+/// A JSON object, written field by field.
 pub(crate) struct Object(Vec<u8>);
 
 impl Object {
@@ -24,7 +24,7 @@ impl Object {
         self.0.extend_from_slice(b"\":");
     }
 
-    /// A text, if there is one.
+    /// Writes a string field, if there is a value.
     pub(crate) fn text(&mut self, name: &'static str, text: Option<&str>) {
         if let Some(text) = text {
             self.name(name);
@@ -39,7 +39,7 @@ impl Object {
         }
     }
 
-    /// A number, if there is one.
+    /// Writes a number field, if there is a value.
     pub(crate) fn number(&mut self, name: &'static str, number: Option<u64>) {
         if let Some(number) = number {
             self.name(name);
@@ -47,7 +47,7 @@ impl Object {
         }
     }
 
-    /// Anything else.
+    /// Writes a field of any other type.
     pub(crate) fn value(&mut self, name: &'static str, value: &impl Serialize) {
         self.name(name);
         // Writing to a Vec cannot fail.
@@ -60,7 +60,7 @@ impl Object {
     }
 }
 
-/// Does nothing in it need to be escaped? Without early return, so that the compiler looks at many bytes at once.
+/// Returns whether no byte needs escaping. There is no early return, so that the compiler can vectorise the loop.
 fn is_plain(text: &[u8]) -> bool {
     !text.iter().fold(false, |escaped, byte| escaped | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\'))
 }

@@ -1,50 +1,50 @@
-//! The rule. Pure: no I/O, no clock.
+//! The admission rule. Pure: no I/O, no clock.
 
 use std::cmp::Ordering;
 
 use crate::{Claim, Equal, FenceState, Holder, Issuer, IssuerRule, Mode, Policy, Reason, Token};
 
-/// What a request carries to be judged by.
+/// What a request presents: its token, with holder and issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presented {
-    /// The token its lock service handed out.
+    /// The token that the lock service handed out.
     pub token: Token,
-    /// Who presents it.
+    /// The holder that presents the token.
     pub holder: Option<Holder>,
-    /// Which lock service numbered it.
+    /// The lock service that numbered the token.
     pub issuer: Option<Issuer>,
 }
 
-/// What kind of request is judged.
+/// The kind of access to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Changes data.
     Write,
     /// Raises the fence and reads.
     Claim,
-    /// Reads, if the token is not outdated. Never raises.
+    /// Reads, if the token is not below the fence. Never raises.
     CheckedRead,
 }
 
-/// What admission does to the fence.
+/// The effect of an admission on the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The token is the fence, and nothing new is known of it.
+    /// The token equals the fence, and nothing changes.
     Keep,
-    /// The token is the fence; an unknown holder or issuer becomes known.
+    /// The token equals the fence; an unknown holder or issuer becomes known.
     Fill,
-    /// The token is above the fence. (A checked read discards this.)
+    /// The token is above the fence. A checked read discards this step.
     Raise,
 }
 
-/// The judge's answer.
+/// The result of a judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// May pass; the fence takes this step.
+    /// Admitted; the fence takes this step.
     Admit(Step),
     /// Would be refused, but the guard only observes: data changes, the fence does not.
     Observe(Reason),
-    /// May not pass.
+    /// Refused, for this reason.
     Refuse(Reason),
 }
 
@@ -60,7 +60,7 @@ pub fn decide(state: &FenceState, presented: Option<&Presented>, access: Access,
     }
 }
 
-/// The rule: rows of the table in `docs/design.md`, in their order. Does not look at the mode.
+/// The admission rule: the rows of the table in `docs/design.md`, in order. Ignores the mode.
 pub fn judge(state: &FenceState, presented: &Presented, access: Access, policy: &Policy) -> Verdict {
     match presented.token.generation().cmp(&state.generation) {
         Ordering::Less => return Verdict::Refuse(Reason::RetiredGeneration),

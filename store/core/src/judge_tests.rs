@@ -167,7 +167,7 @@ fn a_base_generation_above_its_own_retires_a_resource() {
     assert_eq!(*FenceState::under(Some(&fence("3:1")), 2), fence("3:1"));
 }
 
-/// A small world, so that equal tokens, holders and issuers really meet.
+/// Few distinct values, so that equal tokens, holders and issuers occur together.
 fn any_presented() -> impl Strategy<Value = Presented> {
     (0u32..3, 1u64..8, 0usize..4, 0usize..3).prop_map(|(generation, number, holder, issuer)| Presented {
         token: Token::new(generation, number).unwrap(),
@@ -192,7 +192,7 @@ fn any_access() -> impl Strategy<Value = Access> {
     prop_oneof![Just(Access::Write), Just(Access::Claim), Just(Access::CheckedRead)]
 }
 
-/// Is there something in the state that explains the refusal? (G5)
+/// Returns whether the state explains the refusal (G5).
 fn justified(reason: Reason, state: &FenceState, p: &Presented, access: Access, policy: &Policy) -> bool {
     let fence = state.token();
     match reason {
@@ -262,7 +262,7 @@ proptest! {
         }
     }
 
-    /// t29: what a judge refuses as stale or retired from an older state, it refuses from every later one too.
+    /// t29: a token refused as stale or retired in an older state is refused in every later one too.
     #[test]
     fn t29_stale_and_retired_are_final(
         first in any_presented(), history in prop::collection::vec(any_presented(), 0..20), late in any_presented(), rotations in 0u32..2,

@@ -1,4 +1,4 @@
-//! Short texts that callers choose: who presents a token, which lock service numbered it, which request this is.
+//! Short texts chosen by callers: the holder of a token, the issuer that numbered it, and the idempotency key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,29 +10,29 @@ const MAX_LABEL_BYTES: usize = 256;
 /// Why a text is not a holder, issuer or idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("it is empty; leave it out instead")]
     Empty,
-    /// Longer than the limit.
+    /// The text is longer than the limit.
     #[error("it has {0} bytes, the limit is {MAX_LABEL_BYTES}")]
     TooLong(usize),
-    /// A character that would not survive a header, or that a reader would not see.
+    /// A character that cannot be sent in a header, or that is not visible.
     #[error("it contains {0:?}; only visible characters and inner spaces are allowed")]
     Character(char),
 }
 
-/// Does a character change how text around it is shown, without being seen itself? Marks of direction, joiners,
-/// spaces of no width, and the separators of lines that are no control characters.
+/// Returns whether a character is invisible but changes how the text around it is displayed: direction marks, joiners,
+/// zero-width spaces, and line separators that are not control characters.
 pub fn is_hidden(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// What a label may contain.
+/// The characters that a label may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Characters {
-    /// Visible ones only: people read these in terminals and logs.
+    /// Visible characters only: people read these labels in terminals and logs.
     Visible,
-    /// Hidden ones too. What was stored, or named, before hidden ones were refused must be found again.
+    /// Hidden characters too, so that labels stored before they were forbidden are found again.
     AsBefore,
 }
 
@@ -53,17 +53,17 @@ fn checked(text: &str, allowed: Characters) -> Result<Arc<str>, LabelError> {
     }
 }
 
-/// A label that was accepted before, under the rules of its time.
+/// A label that was accepted earlier, under the rules of that time.
 pub(crate) trait Stored: Sized {
     fn of_before(text: &str) -> Result<Self, LabelError>;
 }
 
-/// For a label in an answer.
+/// Deserializes a label in an answer.
 pub(crate) fn in_answer<'de, D: Deserializer<'de>, L: Stored>(deserializer: D) -> Result<L, D::Error> {
     L::of_before(&String::deserialize(deserializer)?).map_err(de::Error::custom)
 }
 
-/// For a label that an answer may lack.
+/// Deserializes an optional label in an answer.
 pub(crate) fn maybe_in_answer<'de, D: Deserializer<'de>, L: Stored>(deserializer: D) -> Result<Option<L>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     text.map(|text| L::of_before(&text)).transpose().map_err(de::Error::custom)
@@ -88,12 +88,12 @@ macro_rules! label {
                 checked(text, $characters).map($name)
             }
 
-            /// The same for what was accepted before, and stored: hidden characters were allowed once.
+            /// Checks a text that was accepted and stored earlier, when hidden characters were still allowed.
             pub fn stored(text: &str) -> Result<$name, LabelError> {
                 checked(text, Characters::AsBefore).map($name)
             }
 
-            /// The text.
+            /// The label as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -128,17 +128,17 @@ macro_rules! label {
 }
 
 label! {
-    /// Who presents the token: `name#nonce`, unique per acquisition.
+    /// The holder that presents a token: `name#nonce`, unique per acquisition.
     Holder, Characters::Visible
 }
 
 label! {
-    /// Which lock service numbered the token: `kind:incarnation`.
+    /// The lock service that numbered a token: `kind:incarnation`.
     Issuer, Characters::Visible
 }
 
 label! {
-    /// Names one request over all its retries: `Idempotency-Key`.
+    /// Identifies one request over all its retries: `Idempotency-Key`.
     IdempotencyKey, Characters::AsBefore
 }
 
@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(Holder::stored(&text).unwrap().as_str(), text);
             let mut answer = serde_json::Deserializer::from_str(&json);
             assert_eq!(in_answer::<_, Holder>(&mut answer).unwrap().as_str(), text);
-            // Retries across an update must find their record.
+            // A retry after an update must find its record.
             assert!(IdempotencyKey::new(&text).is_ok());
         }
         for visible in ["wörker#1", "作業者#1", "עובד#1", "a b#1", "👷#1"] {

@@ -1,8 +1,9 @@
-//! The vocabulary and the rule of Fencepost: tokens, resources, fences, and the judge that compares them.
+//! The vocabulary and the admission rule of Fencepost: tokens, resources, fences, and the judge that compares them.
 //!
-//! A resource has a *fence*: the highest fencing [`Token`] ever admitted for it. [`judge`] decides, purely and without a
-//! clock, whether a request that presents a token may pass. The other types name things: keys and resources, guards that
-//! map one to the other, refusals with both sides, and the messages on the wire. This crate does no I/O and has no async.
+//! A resource has a *fence*: the highest fencing [`Token`] ever admitted for it. [`judge`] decides whether a request
+//! that presents a token may pass; it is a pure function and uses no clock. The other types are keys and resources,
+//! guards that map one to the other, refusals with both sides, and the messages on the wire. This crate does no I/O and
+//! has no async code.
 //!
 //! ```
 //! use fencepost_core::{Access, FenceState, Policy, Presented, Reason, Step, Timestamp, Verdict, judge};

@@ -13,25 +13,25 @@ pub const MAX_NAME_BYTES: usize = 1024;
 /// Why a text is not a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing was given.
+    /// The name is empty.
     #[error("the name is empty")]
     Empty,
-    /// Longer than the limit.
+    /// The name is longer than the limit.
     #[error("the name has {0} bytes, the limit is {MAX_NAME_BYTES}")]
     TooLong(usize),
-    /// A control character.
+    /// The name contains a control character.
     #[error("the name contains the control character {0:?}")]
     Control(char),
-    /// `a//b`, `/a` or `a/`.
+    /// An empty segment: `a//b`, `/a` or `a/`.
     #[error("the name has an empty segment: no leading, trailing or doubled `/`")]
     EmptySegment,
-    /// `a/./b` or `a/../b`.
+    /// A dot segment: `a/./b` or `a/../b`.
     #[error("the name has a `{0}` segment, which clients and proxies rewrite")]
     DotSegment(&'static str),
-    /// Percent-decoding gave bytes that are no UTF-8.
+    /// Percent-decoding gave bytes that are not UTF-8.
     #[error("the name is not UTF-8 after percent-decoding")]
     NotUtf8,
-    /// A `%` that two hexadecimal digits do not follow.
+    /// A `%` that is not followed by two hexadecimal digits.
     #[error("the name has a `%` without two hexadecimal digits; write a literal `%` as `%25`")]
     BadEscape,
 }
@@ -69,7 +69,7 @@ pub fn percent_decode_name(raw: &str) -> Result<Cow<'_, str>, NameError> {
     percent_decode_str(raw).decode_utf8().map_err(|_| NameError::NotUtf8)
 }
 
-/// What a path segment sequence may carry as it is; everything else is escaped. `/` stays.
+/// Characters that are escaped in a URL path. `/` is not one of them.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -85,7 +85,7 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'^')
     .add(b'|');
 
-/// A name as it is written in a URL path.
+/// Encodes a name for a URL path.
 pub fn percent_encode_name(name: &str) -> String {
     utf8_percent_encode(name, ESCAPED).to_string()
 }
@@ -114,7 +114,7 @@ macro_rules! name {
                 $name::new(&percent_decode_name(raw)?)
             }
 
-            /// The name.
+            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -149,17 +149,17 @@ macro_rules! name {
 }
 
 name! {
-    /// A piece of data.
+    /// The name of a piece of data.
     Key
 }
 
 name! {
-    /// What a lock protects: the unit that has one fence.
+    /// The name of what a lock protects: the unit that has one fence.
     Resource
 }
 
 impl Key {
-    /// The resource of the same name: what a key is when no guard says otherwise.
+    /// The resource of the same name, which protects a key that no guard matches.
     pub fn as_resource(&self) -> Resource {
         Resource(self.0.clone())
     }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn nothing_is_normalised() {
-        // U+00E9 and e + U+0301 look the same and stay two names.
+        // U+00E9 and e + U+0301 look the same but stay two names.
         assert_ne!(Key::from_raw_path("%C3%A9").unwrap(), Key::from_raw_path("e%CC%81").unwrap());
     }
 

@@ -1,44 +1,44 @@
-//! What a guard asks of the tokens for its resources.
+//! What a guard requires of the tokens for its resources.
 
 use std::fmt;
 use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-/// May one token write more than once?
+/// Whether one token may write more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Equal {
-    /// A holder may write as often as it likes under its token.
+    /// A holder may write any number of times under its token.
     #[default]
     Accept,
     /// One applied write per token.
     Reject,
 }
 
-/// Must a newer holder claim before it writes?
+/// Whether a newer holder must claim before it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Claim {
     /// A first write raises the fence by itself.
     #[default]
     Optional,
-    /// The fence is raised by a claim only.
+    /// Only a claim raises the fence.
     Required,
 }
 
-/// Is the verdict enforced?
+/// Whether refusals are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// What the judge refuses is refused.
+    /// Refused requests are rejected.
     #[default]
     Enforce,
-    /// What the judge refuses is applied to the data and recorded, and never moves a fence.
+    /// Requests that would be refused are applied to the data and logged, and never move a fence.
     Observe,
 }
 
-/// Must a token say which lock service numbered it?
+/// Whether a token must name the lock service that numbered it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IssuerRule {
@@ -52,13 +52,13 @@ pub enum IssuerRule {
 /// The rules of one guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// May one token write more than once?
+    /// Whether one token may write more than once.
     pub equal: Equal,
-    /// Must a newer holder claim before it writes?
+    /// Whether a newer holder must claim before it writes.
     pub claim: Claim,
-    /// Is the verdict enforced?
+    /// Whether refusals are enforced.
     pub mode: Mode,
-    /// Must a token name its issuer?
+    /// Whether a token must name its issuer.
     pub issuer: IssuerRule,
     /// How far above the fence a new token may be; unlimited if absent.
     pub max_jump: Option<NonZeroU64>,

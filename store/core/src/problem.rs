@@ -1,4 +1,4 @@
-//! The one table of problems: word, status, title. Every error answer is one of these.
+//! The table of problems: slug, status, title. Every error answer is one of these.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::json::Object;
 use crate::{Holder, Issuer, Key, Resource, Token};
 
-/// Room for most problems as JSON.
+/// Initial capacity that fits most problems as JSON.
 const USUAL_BYTES: usize = 1024;
 
 macro_rules! problems {
@@ -22,7 +22,7 @@ macro_rules! problems {
             /// Every kind, in the order of the table.
             pub const ALL: &'static [ProblemKind] = &[$(ProblemKind::$kind,)*];
 
-            /// The stable word for this kind.
+            /// The stable identifier of this kind.
             pub const fn slug(self) -> &'static str {
                 match self { $(ProblemKind::$kind => $slug,)* }
             }
@@ -37,7 +37,7 @@ macro_rules! problems {
                 match self { $(ProblemKind::$kind => $status,)* }
             }
 
-            /// A short title that is the same every time.
+            /// A short, fixed title.
             pub const fn title(self) -> &'static str {
                 match self { $(ProblemKind::$kind => $title,)* }
             }
@@ -60,7 +60,7 @@ problems! {
     MalformedBody "malformed-body" 400 "The body cannot be read",
     /// The name is a key of another resource.
     NotAResource "not-a-resource" 400 "The name is not a resource",
-    /// The door is not for this caller.
+    /// The call is allowed only on the administrator's listener.
     AdminOnly "admin-only" 403 "Only on the administrator's door",
     /// A web page of another origin sent the request.
     CrossOrigin "cross-origin" 403 "Web pages of other origins may not use the gateway",
@@ -68,9 +68,9 @@ problems! {
     NoSuchRoute "no-such-route" 404 "There is nothing at this path",
     /// The key has no value.
     Absent "absent" 404 "The key has no value",
-    /// Nobody holds the lock.
+    /// The lock is not held.
     NotHeld "not-held" 404 "The lock is not held",
-    /// The gateway serves no S3.
+    /// The gateway has no S3 front end.
     NoS3Face "no-s3-face" 404 "The gateway has no S3 face",
     /// The route exists, but not for this method.
     MethodNotAllowed "method-not-allowed" 405 "The method is not allowed here",
@@ -78,21 +78,21 @@ problems! {
     Timeout "timeout" 408 "The request did not arrive in time",
     /// A newer token has been seen.
     Stale "stale" 409 "Refused: a newer token has been seen",
-    /// One write per token, and it has been applied.
+    /// The guard allows one write per token, and it was applied.
     Spent "spent" 409 "Refused: the token has been used",
-    /// Two holders, one token.
+    /// The token belongs to another holder.
     Collision "collision" 409 "Refused: the token belongs to another holder",
-    /// Numbered by another lock service.
+    /// The token was numbered by another lock service.
     ForeignIssuer "foreign-issuer" 409 "Refused: the token comes from another lock service",
-    /// From a generation that was ended.
+    /// The token's generation has been ended.
     RetiredGeneration "retired-generation" 409 "Refused: the token's generation has ended",
-    /// From a generation that has not begun.
+    /// The token's generation has not begun.
     UnknownGeneration "unknown-generation" 409 "Refused: the token's generation has not begun",
-    /// Too far above the fence.
+    /// The token is too far above the fence.
     Implausible "implausible" 409 "Refused: the token is implausibly high",
     /// There is no number above the fence.
     Exhausted "exhausted" 409 "Refused: there is no number left",
-    /// The lease is not current any more.
+    /// The lease is no longer current.
     LeaseLost "lease-lost" 410 "The lease is lost",
     /// A condition of the request did not hold.
     ConditionFailed "condition-failed" 412 "A condition did not hold",
@@ -104,9 +104,9 @@ problems! {
     KeyReused "key-reused" 422 "The idempotency key was used for another request",
     /// The idempotency key was abandoned.
     Abandoned "abandoned" 422 "The idempotency key was abandoned",
-    /// An `add` cannot be done.
+    /// An addition is impossible.
     AddImpossible "add-impossible" 422 "The addition is impossible",
-    /// The configuration cannot be used; the old rules stay.
+    /// The new configuration cannot be used; the old rules stay in force.
     ReloadRefused "reload-refused" 422 "The configuration cannot be used",
     /// Another holder has the lock, or others wait for it.
     LockHeld "lock-held" 423 "The lock is held, or promised to a waiter",
@@ -122,15 +122,15 @@ problems! {
     OutcomeUnknown "outcome-unknown" 500 "The outcome of the write is unknown",
     /// Reading failed; nothing was changed.
     ReadFailed "read-failed" 500 "The data could not be read",
-    /// The queue or a budget is full; surely not applied.
+    /// The queue or a budget is full; certainly not applied.
     Overloaded "overloaded" 503 "The gateway is overloaded",
-    /// The store cannot be read or written at the moment; surely not applied.
+    /// The store cannot be read or written at the moment; certainly not applied.
     Unavailable "unavailable" 503 "The store cannot be used at the moment",
-    /// Writes have stopped after a failed commit; surely not applied.
+    /// Writes have stopped after a failed commit; certainly not applied.
     Poisoned "poisoned" 503 "Writes have stopped after a failed commit",
-    /// The gateway is shutting down; surely not applied.
+    /// The gateway is shutting down; certainly not applied.
     Draining "draining" 503 "The gateway is shutting down",
-    /// Another process changed the stored guard mapping; surely not applied.
+    /// Another process changed the stored guard mapping; certainly not applied.
     MappingChanged "mapping-changed" 503 "The guard mapping was changed",
     /// Free space is below the floor; refused before writing.
     NoSpace "no-space" 507 "Free space is below the floor",
@@ -228,7 +228,7 @@ pub struct RefusedResource {
 }
 
 impl ProblemDocument {
-    /// A document with nothing but its kind and what happened.
+    /// A document with only its kind and detail.
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> ProblemDocument {
         ProblemDocument {
             type_uri: kind.type_uri().into(),
@@ -255,9 +255,9 @@ impl ProblemDocument {
         }
     }
 
-    /// The same JSON that `serde_json` writes, and sooner.
+    /// The same JSON that `serde_json` writes, but faster.
     pub fn to_json(&self) -> Vec<u8> {
-        // Every field by name, so that a new one cannot be forgotten.
+        // Destructured by name, so that a new field cannot be forgotten.
         let ProblemDocument {
             type_uri,
             title,

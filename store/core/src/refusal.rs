@@ -1,4 +1,4 @@
-//! A refusal: both sides, and what to do next.
+//! Refusals: what was presented, what was found, and the next step.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ pub enum Reason {
     Spent,
     /// The guard requires a claim before the first write under a token.
     Unclaimed,
-    /// The token is further above the fence than the guard believes.
+    /// The token is further above the fence than the guard allows.
     Implausible,
 }
 
@@ -44,7 +44,7 @@ impl Reason {
         Reason::Implausible,
     ];
 
-    /// The kind of problem this becomes on the wire.
+    /// The kind of problem for this reason.
     pub fn problem(self) -> ProblemKind {
         match self {
             Reason::MissingToken => ProblemKind::MissingToken,
@@ -60,7 +60,7 @@ impl Reason {
         }
     }
 
-    /// The word for this reason on the wire, in metrics and in logs.
+    /// The identifier of this reason on the wire, in metrics and in logs.
     pub fn as_str(self) -> &'static str {
         self.problem().slug()
     }
@@ -101,16 +101,16 @@ impl Reason {
     }
 }
 
-/// What was presented, what the fence is, and why the one did not pass the other.
+/// What was presented, the state of the fence, and the reason for the refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// The reason for the refusal.
     pub reason: Reason,
     /// The resource whose fence refused.
     pub resource: Resource,
     /// What was presented.
     pub presented: Option<Presented>,
-    /// What the resource's state is.
+    /// The state of the resource.
     pub found: FenceState,
 }
 
@@ -120,7 +120,7 @@ impl Refusal {
         self.presented.as_ref().map(|presented| presented.token)
     }
 
-    /// What happened, in one sentence with both sides.
+    /// Describes the refusal in one sentence with both sides.
     pub fn detail(&self, now: Timestamp) -> String {
         let mut text = String::with_capacity(160);
         let token = self.presented_token().map(Token::text).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Refusal {
                 )
             }
             Reason::Stale => {
-                // The one that comes in storms.
+                // Formatted without `write!`, because this reason can occur at high rates.
                 for part in ["token ", &token, " is stale for `", resource.as_str(), "`"] {
                     text.push_str(part);
                 }
@@ -193,7 +193,7 @@ impl Refusal {
     }
 }
 
-/// A label that may be unknown.
+/// Displays a label that may be unknown.
 struct Known<'a, T>(Option<&'a T>);
 
 impl<T: std::fmt::Display> std::fmt::Display for Known<'_, T> {

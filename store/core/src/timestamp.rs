@@ -1,4 +1,4 @@
-//! Points in time for people to read. Nothing here takes part in admission.
+//! Timestamps for people to read. They are never used for admission.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,14 +10,14 @@ use serde::{Serialize, Serializer};
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// The wall clock, for messages and records only.
+    /// The current wall-clock time, for messages and records only.
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock; never for admission")]
     pub fn now() -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// How long before `now` this was, in words: `12 s ago`.
+    /// How long before `now` this was, as text: `12 s ago`.
     pub fn ago(self, now: Timestamp) -> String {
         let seconds = now.0.saturating_sub(self.0) / 1000;
         let (number, unit) = match seconds {
@@ -29,7 +29,7 @@ impl Timestamp {
         [itoa::Buffer::new().format(number), unit].concat()
     }
 
-    /// RFC 3339 in UTC. Every refusal carries one, so this is made to be quick.
+    /// RFC 3339 in UTC. Every refusal contains one, so this is optimised for speed.
     pub fn text(self) -> String {
         let (seconds, millis) = (self.0 / 1000, self.0 % 1000);
         let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -67,7 +67,7 @@ fn digit(number: u64) -> u8 {
     b"0123456789"[usize::try_from(number % 10).unwrap_or(0)]
 }
 
-/// Year, month and day of a day counted from 1970-01-01, by 400-year cycles that start in March.
+/// Converts days since 1970-01-01 to year, month and day, using 400-year cycles that start in March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (cycle, of_cycle) = (shifted / 146_097, shifted % 146_097);

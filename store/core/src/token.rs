@@ -1,4 +1,4 @@
-//! Fencing tokens: what a lock service numbers its grants with.
+//! Fencing tokens: the numbers that a lock service assigns to its grants.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The largest integer that JSON readers keep exactly.
+/// The largest integer that JSON parsers represent exactly.
 const MAX_JSON_INTEGER: u64 = 1 << 53;
 
 /// A fencing token: `(generation, number)`, ordered in that order.
@@ -22,19 +22,19 @@ pub struct Token {
 /// Why a text is not a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Nothing was given.
+    /// The token is empty.
     #[error("the token is empty: give the number your lock service handed out, such as `34`")]
     Empty,
     /// The number is zero, which no lock service hands out.
     #[error("token 0 is not a token: numbers start at 1 (is an unset variable being sent?)")]
     Zero,
-    /// Something other than plain decimal digits.
+    /// The text contains something other than decimal digits.
     #[error("`{0}` is not a token: expected decimal digits as in `34`, or `2:34` with a generation")]
     NotDecimal(String),
     /// A number with a leading zero.
     #[error("`{0}` is not a token: leading zeros are not allowed")]
     LeadingZero(String),
-    /// A number above what its field can hold.
+    /// A number that is too large for its field.
     #[error(
         "`{0}` is not a token: the number must be at most 18446744073709551615 and the generation at most 4294967295"
     )]
@@ -55,7 +55,7 @@ impl Token {
         Token { generation, number }
     }
 
-    /// Which numbering the token belongs to; only an administrator raises it.
+    /// The token's generation; only an administrator starts a new one.
     pub const fn generation(self) -> u32 {
         self.generation
     }
@@ -65,7 +65,7 @@ impl Token {
         self.number
     }
 
-    /// Its one text. Every answer carries a token or two, so this is made to be quick.
+    /// The token's unique text. Every answer contains one or two, so this is optimised for speed.
     pub fn text(self) -> String {
         let mut number = itoa::Buffer::new();
         let number = number.format(self.number.get());
@@ -108,7 +108,7 @@ fn decimal(digits: &str, whole: &str) -> Result<u64, TokenError> {
     }
 }
 
-/// Bad input as it may be repeated in a message: short, and without control characters.
+/// Invalid input prepared for a message: shortened, and without control characters.
 fn shown(text: &str) -> String {
     let mut short: String = text.chars().take(40).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if short.len() < text.len() {
