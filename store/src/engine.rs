@@ -233,8 +233,8 @@ pub enum Ownership {
 ///   that nothing was written; `Err` means that the outcome is unknown.
 /// - **E5** Nothing uncommitted is visible to `load` and `scan`.
 /// - **E6** A load returns the version and size of every record that is present, and bytes where they are wanted: all
-///   of a record's bytes or none. The bytes of all [`Want::UpTo`] records together are at most `spare`, assigned in key
-///   order. Reading a version costs about the same for a large record as for a small one.
+///   of a record's bytes or none. The bytes of all [`Want::UpTo`] records together are at most `spare`, assigned in
+///   the order of the request. Reading a version costs about the same for a large record as for a small one.
 ///
 /// Futures of `commit` and `load_to_change` may block their thread: the sequencer polls them on a dedicated thread.
 /// Futures of `load` and `scan` must not block on disk access.

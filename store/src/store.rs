@@ -25,7 +25,7 @@ use crate::sequencer::{BatchReport, Observer, Sequencer};
 /// Maximum number of concurrent list reads; each uses up to a page of memory.
 const MAX_SCANS: usize = 4;
 
-/// Maximum number of concurrent transactions without tokens and writes; each uses up to the memory of its request and
+/// Maximum number of concurrent transactions without tokens or writes; each uses up to the memory of its request and
 /// its answer.
 const MAX_VIEWS: usize = 8;
 
@@ -340,8 +340,8 @@ impl Store {
         self.door.submit(Command { judged, once, action }).await.map(|outcome| Ok(outcome.of_one()))
     }
 
-    /// Applies everything or nothing, if every fence admits it. A transaction without writes, tokens and an idempotency
-    /// key is a read as of one instant, and delays no writer.
+    /// Applies everything or nothing, if every fence admits it. A transaction that has no writes, no tokens and no
+    /// idempotency key is a read as of one instant, and delays no writer.
     pub async fn transact(&self, transaction: Transaction) -> Result<Result<Outcome, WrongResource>, Failure> {
         match self.plan(transaction) {
             Ok(command) if command.only_reads() => self.view(command).await.map(Ok),

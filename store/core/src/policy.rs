@@ -31,10 +31,10 @@ pub enum Claim {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Refused requests are rejected.
+    /// A refusal by the judge takes effect.
     #[default]
     Enforce,
-    /// Requests that would be refused are applied to the data and logged, and never move a fence.
+    /// Requests that would be refused are applied to the data and recorded, and never move a fence.
     Observe,
 }
 

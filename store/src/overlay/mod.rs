@@ -219,8 +219,8 @@ impl Overlay {
         Draft::Pending(Outcome::Claimed(Box::new(Claimed { state, values, observed })))
     }
 
-    /// Rejects an answer that would be too large, before anything changes. If a value was not loaded, the answer is too
-    /// large: the value is, by itself or together with the command's other values.
+    /// Ends a command whose answer would be too large, before anything changes. If a value was not loaded, the answer
+    /// is too large: the value is, by itself or together with the command's other values.
     fn too_large<'k>(&self, keys: impl Iterator<Item = &'k Key>, limit: usize) -> Option<Draft> {
         let (mut bytes, mut whole) = (0, true);
         for (_, content) in keys.filter_map(|key| self.values.get(key)?.as_ref()) {

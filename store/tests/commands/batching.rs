@@ -256,7 +256,7 @@ async fn c06_conditions_on_large_values_load_no_large_value() {
     assert_eq!((text(&store, "large/1").await.as_deref(), text(&store, "large/2").await), (Some("small now"), None));
 }
 
-/// A transaction without tokens and writes needs no place in the order, so the committer is not involved.
+/// A transaction without tokens or writes needs no place in the order, so the committer is not involved.
 #[tokio::test]
 async fn c06_transactions_that_only_read_pass_the_committer_by() {
     let (store, memory, loads) = with_large_values(LARGE).await;
