@@ -1,5 +1,5 @@
-//! Uploads in parts whose holder was fenced off. It may not even abort them, and nothing says that its successor will:
-//! after a time they are ended, and their parts removed.
+//! Multipart uploads whose holder was fenced off. The fence refuses even an abort by that holder, and its successor
+//! need not abort them, so they are ended after a retention time and their parts are removed.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::error::ObjectError;
 use crate::layout::Ref;
 use crate::service::Objects;
 
-/// Uploads that are looked at in one step.
+/// Uploads examined in one step.
 const PAGE: usize = 1000;
 
-/// How often they are looked for, at the most.
+/// The longest interval between two searches for abandoned uploads.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// Ends such uploads as long as the objects are open, once nothing was done with them for the retention.
+/// Ends uploads of fenced-off holders that were idle for the retention time. Runs as long as the objects are open.
 pub async fn collect_abandoned_uploads(objects: Weak<Objects>, retention: Duration) {
     loop {
         tokio::time::sleep(retention.clamp(Duration::from_secs(1), LOOK_EVERY)).await;
@@ -34,10 +34,11 @@ pub async fn collect_abandoned_uploads(objects: Weak<Objects>, retention: Durati
 }
 
 impl Objects {
-    /// Ends uploads of holders that were fenced off, if nothing was done with them since before. How many; in a dry run
-    /// they are only counted.
+    /// Ends the uploads of fenced-off holders that have been idle since `before`, and returns their number. A dry run
+    /// only counts them.
     ///
-    /// Nothing is judged: an upload changes no object, and completing an ended one fails as an upload that does not exist.
+    /// No judgement is needed: an upload changes no object, and completing an ended upload fails with "no such
+    /// upload".
     pub async fn abandoned_uploads(&self, before: Timestamp, dry_run: bool) -> Result<usize, ObjectError> {
         let (mut ended, mut after): (usize, Option<(Key, UploadId)>) = (0, None);
         loop {
@@ -54,7 +55,7 @@ impl Objects {
         }
     }
 
-    /// Is the token that began the upload older than the fence?
+    /// Returns whether the token that began the upload is older than the fence.
     async fn is_fenced_off(&self, upload: &Upload) -> Result<bool, ObjectError> {
         let Some(token) = upload.record.token else { return Ok(false) };
         let guarded = self.store.guards().of_key(&upload.key).map_err(|error| ObjectError::Name(error.to_string()))?;
@@ -63,7 +64,7 @@ impl Objects {
     }
 
     async fn end(&self, upload: &Upload, before: Timestamp, dry_run: bool) -> Result<bool, ObjectError> {
-        // A successor may be completing it. Once that has ended, there is nothing left to end.
+        // A successor may be completing it. Once that completion has finished, there is nothing left to end.
         let _alone = self.completing.write([&upload.id.0]).await;
         let parts = self.all_parts(upload.id).await?;
         if parts.iter().any(|(_, part)| part.modified >= before) {

@@ -1,5 +1,5 @@
-//! Making and removing buckets. Both are judged by the fence of the bucket's name, and come to their end whether their
-//! caller waits or not.
+//! Creation and removal of buckets. Both are judged by the fence of the bucket's name, and both run to completion
+//! even if the caller stops waiting.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::layout::BucketFound;
 use crate::service::{Objects, to_its_end};
 
 impl Objects {
-    /// Buckets, in order of name.
+    /// All buckets, in order of name.
     pub async fn buckets(&self) -> Result<Vec<BucketFound>, ObjectError> {
         Ok(self.layout.buckets().await?)
     }
 
-    /// Makes a bucket, if the fence of its name admits it. `None`: it was there.
+    /// Creates a bucket, if the fence of its name admits it. `None`: it existed already.
     pub async fn create_bucket(
         self: &Arc<Self>,
         bucket: Key,
@@ -43,12 +43,12 @@ impl Objects {
     ) -> Result<Changed, ObjectError> {
         let objects = self.clone();
         to_its_end(async move {
-            // Taken in, if it has to be, before anybody is kept from writing.
+            // Adopt the bucket, if necessary, before the lock below stops all writers.
             objects.need_bucket(bucket.as_str()).await?;
             let _alone = objects.buckets.write().await;
             let changed = done(objects.store.judge_object(&bucket, presented.as_ref()).await?)?;
             let prefix = format!("{bucket}/");
-            // Folder markers, which have no files, count as well.
+            // Folder markers count as content too, although they have no files.
             let there = objects.store.list_objects(&prefix, None, None, 1).await?;
             let uploads = objects.store.uploads(&prefix, None, 1).await?;
             if !there.entries.is_empty()
@@ -57,7 +57,7 @@ impl Objects {
             {
                 return Err(ObjectError::NotEmpty);
             }
-            // Whoever makes a directory of that name later finds it taken in anew, with what is in it.
+            // If a directory of that name is created later, its files are adopted again.
             objects.store.set_adopted(bucket.as_str(), false).await?;
             objects.adopted.write().await.remove(bucket.as_str());
             Ok(changed)

@@ -1,4 +1,4 @@
-//! Does the index agree with the storage? And what is left over?
+//! Comparison of the index with the storage, and the search for leftover bytes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -11,65 +11,66 @@ use crate::layout::{Foreign, Found, LayoutError, Ref, Walked};
 use crate::name::bucket_of;
 use crate::service::Objects;
 
-/// How index and storage differ about one name.
+/// How index and storage differ for one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The index has it, the storage has not.
+    /// In the index, but not in the storage.
     Missing(Key),
-    /// The storage has a file that the index does not know.
+    /// In the storage, but not in the index.
     Unknown(Key),
-    /// The file is not the one that the index knows.
+    /// The file is not the one recorded in the index.
     Changed {
-        /// Which.
+        /// The object's name.
         key: Key,
-        /// How.
+        /// What is different.
         how: String,
     },
-    /// It is committed, but the storage could not show it yet.
+    /// Committed, but not yet published by the storage.
     Unshown {
-        /// Which.
+        /// The object's name.
         key: Key,
-        /// Why not.
+        /// Why it could not be published.
         why: String,
     },
-    /// Something that cannot be an object.
+    /// A file system entry that cannot be an object.
     Foreign {
-        /// Its path below the root.
+        /// The path below the root.
         path: String,
-        /// Why not.
+        /// Why it cannot be an object.
         why: String,
     },
 }
 
-/// A run of a check.
+/// The result of one run of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// How many names were looked at.
+    /// The number of names compared.
     pub looked_at: usize,
-    /// Where they differ.
+    /// The differences found.
     pub differences: Vec<Difference>,
-    /// How many were mended.
+    /// The number of differences repaired.
     pub mended: usize,
-    /// Where the next run begins: after this. `None`: this was the last of the bucket.
+    /// The next run begins after this key. `None`: the bucket is finished.
     pub next: Option<Key>,
 }
 
-/// Bytes that belong to nothing.
+/// Staged bytes that no record refers to.
 #[derive(Clone, Debug, Default)]
 pub struct Leftovers {
-    /// How many there are since before the time asked for.
+    /// How many have been unreferenced since before the given time.
     pub refs: usize,
-    /// How many of them were removed; none in a dry run.
+    /// How many of them were removed; zero in a dry run.
     pub removed: usize,
 }
 
-/// Names that are looked at in one run.
+/// Names compared in one run.
 const RUN: usize = 1000;
 
 impl Objects {
-    /// Compares index and storage for a run of names of a bucket, and tries again what could not be shown. With `adopt`,
-    /// unknown and changed files are taken into the index as they are, and what is missing is taken out of it, also if it
-    /// was committed and its bytes were lost before they were shown; fences stay as they are.
+    /// Compares index and storage for one run of names of a bucket, and retries publications that failed earlier.
+    /// With `adopt`, unknown and changed files are recorded in the index as they are, and missing ones are removed
+    /// from it. That includes objects that were committed but lost their bytes before publication. Fences do not
+    /// change.
     pub async fn check(&self, bucket: &str, after: Option<&Key>, adopt: bool) -> Result<Checked, ObjectError> {
         let prefix = format!("{bucket}/");
         let Walked { found, foreign, next } = match self.layout.walk(bucket, after, RUN).await {
@@ -77,7 +78,7 @@ impl Objects {
             walked => walked?,
         };
         let indexed = self.store.objects(&prefix, after.map(Key::as_str), RUN).await?;
-        // Both are in one order: what lies behind the end of the shorter one is for the next run.
+        // Both lists have the same order. Names after the end of the shorter list are left to the next run.
         let ends = [next, indexed.next.as_deref().and_then(|next| Key::new(next).ok())];
         let end = ends.into_iter().flatten().min();
         let within = |key: &Key| end.as_ref().is_none_or(|end| key <= end);
@@ -92,7 +93,7 @@ impl Objects {
         let mut checked = Checked { looked_at: names.len(), next: end, ..Checked::default() };
         for (key, pair) in names {
             if let Some(difference) = differs(&key, &pair) {
-                // Again, with nobody in between: a write may have been under way.
+                // Compare again under the key's lock: a write may have been under way.
                 if let Some(difference) = self.differs_still(&key, difference, adopt, &mut checked).await? {
                     checked.differences.push(difference);
                 }
@@ -103,7 +104,8 @@ impl Objects {
         Ok(checked)
     }
 
-    /// The same over all buckets, or one. What to go on after: a name, or a bucket's own name to begin with it.
+    /// Like [`Objects::check`], over all buckets or one. `after` is the name to continue after; a bucket's own name
+    /// starts at the beginning of that bucket.
     pub async fn check_next(
         &self,
         only: Option<&str>,
@@ -111,7 +113,7 @@ impl Objects {
         adopt: bool,
     ) -> Result<(Checked, Option<String>), ObjectError> {
         let mut buckets: BTreeSet<String> = self.buckets().await?.into_iter().map(|bucket| bucket.name).collect();
-        // Also those whose directory is gone.
+        // Include buckets whose directory is gone.
         let mut behind = None;
         loop {
             let page = self.store.list_objects("", Some("/"), behind.as_deref(), RUN).await?;
@@ -163,13 +165,13 @@ impl Objects {
                 let why = self.blocked().get(key).map(|unshown| unshown.why.clone()).unwrap_or_default();
                 return Ok(Some(Difference::Unshown { key: key.clone(), why }));
             }
-            // The bytes are gone for good, so the storage is believed.
+            // The bytes are lost for good, so the index follows the storage.
         }
         let object = self.store.object(key).await?;
         let found = match self.layout.open(key).await {
             Ok(opened) => Some(Found { key: key.clone(), mark: opened.mark(), modified_ms: opened.modified_ms() }),
             Err(LayoutError::Missing(_) | LayoutError::NoBucket(_)) => None,
-            // It may be there. Whether it is, nobody can say now, so nothing is mended.
+            // The file may exist; that cannot be determined now, so nothing is repaired.
             Err(error) => {
                 let how = format!("it cannot be looked at: {error}");
                 return Ok(Some(Difference::Changed { key: key.clone(), how }));
@@ -188,12 +190,12 @@ impl Objects {
                 self.unblocked(key, id).await?;
             }
         }
-        // As it is now; it may differ otherwise than before.
+        // Report the current difference, which may not be the one seen before.
         drop(seen);
         Ok(Some(difference))
     }
 
-    /// Bytes that belong to nothing since before: counted, and removed unless it is a dry run.
+    /// Counts the bytes that have been unreferenced since `before`, and removes them unless it is a dry run.
     pub async fn leftovers(&self, before: Timestamp, dry_run: bool) -> Result<Leftovers, ObjectError> {
         let staged: HashSet<Ref> = self.layout.staged().await?.into_iter().collect();
         let (mut after, mut refs) = (None, 0);

@@ -4,7 +4,7 @@ use crc_fast::CrcAlgorithm;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-/// The checksums that S3 has, by the end of their header's name.
+/// The checksum algorithms of S3, each documented with its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// `x-amz-checksum-crc32`
@@ -20,11 +20,11 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Algorithm; 5] =
         [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme, Algorithm::Sha1, Algorithm::Sha256];
 
-    /// The header that carries it, which is also the attribute it is kept in.
+    /// The header that carries the checksum. It is also the name of the attribute that stores it.
     pub fn header(self) -> &'static str {
         match self {
             Algorithm::Crc32 => "x-amz-checksum-crc32",
@@ -35,7 +35,7 @@ impl Algorithm {
         }
     }
 
-    /// Its name, as S3 has it.
+    /// The algorithm's name in S3.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Crc32 => "CRC32",
@@ -46,13 +46,13 @@ impl Algorithm {
         }
     }
 
-    /// By its name in `x-amz-checksum-algorithm` and `x-amz-sdk-checksum-algorithm`.
+    /// Finds an algorithm by its name in `x-amz-checksum-algorithm` and `x-amz-sdk-checksum-algorithm`.
     pub fn named(name: &str) -> Option<Algorithm> {
         let name = name.to_ascii_lowercase();
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.header().rsplit('-').next() == Some(&name))
     }
 
-    /// The cyclic redundancy check that it is, if it is one.
+    /// The CRC variant, if the algorithm is a CRC.
     pub(crate) fn crc(self) -> Option<CrcAlgorithm> {
         match self {
             Algorithm::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
@@ -68,12 +68,12 @@ impl Algorithm {
 pub struct Checksums(Vec<(Algorithm, String)>);
 
 impl Checksums {
-    /// The one of an algorithm, if it was computed.
+    /// The checksum of one algorithm, if it was computed.
     pub fn get(&self, algorithm: Algorithm) -> Option<&str> {
         self.0.iter().find(|(computed, _)| *computed == algorithm).map(|(_, sum)| sum.as_str())
     }
 
-    /// As attributes of an object, in the order of [`Algorithm::ALL`].
+    /// Converts them to attributes of an object, in the order of [`Algorithm::ALL`].
     pub(crate) fn into_attributes(self) -> impl Iterator<Item = (String, String)> {
         self.0.into_iter().map(|(algorithm, sum)| (algorithm.header().to_owned(), sum))
     }
@@ -90,7 +90,7 @@ enum Hasher {
 }
 
 impl Hashers {
-    /// For these algorithms; one that is named twice is computed once.
+    /// Creates hashers for these algorithms; duplicates are computed once.
     pub(crate) fn new(algorithms: impl Iterator<Item = Algorithm>) -> Hashers {
         let wanted: Vec<Algorithm> = algorithms.collect();
         let wanted = Algorithm::ALL.into_iter().filter(|algorithm| wanted.contains(algorithm));
@@ -128,7 +128,7 @@ impl Hasher {
     fn finish(self) -> String {
         let encode = |bytes: &[u8]| data_encoding::BASE64.encode(bytes);
         match self {
-            // The upper half is empty.
+            // A 32-bit CRC is in the lower half.
             Hasher::Crc32(crc) => encode(&crc.finalize().to_be_bytes()[4..]),
             Hasher::Crc64(crc) => encode(&crc.finalize().to_be_bytes()),
             Hasher::Sha1(sha) => encode(&sha.finalize()),
@@ -141,7 +141,7 @@ impl Hasher {
 mod tests {
     use super::*;
 
-    /// The check values that the catalogues of these algorithms give for the digits from 1 to 9.
+    /// The check values that the CRC and hash catalogues give for the input `123456789`.
     #[test]
     fn checksums_are_those_of_the_catalogues() {
         let expected = [

@@ -1,4 +1,4 @@
-//! The completion of an upload: its parts are put together, and written as one object.
+//! The completion of an upload: its parts are joined and written as one object.
 
 use std::sync::Arc;
 
@@ -19,34 +19,34 @@ use crate::source::Source;
 use crate::staged::{Staged, Unclaimed};
 use crate::upload_checksum::UploadChecksum;
 
-/// A completion.
+/// A request to complete an upload.
 pub struct Completion {
-    /// Of which object.
+    /// The object to write.
     pub key: Key,
-    /// By which token.
+    /// The token presented by the caller.
     pub presented: Option<Presented>,
-    /// Only if this holds.
+    /// The write is applied only if this holds.
     pub condition: ObjectCondition,
-    /// Of which upload.
+    /// The upload to complete.
     pub upload: UploadId,
-    /// Which of its parts.
+    /// The parts to join, as the client lists them.
     pub parts: Vec<GivenPart>,
-    /// What the whole should be.
+    /// What the client promised about the whole object.
     pub promised: Promised,
-    /// Checksums of the parts' checksums.
+    /// Composite checksums to verify: checksums of the parts' checksums.
     pub composite: Vec<(Algorithm, String)>,
-    /// Whether its writer may still write.
+    /// Checked again before the commit: whether the caller may still write.
     pub grant: Grant,
 }
 
-/// The parts of an upload, one after the other.
+/// The parts of an upload, in order.
 struct Parts {
     selected: Vec<PartRecord>,
     promised: Promised,
     composite: Vec<(Algorithm, String)>,
-    /// Which checksum the whole will have, made from those of the parts.
+    /// The checksum of the whole, computed from those of the parts.
     checksum: Option<UploadChecksum>,
-    /// The upload, with every part that it has.
+    /// The upload, with all parts that it has, listed by the client or not.
     completes: Complete,
 }
 
@@ -55,7 +55,7 @@ impl Source for Parts {
         let (bytes, mark) = objects.join(&self.selected).await?;
         self.promised.fits(mark.size)?;
         let mut attributes = Attributes::new();
-        // The parts were measured when they came; the whole is read again only if something was promised of it.
+        // The parts were measured on arrival. The whole is read again only to verify a promised checksum.
         if !self.promised.checksums.is_empty() {
             let measured = objects.measure(bytes.id(), mark.size, self.promised.algorithms()).await?;
             measured.keeps(&self.promised)?;
@@ -78,11 +78,11 @@ impl Source for Parts {
 }
 
 impl Objects {
-    /// Puts the parts of an upload together, as a write of the object. That may take longer than a client waits, so it
-    /// goes on without its caller, and a retry of the same waits for it.
+    /// Joins the parts of an upload and writes the result as the object. This may take longer than a client waits, so
+    /// it continues without its caller; a retry of the same completion waits for it.
     pub async fn complete(self: &Arc<Self>, completion: Completion) -> Result<Written, ObjectError> {
         match self.foresee(&completion.key, completion.presented.as_ref()).await {
-            // A retry of a completion that was applied learns so, whatever token has come since (T04).
+            // A retry of a completion that was applied is answered so, even if a newer token was claimed since (T04).
             Err(refused @ ObjectError::Refused(_)) => {
                 let token = completion.presented.map(|presented| presented.token);
                 return match self.completed_before(&completion.key, completion.upload, &completion.parts).await {
@@ -100,7 +100,7 @@ impl Objects {
             let mut closing = objects.closing.subscribe();
             let written = tokio::select! {
                 written = objects.put_parts(completion) => written,
-                // What is committed by now comes to its end without us.
+                // A change that is already committed finishes in its own task.
                 _ = closing.wait_for(|closing| *closing) => Err(ObjectError::Unknown("the gateway stops".to_owned())),
             };
             drop((lock, place));
@@ -130,7 +130,7 @@ impl Objects {
         Ok(written)
     }
 
-    /// A retry of a completion whose answer was lost, with the same parts.
+    /// Answers the retry of a completion whose answer was lost, if it lists the same parts.
     async fn completed_before(&self, key: &Key, upload: UploadId, given: &[GivenPart]) -> Result<Written, ObjectError> {
         let by = (COMPLETED_BY.to_owned(), upload.to_string());
         let etags: Option<Vec<String>> = given.iter().map(|part| part.etag.clone()).collect();
@@ -143,9 +143,9 @@ impl Objects {
         }
     }
 
-    /// New bytes that are those of parts, one after the other. One at a time is open: there may be thousands.
+    /// Stages the concatenation of the parts. There may be thousands, so only one is open at a time.
     async fn join(&self, parts: &[PartRecord]) -> Result<(Unclaimed, Mark), ObjectError> {
-        // No length is announced: the storage may be able to share the bytes instead of copying them.
+        // No length is announced, because the storage may share the bytes instead of copying them.
         let (bytes, mut staging) = self.fresh_staging(None).await?;
         for part in parts {
             let opened = match self.layout.open_staged(Ref(part.id)).await {

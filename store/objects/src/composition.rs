@@ -1,30 +1,31 @@
-//! How an object was put together, kept with it: clients read objects by part, and ask where the parts begin.
+//! How an object was composed of parts. It is stored with the object, because clients read objects by part.
 
 use crate::object::{Attributes, Object};
 use crate::uploads::MAX_PARTS;
 
-/// Which upload completed an object, so that a retry of the completion is answered like the first.
+/// The upload that completed an object, so that a retry of the completion gets the same answer.
 pub(crate) const COMPLETED_BY: &str = "fencepost-upload";
 
-/// The sizes of its parts: `8388608*12,700` are twelve of 8 MiB and one of 700 bytes.
+/// The sizes of the parts: `8388608*12,700` means twelve of 8 MiB and one of 700 bytes.
 const PARTS: &str = "fencepost-parts";
 
-/// Sizes that take more text than this are not kept: each list of the bucket reads them.
+/// Longer texts are not stored, because every listing of the bucket reads them.
 const MAX_PARTS_TEXT: usize = 8192;
 
-/// How an object was put together.
+/// How an object was composed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Composition {
-    /// In one piece.
+    /// Written in one piece.
     Whole,
-    /// From parts of these sizes.
+    /// Joined from parts of these sizes.
     Parts(Vec<u64>),
-    /// From parts whose sizes were not kept: by an older version, or because they are too many different ones.
+    /// Joined from parts whose sizes are not known: an older version wrote it, or the sizes vary too much to be
+    /// stored.
     Unknown,
 }
 
 impl Composition {
-    /// As it was kept.
+    /// Reads the composition stored with an object.
     pub fn of(object: &Object) -> Composition {
         let kept = |name: &str| object.attributes.iter().find(|(kept, _)| kept == name).map(|(_, value)| value);
         let sizes = kept(PARTS).and_then(|text| sizes(text)).filter(|sizes| sizes.iter().sum::<u64>() == object.size);
@@ -35,7 +36,7 @@ impl Composition {
         }
     }
 
-    /// Keeps the sizes of parts with the object that they become.
+    /// Stores the sizes of the parts in the attributes of the object.
     pub(crate) fn keep(attributes: &mut Attributes, sizes: impl IntoIterator<Item = u64>) {
         let text = text(sizes);
         if text.len() <= MAX_PARTS_TEXT {
@@ -44,7 +45,7 @@ impl Composition {
     }
 }
 
-/// Equal sizes in a row take the space of one.
+/// Encodes the sizes; a run of equal sizes is written once with its count.
 fn text(sizes: impl IntoIterator<Item = u64>) -> String {
     let mut runs: Vec<(u64, usize)> = Vec::new();
     for size in sizes {

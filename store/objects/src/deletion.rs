@@ -11,14 +11,14 @@ use crate::layout::Ref;
 use crate::service::{Objects, to_its_end};
 use crate::settlement::Settling;
 
-/// What is to be removed, all or none.
+/// The names to remove, all or none.
 #[derive(Clone, Debug, Default)]
 pub struct Removal {
-    /// Objects.
+    /// Objects to remove.
     pub keys: Vec<(Key, ObjectCondition)>,
-    /// Markers of folders, by the names of their folders.
+    /// Folder markers to remove, by the names of their folders.
     pub folders: Vec<(Key, ObjectCondition)>,
-    /// Names that are judged in the place of others that cannot exist. Nothing of that name is removed.
+    /// Names that are judged in place of names that cannot exist. Nothing is removed under them.
     pub judged: Vec<Key>,
 }
 
@@ -30,7 +30,7 @@ impl Removal {
 }
 
 impl Objects {
-    /// Removes objects, all or none; those that are not there count as removed.
+    /// Removes objects, all or none. Absent objects count as removed.
     pub async fn delete(
         self: &Arc<Self>,
         presented: Option<Presented>,
@@ -47,7 +47,7 @@ impl Objects {
             let mut there = Vec::with_capacity(keys.len());
             for (key, _) in &keys {
                 objects.unblock(key).await?;
-                // Nothing changes it before the commit: its lock is held.
+                // The key's lock is held, so this cannot change before the commit.
                 there.push(objects.store.object(key).await?.is_some());
             }
             let needed = there.iter().filter(|there| **there).count();

@@ -1,32 +1,32 @@
-//! What arrives, measured: length, MD5 for the ETag, and whatever checksums were asked for or promised.
+//! Measurement of arriving bytes: length, MD5 for the ETag, and the requested or promised checksums.
 
 use md5::{Digest, Md5};
 
 use crate::checksum::{Algorithm, Checksums, Hashers};
 use crate::error::ObjectError;
 
-/// What the sender promised of the body.
+/// What the sender promised about the body.
 #[derive(Clone, Debug, Default)]
 pub struct Promised {
-    /// Its length.
+    /// The length in bytes.
     pub length: Option<u64>,
     /// `Content-MD5`, in base64.
     pub md5: Option<String>,
-    /// Checksums in base64.
+    /// Checksums to verify, in base64.
     pub checksums: Vec<(Algorithm, String)>,
-    /// Checksums that come after the body.
+    /// Checksums that the sender will transmit after the body.
     pub announced: Vec<Algorithm>,
-    /// More than this is too much.
+    /// The largest accepted length in bytes.
     pub limit: u64,
 }
 
 impl Promised {
-    /// Which checksums have to be computed.
+    /// The checksums to compute.
     pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
         self.checksums.iter().map(|(algorithm, _)| *algorithm).chain(self.announced.iter().copied())
     }
 
-    /// Is it as long as was promised?
+    /// Checks the length against the promised one.
     pub(crate) fn fits(&self, found: u64) -> Result<(), ObjectError> {
         match self.length {
             Some(expected) if expected != found => Err(ObjectError::Incomplete { expected, found }),
@@ -34,7 +34,7 @@ impl Promised {
         }
     }
 
-    /// Did everything arrive that was to come after the body?
+    /// Checks that all announced trailing checksums have arrived.
     pub(crate) fn complete(&self) -> Result<(), ObjectError> {
         let arrived = |wanted: &Algorithm| self.checksums.iter().any(|(algorithm, _)| algorithm == wanted);
         match self.announced.iter().find(|wanted| !arrived(wanted)) {
@@ -47,14 +47,14 @@ impl Promised {
     }
 }
 
-/// A running measurement.
+/// A measurement in progress.
 pub struct Measure {
     length: u64,
     md5: Md5,
     checksums: Hashers,
 }
 
-/// What arrived.
+/// The measured properties of a body.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub(crate) length: u64,
@@ -63,12 +63,12 @@ pub struct Measured {
 }
 
 impl Measure {
-    /// Of the length, the MD5, and the checksums by these algorithms.
+    /// Measures length, MD5 and the checksums of these algorithms.
     pub fn new(algorithms: impl Iterator<Item = Algorithm>) -> Measure {
         Measure { length: 0, md5: Md5::new(), checksums: Hashers::new(algorithms) }
     }
 
-    /// Adds what arrived.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         self.md5.update(bytes);
@@ -79,19 +79,19 @@ impl Measure {
         self.length
     }
 
-    /// What has arrived.
+    /// Ends the measurement.
     pub fn finish(self) -> Measured {
         Measured { length: self.length, md5: self.md5.finalize().into(), checksums: self.checksums.finish() }
     }
 }
 
 impl Measured {
-    /// The ETag of an object that came in one piece.
+    /// The ETag of an object written in one piece.
     pub(crate) fn etag(&self) -> String {
         hex(&self.md5)
     }
 
-    /// Is it what was promised?
+    /// Checks the measured values against the promised ones.
     pub fn keeps(&self, promised: &Promised) -> Result<(), ObjectError> {
         promised.fits(self.length)?;
         if let Some(md5) = &promised.md5
@@ -116,7 +116,7 @@ impl Measured {
     }
 }
 
-/// The ETag of an object that came in parts: of the parts' MD5s, and how many.
+/// The ETag of an object joined from parts: the MD5 of the parts' MD5s, and their number.
 pub(crate) fn etag_of_parts(etags: &[String]) -> String {
     let mut md5 = Md5::new();
     for etag in etags {

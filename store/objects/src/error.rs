@@ -1,66 +1,66 @@
-//! Why something was not done with an object.
+//! Errors of operations on objects.
 
 use fencepost_core::{Key, Refusal, Token};
 use fencepost_store::{Changed, Failure, ObjectOutcome, ReadError, WrongResource};
 
 use crate::layout::LayoutError;
 
-/// Why something was not done with an object. A refusal by the fence is among them, because no caller goes on after it;
-/// an unknown outcome is one of its own.
+/// Why an operation on an object failed. A refusal by the fence is one of the kinds, because no caller continues
+/// after it. An unknown outcome is a kind of its own.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// Fences refused; never empty.
+    /// The fence refused; the list is never empty.
     #[error("refused by the fence")]
     Refused(Vec<Refusal>),
-    /// The caller's own condition does not hold.
+    /// A condition of the request does not hold.
     #[error("a condition of the request does not hold")]
     ConditionFailed {
-        /// The fence now.
+        /// The current fence.
         fence: Option<Token>,
     },
     /// There is no such object.
     #[error("there is no object `{0}`")]
     NoObject(String),
-    /// There is no such upload, or it is over.
+    /// There is no such upload, or it has ended.
     #[error("there is no such upload; it may have been completed or aborted")]
     NoUpload,
-    /// A list of parts does not fit the upload.
+    /// The list of parts does not match the upload.
     #[error("{0}")]
     InvalidPart(String),
-    /// The parts are not in order.
+    /// The parts are not in ascending order.
     #[error("the parts must be given in ascending order of their number")]
     PartOrder,
     /// A part other than the last is too small.
     #[error("part {number} has {size} bytes, and every part but the last needs at least {least}")]
     PartTooSmall {
-        /// Which part.
+        /// The number of the part.
         number: u16,
-        /// Its bytes.
+        /// Its size in bytes.
         size: u64,
-        /// The least.
+        /// The smallest allowed size in bytes.
         least: u64,
     },
-    /// The body ended early, or went on too long.
+    /// The body is shorter or longer than announced.
     #[error("the body has {found} bytes, and {expected} were announced")]
     Incomplete {
-        /// What was announced.
+        /// The announced length.
         expected: u64,
-        /// What came.
+        /// The received length.
         found: u64,
     },
-    /// The body could not be read to its end.
+    /// Reading the body failed.
     #[error("the body could not be read: {0}")]
     Body(String),
-    /// What arrived is not what was sent.
+    /// The received bytes do not match a promised digest.
     #[error("{0}")]
     BadDigest(String),
-    /// Larger than allowed.
+    /// The object exceeds the size limit.
     #[error("the object would have more than {limit} bytes")]
     TooLarge {
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The bytes were given up by the collector before they were published.
+    /// The collector removed the bytes before they were published.
     #[error("the upload was so slow that its bytes were collected; send it again")]
     Collected,
     /// The caller's credentials have expired.
@@ -69,53 +69,53 @@ pub enum ObjectError {
          (fencepost s3 credentials); the lock need not be taken again."
     )]
     Expired,
-    /// The caller's credentials were taken back.
+    /// The caller's credentials were revoked.
     #[error("These credentials are no longer known here, and nothing was written. Ask for new ones.")]
     Revoked,
     /// The bucket has objects in it.
     #[error("the bucket is not empty")]
     NotEmpty,
-    /// An earlier write of the same object is committed, but the storage could not show it yet.
+    /// An earlier write of the same object is committed, but the storage could not publish it yet.
     #[error(
         "an earlier write of `{key}` is committed but could not be put in its place: {why}. Mend the cause; the next write of it tries again. If its bytes are lost, `fencepost objects check --adopt` takes what the storage has"
     )]
     Blocked {
-        /// Which object.
+        /// The object's name.
         key: Key,
-        /// What the storage said.
+        /// The storage's error.
         why: String,
     },
-    /// This write is committed, but the storage could not show it yet.
+    /// This write is committed, but the storage could not publish it yet.
     #[error(
         "the write of `{key}` is committed and served from here, but could not be put in its place: {why}. Mend the cause; the next write of it, or a restart, tries again"
     )]
     Unshown {
-        /// Which object.
+        /// The object's name.
         key: Key,
-        /// What the storage said.
+        /// The storage's error.
         why: String,
     },
-    /// The file is not the one that the index knows.
+    /// The file is not the one recorded in the index.
     #[error("`{key}` was changed or removed in the storage behind the gateway: {why}. Run `fencepost objects check`")]
     Changed {
-        /// Which object.
+        /// The object's name.
         key: Key,
-        /// How it differs.
+        /// What is different.
         why: String,
     },
-    /// The name cannot be that of an object.
+    /// No object can have this name.
     #[error("{0}")]
     Name(String),
-    /// The storage.
+    /// The storage failed.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// Not applied, or unknown.
+    /// The commit was not applied, or its outcome is unknown.
     #[error(transparent)]
     Failure(#[from] Failure),
-    /// Could not be read.
+    /// The store could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The task that did it ended without a word.
+    /// The task ended without reporting an outcome.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
 }
@@ -131,7 +131,7 @@ impl From<WrongResource> for ObjectError {
 }
 
 impl ObjectError {
-    /// Is it certain that nothing was committed, so that nothing points to the bytes that were staged for it?
+    /// Returns whether certainly nothing was committed, so that no record refers to the staged bytes.
     pub(crate) fn is_surely_not_applied(&self) -> bool {
         match self {
             ObjectError::Unshown { .. } | ObjectError::Unknown(_) | ObjectError::Failure(Failure::Unknown(_)) => false,
@@ -159,13 +159,13 @@ impl ObjectError {
         }
     }
 
-    /// Others replaced a part meanwhile.
+    /// The error for a part that other requests kept replacing.
     pub(crate) fn part_changed() -> ObjectError {
         ObjectError::InvalidPart("a part was replaced by others at the same time".to_owned())
     }
 }
 
-/// A change that was made, or why none was.
+/// Converts the outcome of a commit: the change, or the reason why there was none.
 pub(crate) fn done(outcome: Result<ObjectOutcome, WrongResource>) -> Result<Changed, ObjectError> {
     match outcome? {
         ObjectOutcome::Done(changed) => Ok(changed),

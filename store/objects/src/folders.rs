@@ -1,7 +1,7 @@
 //! Folder markers: empty objects whose names end in `/`. Some clients write one for each folder and remove it again.
 //!
-//! A marker has no bytes, so it lives in the index alone: no directory is made for it, none is kept for it, and a file
-//! and a marker never get in each other's way. The commit that writes or removes it is all that has to happen.
+//! A marker has no bytes, so it exists only in the index. No directory is created or kept for it, and a file and a
+//! marker never clash. Writing or removing a marker is a single commit.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::service::{Objects, to_its_end};
 use crate::source::Body;
 
 impl Objects {
-    /// What the index says of the marker of a folder.
+    /// Reads the index entry of a folder marker.
     pub async fn folder(&self, folder: &Key) -> Result<Object, ObjectError> {
         self.need_bucket(bucket_of(folder)).await?;
         let marker = self.store.folder(folder).await?;
         marker.map(Object::from).ok_or_else(|| ObjectError::NoObject(format!("{folder}/")))
     }
 
-    /// Opens the marker of a folder, which has no bytes.
+    /// Opens a folder marker, which has no bytes.
     pub async fn read_folder(&self, folder: &Key) -> Result<OpenObject, ObjectError> {
         Ok(OpenObject::of_nothing(self.folder(folder).await?))
     }
 
-    /// Writes the marker of a folder. A body with bytes in it is refused.
+    /// Writes a folder marker. A body that is not empty is refused.
     pub async fn put_folder(
         self: &Arc<Self>,
         put: Put,
@@ -48,7 +48,7 @@ impl Objects {
         let marker = ObjectRecord { id: 0, size: 0, inode: 0, etag, modified: Timestamp::now(), token, attributes };
         let objects = self.clone();
         to_its_end(async move {
-            // Held, so that the bucket stays until the marker is in it.
+            // Held so that the bucket exists until the marker is in it.
             let _bucket = objects.buckets.read().await;
             let bucket = bucket_of(&key);
             if !objects.layout.has_bucket(bucket).await? {
@@ -62,7 +62,7 @@ impl Objects {
     }
 }
 
-/// Reads a body to its end, which must be its beginning.
+/// Reads a body, which must be empty.
 async fn nothing(
     folder: &Key,
     body: Body<impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin>,

@@ -1,6 +1,7 @@
-//! A lock per object, held from before the commit until the storage shows what was committed (trap 38).
+//! A lock per object, held from before the commit until the storage has published the change (trap 38).
 //!
-//! So the index and the storage change in the same order, and a reader that looks at both sees what belongs together.
+//! It makes the index and the storage change in the same order, so a reader that looks at both sees a consistent
+//! pair.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// Objects that share a lock by chance only wait for each other.
+/// The number of locks. Objects that share one by chance only wait for each other.
 const STRIPES: usize = 1024;
 
 /// Locks of objects.
@@ -17,7 +18,7 @@ pub(crate) struct KeyLocks {
     hasher: RandomState,
 }
 
-/// Held for a write. Dropping it lets others go on.
+/// Write locks, released on drop.
 pub(crate) type Writing = Vec<OwnedRwLockWriteGuard<()>>;
 
 impl KeyLocks {
@@ -29,12 +30,13 @@ impl KeyLocks {
         (self.hasher.hash_one(key) % STRIPES as u64) as usize
     }
 
-    /// For whoever reads index and storage.
+    /// Locks a key for reading index and storage.
     pub(crate) async fn read(&self, key: &impl Hash) -> OwnedRwLockReadGuard<()> {
         self.stripes[self.stripe(key)].clone().read_owned().await
     }
 
-    /// For whoever changes them. All are taken in one order, so nobody waits in a circle.
+    /// Locks keys for changing index and storage. All callers take the locks in the same order, so there is no
+    /// deadlock.
     pub(crate) async fn write<'a, K: Hash + 'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Writing {
         let wanted: BTreeSet<usize> = keys.into_iter().map(|key| self.stripe(key)).collect();
         let mut held = Vec::with_capacity(wanted.len());

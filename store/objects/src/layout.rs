@@ -1,6 +1,6 @@
-//! Where the bytes of objects lie: the contract between the object service and a layout.
+//! The storage of object bytes: the contract between the object service and a layout.
 //!
-//! The engine holds the truth (index, fences, intents). A layout only keeps bytes, and never decides anything.
+//! The engine is the source of truth (index, fences, intents). A layout only keeps bytes and decides nothing.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use fencepost_core::Key;
 
-/// Names bytes that were staged. Never reused.
+/// Identifies staged bytes. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ref(pub u64);
 
@@ -18,37 +18,36 @@ impl fmt::Display for Ref {
     }
 }
 
-/// What a layout can tell of bytes at rest, so that they are known again: recorded in the index before they are
-/// published.
+/// Identifies stored bytes, so that they are recognised later. Recorded in the index before the bytes are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Names the file in its file system.
+    /// The inode number of the file.
     pub inode: u64,
 }
 
-/// Why a layout cannot do something.
+/// Why a layout operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The bucket does not exist.
     #[error("there is no bucket `{0}`")]
     NoBucket(String),
-    /// The bytes are not there.
+    /// The bytes do not exist.
     #[error("`{0}` is not in the storage")]
     Missing(String),
-    /// This layout cannot hold an object of this name; the text says why and what to do.
+    /// This layout cannot hold an object of this name; the text gives the reason and the remedy.
     #[error("{0}")]
     Name(String),
-    /// Another object is in the way: one cannot be both a file and a directory.
+    /// Another object blocks the name: a name cannot be both a file and a directory.
     #[error("{0}")]
     Clash(String),
     /// The storage failed.
     #[error("{what}: {error}")]
     Failed {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         error: String,
     },
     /// The storage has no room left.
@@ -59,133 +58,133 @@ pub enum LayoutError {
 /// A file found in the storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// `bucket/key`.
+    /// The object's name, `bucket/key`.
     pub key: Key,
-    /// As it is now.
+    /// The current mark of the file.
     pub mark: Mark,
     /// When its bytes were last changed, in milliseconds since 1970.
     pub modified_ms: u64,
 }
 
-/// Something in the storage that cannot be an object.
+/// An entry of the storage that cannot be an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// Its path below the root, shown.
+    /// The path below the root, in printable form.
     pub path: String,
-    /// Why it cannot be one.
+    /// Why it cannot be an object.
     pub why: String,
 }
 
-/// A run of what is in the storage, in order of key (bytes of `bucket/key`).
+/// One run of a walk through the storage, in order of key (bytes of `bucket/key`).
 #[derive(Clone, Debug, Default)]
 pub struct Walked {
     /// Files that could be objects.
     pub found: Vec<Found>,
-    /// What could not.
+    /// Entries that cannot be objects.
     pub foreign: Vec<Foreign>,
-    /// Where the next run begins: after this key. `None`: this was the last.
+    /// The next run begins after this key. `None`: the walk is finished.
     pub next: Option<Key>,
 }
 
-/// Where bytes are kept.
+/// A storage for the bytes of objects.
 ///
-/// - **L1** What is staged is seen under no key until it is published.
+/// - **L1** Staged bytes are visible under no key until they are published.
 /// - **L2** `Staging::seal` returns after bytes and name are on stable storage.
-/// - **L3** `prepare` finds whatever could make `publish` fail, as far as it can be known, and keeps others from getting
-///   in the way until the [`Place`] is dropped.
-/// - **L4** `publish` and `remove` are durable when they return, and may be done again after a crash: bytes that were
-///   published before are known by their mark.
-/// - **L5** What was opened stays readable as it was, whatever is published or removed later.
-/// - **L6** Nothing outside the root is ever touched, whatever a name says and wherever links point.
+/// - **L3** `prepare` detects, as far as possible, everything that could make `publish` fail, and keeps other writers
+///   from blocking the name until the [`Place`] is dropped.
+/// - **L4** `publish` and `remove` are durable when they return, and may be repeated after a crash: bytes that were
+///   published before are recognised by their mark.
+/// - **L5** Opened bytes stay readable and unchanged, whatever is published or removed later.
+/// - **L6** Nothing outside the root is ever touched, whatever a name contains and wherever links point.
 #[async_trait]
 pub trait Layout: Send + Sync + 'static {
-    /// Begins new bytes, `length` of them as far as that is known. [`LayoutError::NoSpace`] if they would take the space that
-    /// must stay free; also while they are written.
+    /// Starts staging new bytes, `length` of them if that is known. Fails with [`LayoutError::NoSpace`], here or
+    /// during the writing, if they would use space that must stay free.
     async fn stage(&self, id: Ref, length: Option<u64>) -> Result<Box<dyn Staging>, LayoutError>;
 
-    /// Where staged bytes lie, for messages.
+    /// The location of staged bytes, for messages.
     fn staging_place(&self) -> String;
 
-    /// Makes ready for bytes to be published under a key (L3).
+    /// Prepares the publication of bytes under a key (L3).
     async fn prepare(&self, key: &Key) -> Result<Box<dyn Place>, LayoutError>;
 
-    /// Shows staged bytes under a key, instead of what was there (L4).
+    /// Publishes staged bytes under a key, replacing what was there (L4).
     async fn publish(&self, key: &Key, id: Ref, mark: Mark) -> Result<(), LayoutError>;
 
-    /// Shows nothing under a key any more (L4). Nothing there is no error.
+    /// Removes what is published under a key (L4). It is no error if nothing is there.
     async fn remove(&self, key: &Key) -> Result<(), LayoutError>;
 
-    /// Opens what is shown under a key.
+    /// Opens the bytes published under a key.
     async fn open(&self, key: &Key) -> Result<Box<dyn Opened>, LayoutError>;
 
     /// Opens staged bytes.
     async fn open_staged(&self, id: Ref) -> Result<Box<dyn Opened>, LayoutError>;
 
-    /// Removes staged bytes. Nothing there is no error.
+    /// Removes staged bytes. It is no error if there are none.
     async fn discard(&self, id: Ref) -> Result<(), LayoutError>;
 
-    /// Every name of staged bytes that is there.
+    /// The refs of all staged bytes.
     async fn staged(&self) -> Result<Vec<Ref>, LayoutError>;
 
-    /// Buckets, in order of name.
+    /// All buckets, in order of name.
     async fn buckets(&self) -> Result<Vec<BucketFound>, LayoutError>;
 
-    /// Is there such a bucket?
+    /// Returns whether the bucket exists.
     async fn has_bucket(&self, bucket: &str) -> Result<bool, LayoutError>;
 
-    /// Makes a bucket. `false`: it was there.
+    /// Creates a bucket. `false`: it existed already.
     async fn create_bucket(&self, bucket: &str) -> Result<bool, LayoutError>;
 
-    /// Removes an empty bucket. `false`: something is in it.
+    /// Removes an empty bucket. `false`: it is not empty.
     async fn delete_bucket(&self, bucket: &str) -> Result<bool, LayoutError>;
 
-    /// Looks at what is there: at most `limit` files, all of one bucket, after a key.
+    /// Lists at most `limit` files of one bucket, starting after a key.
     async fn walk(&self, bucket: &str, after: Option<&Key>, limit: usize) -> Result<Walked, LayoutError>;
 }
 
-/// A bucket that is there.
+/// An existing bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketFound {
-    /// Its name.
+    /// The bucket's name.
     pub name: String,
-    /// When it was made, as far as that is known, in milliseconds since 1970.
+    /// When it was created, as far as that is known, in milliseconds since 1970.
     pub created_ms: u64,
 }
 
-/// New bytes, being written. Dropped before it is sealed, its bytes may stay; the collector removes them.
+/// New bytes being written. If it is dropped before it is sealed, the bytes may stay; the collector removes them.
 #[async_trait]
 pub trait Staging: Send {
-    /// Appends.
+    /// Appends bytes.
     async fn write(&mut self, bytes: Bytes) -> Result<(), LayoutError>;
 
-    /// Writes what is held in memory, and frees that: nothing comes for a while.
+    /// Writes buffered bytes and frees their memory. Called when the sender pauses.
     async fn rest(&mut self) -> Result<(), LayoutError>;
 
-    /// Appends a range of other bytes, by the shortest way there is.
+    /// Appends a range of other bytes, by the fastest available means.
     async fn append(&mut self, from: &dyn Opened, start: u64, length: u64) -> Result<(), LayoutError>;
 
-    /// Makes them durable (L2).
+    /// Makes the bytes durable (L2).
     async fn seal(self: Box<Self>) -> Result<Mark, LayoutError>;
 }
 
-/// A place where bytes can be published, kept free until it is dropped.
+/// A place where bytes can be published. It stays reserved until it is dropped.
 pub trait Place: Send + Sync {
-    /// Is something there that would be replaced?
+    /// Returns whether a publication would replace something.
     fn is_taken(&self) -> bool;
 }
 
-/// Bytes at rest, opened (L5).
+/// Stored bytes, opened for reading (L5).
 #[async_trait]
 pub trait Opened: Send + Sync {
-    /// As they were when opened.
+    /// The mark at the time of opening.
     fn mark(&self) -> Mark;
 
-    /// When they were last changed, in milliseconds since 1970.
+    /// When the bytes were last changed, in milliseconds since 1970.
     fn modified_ms(&self) -> u64;
 
     /// Reads up to `length` bytes from `start`; fewer only at the end.
     async fn read(&self, start: u64, length: usize) -> Result<Bytes, LayoutError>;
 
-    /// For layouts that can append from their own kind without copying through memory.
+    /// Lets a layout recognise its own type, to append from it without copying through memory.
     fn as_any(&self) -> &dyn std::any::Any;
 }

@@ -1,5 +1,5 @@
-//! Objects behind fences: bytes in a [`layout::Layout`], everything else in the store. No protocol is known here; the S3
-//! front end is one user among others.
+//! Objects behind fences: the bytes are in a [`layout::Layout`], everything else is in the store. This crate knows no
+//! protocol; the S3 front end is one of its users.
 //!
 //! | type | what |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! What readers learn of objects, parts and uploads. Where their bytes lie stays in the records.
+//! What readers see of objects, parts and uploads. The location of the bytes stays in the records.
 
 use fencepost_core::{Key, Timestamp, Token};
 use fencepost_store::record::{ObjectRecord, PartRecord, UploadId};
@@ -6,18 +6,18 @@ use fencepost_store::record::{ObjectRecord, PartRecord, UploadId};
 /// Names and values, in the order given.
 pub type Attributes = Vec<(String, String)>;
 
-/// An object, or the marker of a folder, as the index knows it.
+/// An object or a folder marker, as recorded in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Without quotes.
+    /// The ETag, without quotes.
     pub etag: String,
-    /// When it was written.
+    /// The time of the write.
     pub modified: Timestamp,
-    /// The token of the write; absent for what was adopted, or let through by observe mode.
+    /// The token of the write; absent for an adopted object, and for a write that observe mode let through.
     pub token: Option<Token>,
-    /// What else its writer said of it, and its checksums.
+    /// The metadata given by the writer, and the checksums.
     pub attributes: Attributes,
 }
 
@@ -31,15 +31,15 @@ impl From<ObjectRecord> for Object {
 /// A part of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Counted from 1.
+    /// The part's number, starting at 1.
     pub number: u16,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Without quotes.
+    /// The ETag, without quotes.
     pub etag: String,
-    /// When it was written.
+    /// The time of the write.
     pub modified: Timestamp,
-    /// Its checksums.
+    /// The part's checksums.
     pub attributes: Attributes,
 }
 
@@ -50,14 +50,14 @@ impl Part {
     }
 }
 
-/// An upload that was begun and is not over.
+/// An upload that has begun and not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upload {
-    /// Of which object.
+    /// The object that it will write.
     pub key: Key,
-    /// Names it.
+    /// The upload's id.
     pub id: UploadId,
-    /// When it was begun.
+    /// The time when it began.
     pub started: Timestamp,
 }
 
@@ -67,12 +67,12 @@ impl From<fencepost_store::Upload> for Upload {
     }
 }
 
-/// An entry of a list.
+/// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// An object, or the marker of a folder, whose name ends in `/`.
+    /// An object, or a folder marker, whose name ends in `/`.
     Object(String, Box<Object>),
-    /// Everything whose name begins like this, up to and with the delimiter.
+    /// All names that begin with this prefix, which ends with the delimiter.
     Prefix(String),
 }
 

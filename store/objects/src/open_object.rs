@@ -1,4 +1,4 @@
-//! An object that is open for reading: what the index says, and the bytes that belong to it.
+//! An object open for reading: its index entry, and the bytes that belong to it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::name::bucket_of;
 use crate::object::{Listed, Object};
 use crate::service::Objects;
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const CHUNK: u64 = 256 << 10;
 
-/// An object, opened: what the index says, and the bytes it says it of.
+/// An open object: its index entry, and the bytes that belong to it.
 pub struct OpenObject {
-    /// What the index says.
+    /// The index entry.
     pub object: Object,
     opened: Arc<dyn Opened>,
 }
 
 impl Objects {
-    /// What the index says of an object.
+    /// Reads the index entry of an object.
     pub async fn head(&self, key: &Key) -> Result<Object, ObjectError> {
         if let Some(object) = self.store.object(key).await? {
             return Ok(object.into());
         }
-        // Its bucket may be a new one, with files in it.
+        // The bucket may be new, with files that are not in the index yet.
         self.need_bucket(bucket_of(key)).await?;
         let object = self.store.object(key).await?;
         object.map(Object::from).ok_or_else(|| ObjectError::NoObject(key.to_string()))
@@ -41,12 +41,12 @@ impl Objects {
 
     /// Opens an object.
     pub async fn read(&self, key: &Key) -> Result<OpenObject, ObjectError> {
-        // Nobody is between a commit and its rename while this is held.
+        // While this is held, no writer of the key is between its commit and its rename.
         let mut _reading = self.locks.read(key).await;
         let object = match self.store.object(key).await? {
             Some(object) => object,
             None => {
-                // Its bucket may have to be taken in, which takes the locks of the files in it.
+                // The bucket may have to be adopted, which takes the locks of its files.
                 drop(_reading);
                 self.head(key).await?;
                 _reading = self.locks.read(key).await;
@@ -56,7 +56,7 @@ impl Objects {
         let unshown = self.unshown(key).map(|(id, intent)| (id, intent.act));
         let opened = match unshown {
             Some((id, Act::Publish { .. })) => match self.layout.open_staged(id).await {
-                // It is in its place, and only that this is durable is not known.
+                // It was renamed already, but the rename is not known to be durable.
                 Err(LayoutError::Missing(_)) => self.layout.open(key).await,
                 staged => staged,
             },
@@ -78,7 +78,7 @@ impl Objects {
         Ok(OpenObject { object: object.into(), opened })
     }
 
-    /// A list of objects; see [`fencepost_store::Store::list_objects`].
+    /// Lists objects; see [`fencepost_store::Store::list_objects`].
     pub async fn list(
         &self,
         prefix: &str,
@@ -91,7 +91,7 @@ impl Objects {
     }
 }
 
-/// The bytes of what has none.
+/// The bytes of an empty object.
 struct Nothing;
 
 #[async_trait]
@@ -114,7 +114,7 @@ impl Opened for Nothing {
 }
 
 impl OpenObject {
-    /// Of an object without bytes.
+    /// Opens an object without bytes.
     pub(crate) fn of_nothing(object: Object) -> OpenObject {
         OpenObject { object, opened: Arc::new(Nothing) }
     }
@@ -124,7 +124,7 @@ impl OpenObject {
         self.opened.as_ref()
     }
 
-    /// The bytes of a range, a chunk at a time.
+    /// Streams the bytes of a range in chunks.
     pub fn stream(
         self,
         range: Range<u64>,

@@ -1,4 +1,4 @@
-//! The life of a write of an object. [`Objects::put`] tells it from top to bottom.
+//! The life of a write of an object. [`Objects::put`] shows it from top to bottom.
 
 use std::sync::Arc;
 
@@ -19,44 +19,44 @@ use crate::staged::{Staged, discard};
 
 /// A write of an object.
 pub struct Put {
-    /// Which one.
+    /// The object to write.
     pub key: Key,
-    /// By which token.
+    /// The token presented by the caller.
     pub presented: Option<Presented>,
-    /// Only if this holds.
+    /// The write is applied only if this holds.
     pub condition: ObjectCondition,
-    /// What its writer says of it.
+    /// The metadata given by the writer.
     pub attributes: Attributes,
-    /// Whether its writer may still write.
+    /// Checked again before the commit: whether the caller may still write.
     pub grant: Grant,
 }
 
-/// Whether a caller may still write. A body takes a while to arrive, so it is asked again just before the commit.
+/// Whether a caller may still write. A body takes a while to arrive, so this is checked again just before the commit.
 #[derive(Clone)]
 pub struct Grant(Arc<dyn Fn() -> Result<(), ObjectError> + Send + Sync>);
 
 impl Grant {
-    /// A grant that lasts as long as this says so.
+    /// Creates a grant that lasts as long as `check` returns `Ok`.
     pub fn new(check: impl Fn() -> Result<(), ObjectError> + Send + Sync + 'static) -> Grant {
         Grant(Arc::new(check))
     }
 
-    /// Refuses if it has ended.
+    /// Returns an error if the grant has ended.
     pub fn check(&self) -> Result<(), ObjectError> {
         (self.0)()
     }
 }
 
-/// A write that is durable, and shown.
+/// A write that is durable and published.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The object as it is now.
+    /// The object after the write.
     pub object: Object,
-    /// The fence after it, and who would have been refused.
+    /// The fence after the write, and the refusals that observing guards did not enforce.
     pub changed: Changed,
 }
 
-/// A write that is committed, with what it holds until it is settled.
+/// A committed write, with what it holds until it is settled.
 struct Committed<'o> {
     key: Key,
     object: ObjectRecord,
@@ -70,32 +70,32 @@ struct Committed<'o> {
 impl Objects {
     /// Writes an object: foresee → stage → commit → show → answer.
     pub async fn put(self: &Arc<Self>, put: Put, source: impl Source) -> Result<Written, ObjectError> {
-        // Foresee: a token that is stale already is refused before any of its bytes is taken. This is never the check
-        // that counts.
+        // Foresee: refuse a token that is already stale before accepting any bytes. This early check is never
+        // decisive.
         self.foresee(&put.key, put.presented.as_ref()).await?;
-        // Stage: the bytes become durable under a fresh ref, and nothing points to them.
+        // Stage: the bytes become durable under a fresh ref. No record refers to them yet.
         let staged = source.stage(self).await?;
         let under_way = self.under_way().await?;
         let objects = self.clone();
-        // From here on the write comes to its end, whether its caller waits or not.
+        // From here on the write runs to completion, even if its caller stops waiting.
         to_its_end(async move {
-            // Commit: judge, condition, fence, index and intent, all or nothing. This decides.
+            // Commit: judge, condition, fence, index and intent, all or nothing. This is the decisive check.
             let committed = objects.commit(put, staged, under_way).await?;
-            // Show: the bytes take their place in the storage, before the next change of the same key.
+            // Show: publish the bytes in the storage, before the next change of the same key.
             let shown = objects.show(committed).await?;
-            // Answer, and drop the intent later, together with others.
+            // Answer. The intent is dropped later, together with others.
             Ok(objects.settle(shown).await)
         })
         .await
     }
 
-    /// The early look, before any byte of the body is taken: cheap, and never the one that counts.
+    /// The early check, before any byte of the body is accepted: cheap, and never decisive.
     pub async fn foresee(&self, key: &Key, presented: Option<&Presented>) -> Result<(), ObjectError> {
         self.foresee_fence(key, presented).await?;
         self.need_bucket(bucket_of(key)).await
     }
 
-    /// The same, of the fence alone.
+    /// Like [`Objects::foresee`], of the fence alone.
     pub async fn foresee_fence(&self, key: &Key, presented: Option<&Presented>) -> Result<(), ObjectError> {
         match self.store.foresee(key, presented).await?? {
             Ok(_) => Ok(()),
@@ -103,12 +103,12 @@ impl Objects {
         }
     }
 
-    /// A place among the changes under way.
+    /// Takes a permit for a change under way.
     pub(crate) async fn under_way(&self) -> Result<OwnedSemaphorePermit, ObjectError> {
         self.under_way.clone().acquire_owned().await.map_err(|error| ObjectError::Unknown(error.to_string()))
     }
 
-    /// Commits what is staged. The bytes of a write that was surely not applied are removed.
+    /// Commits the staged bytes. If the write was certainly not applied, they are removed.
     async fn commit(
         &self,
         mut put: Put,
@@ -117,7 +117,7 @@ impl Objects {
     ) -> Result<Committed<'_>, ObjectError> {
         let object = staged.object(std::mem::take(&mut put.attributes));
         let Staged { bytes, completes, .. } = staged;
-        // Before the commit: if this task panics after it, the index points to them.
+        // Keep the bytes before the commit: if this task panics after it, the index refers to them.
         let id = bytes.keep();
         let Put { key, presented, condition, grant, .. } = put;
         let put = PutObject { key, presented, condition, object, completes };
@@ -128,7 +128,7 @@ impl Objects {
         committed
     }
 
-    /// Waits for the key's turn, makes sure that the storage will be able to show the object, and commits it.
+    /// Waits for the key's lock, makes sure that the storage can publish the object, and commits it.
     async fn commit_in_turn(
         &self,
         put: PutObject,
@@ -154,8 +154,8 @@ impl Objects {
         Ok(Committed { key, object, changed, place, lock, under_way, _bucket: bucket })
     }
 
-    /// Publishes what is committed. If the storage cannot, the object is read from staging, and nothing else is done with
-    /// its key before the storage can.
+    /// Publishes a committed object. If the storage fails, the object is read from staging, and no other change of
+    /// the key is made until it is published.
     async fn show<'o>(&self, committed: Committed<'o>) -> Result<Committed<'o>, ObjectError> {
         let Committed { key, object, .. } = &committed;
         let act = Act::Publish { size: object.size, inode: object.inode };
@@ -170,7 +170,7 @@ impl Objects {
         }
     }
 
-    /// Hands what the write holds to the settler, which drops its intent.
+    /// Hands the locks and permits of the write to the settler, which drops the intent.
     async fn settle(&self, committed: Committed<'_>) -> Written {
         let Committed { object, changed, place, lock, under_way, .. } = committed;
         let settling = Settling { ids: vec![object.id], _places: vec![place], _lock: lock, _under_way: under_way };

@@ -1,4 +1,4 @@
-//! After a crash: what was committed is shown, what belongs to nothing is removed.
+//! Recovery after a crash: committed changes are published, and unreferenced bytes are removed.
 
 use std::collections::HashSet;
 use std::sync::Weak;
@@ -13,33 +13,33 @@ use crate::layout::{Found, LayoutError, Mark, Ref};
 use crate::name::tellable;
 use crate::service::Objects;
 
-/// Records that are looked at in one step.
+/// Records examined in one step.
 const PAGE: usize = 1000;
 
-/// Files that are taken in by one commit. A write of an object that shares a lock with one of them waits for it.
+/// Files adopted by one commit. A write of an object that shares a lock with one of them waits for that commit.
 const ADOPT_AT_ONCE: usize = 64;
 
-/// How often leftovers are looked for.
+/// The interval between two searches for leftovers.
 const COLLECT_EVERY: Duration = Duration::from_secs(3600);
 
-/// What belongs to nothing for so long is a leftover. An upload that takes longer has to begin again; nothing worse
-/// can happen to it.
+/// Bytes that were unreferenced for this long are leftovers. An upload that takes longer has to start again, with no
+/// other consequence.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
 
-/// How soon the collection that the start had to put off is tried again.
+/// The interval between retries of a collection that was postponed at the start.
 const RETRY_EVERY: Duration = Duration::from_secs(60);
 
-/// What the start did about the leftovers of the last run.
+/// What the start did with the leftovers of the previous run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recovered {
-    /// All of them are gone.
+    /// All of them were removed.
     Fully,
-    /// The store took no commit for it, for want of space or because it is overloaded: what was pending before this time is
-    /// collected later.
+    /// The store rejected the commit, for lack of space or because it is overloaded. Leftovers from before this time
+    /// are collected later.
     PutOff(Timestamp),
 }
 
-/// Collects leftovers as long as the objects are open; first what the start had to put off.
+/// Collects leftovers as long as the objects are open, starting with those that were postponed at the start.
 pub(crate) async fn collect_now_and_then(objects: Weak<Objects>, mut recovered: Recovered) {
     loop {
         let pause = if recovered == Recovered::Fully { COLLECT_EVERY } else { RETRY_EVERY };
@@ -66,12 +66,12 @@ pub(crate) async fn collect_now_and_then(objects: Weak<Objects>, mut recovered: 
 }
 
 impl Objects {
-    /// Finishes what the last run began. A commit that the store rejects, below the free-space floor for one, is put off:
-    /// everything can be served without it.
+    /// Completes the changes of the previous run. A commit that the store rejects, for example below the free-space
+    /// floor, is postponed: objects can be served without it.
     pub(crate) async fn recover(&self) -> Result<Recovered, ObjectError> {
         let started = Timestamp::now();
         self.redo_all().await?;
-        // Needs no commit, and may make the room that the commits below need.
+        // This needs no commit, and may free the space that the commits below need.
         self.discard_strangers().await?;
         let mut recovered = Recovered::Fully;
         for cleaned in [self.forget_stray_parts().await, self.collect_leftovers(None).await.map(|_| ())] {
@@ -82,7 +82,7 @@ impl Objects {
             }
         }
         for bucket in self.layout.buckets().await? {
-            // Without this its first use takes it in.
+            // If this fails, the first use of the bucket adopts it.
             if let Some(rejected) = put_off(self.take_in_bucket(&bucket.name).await)? {
                 tracing::warn!(bucket = bucket.name, error = %rejected, "its files are taken in when it is first used");
             }
@@ -95,7 +95,7 @@ impl Objects {
         self.collect_leftovers(Some(started)).await
     }
 
-    /// Takes the files of a bucket into the index, if that has never been done.
+    /// Adopts the files of a bucket into the index, if that has never been done.
     pub(crate) async fn take_in_bucket(&self, bucket: &str) -> Result<(), ObjectError> {
         if !self.store.is_adopted(bucket).await? {
             let files = self.adopt(bucket).await?;
@@ -108,7 +108,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Does what was intended and not noted as done, in order, each only if the index still says so.
+    /// Executes the intents that were not recorded as done, in order, each only if the index still matches.
     async fn redo_all(&self) -> Result<(), ObjectError> {
         let mut after = None;
         loop {
@@ -130,7 +130,7 @@ impl Objects {
             if !settled.is_empty() {
                 tracing::info!(changes = settled.len(), "finished what was committed before the last stop");
                 if let Some(rejected) = put_off(self.store.settle_intents(&settled).await.map_err(ObjectError::from))? {
-                    // Done again at the next start, which changes nothing.
+                    // The next start repeats these intents, which changes nothing.
                     tracing::warn!(error = %rejected, intents = settled.len(), "intents stay until the next start");
                 }
             }
@@ -140,12 +140,13 @@ impl Objects {
         }
     }
 
-    /// Removes bytes that belong to nothing, if they do so since before. All of them, if no time is given: when nothing
-    /// else runs. How many there were; refs without bytes go, too, and do not count.
+    /// Removes bytes that have been unreferenced since `before`, and returns their number. Without a time, all of
+    /// them are removed; this is only for when nothing else runs. Refs without bytes are removed too, but not
+    /// counted.
     pub(crate) async fn collect_leftovers(&self, before: Option<Timestamp>) -> Result<usize, ObjectError> {
         let (mut after, mut collected) = (None, 0);
         let staged: HashSet<Ref> = self.layout.staged().await?.into_iter().collect();
-        // Nobody has these yet, and whoever gets one wants to use it.
+        // These refs are reserved but not handed out yet; their future users need them.
         let unused = self.refs.unused().await;
         loop {
             let page = self.store.pending_refs(after, PAGE).await?;
@@ -153,7 +154,7 @@ impl Objects {
             let is_old =
                 |(id, since): &(u64, Timestamp)| !unused.contains(id) && before.is_none_or(|before| *since < before);
             let old: Vec<(u64, Timestamp)> = page.entries.into_iter().filter(is_old).collect();
-            // The record first: from then on nobody can publish them.
+            // Remove the record first: from then on the bytes cannot be published.
             for id in self.store.collect_refs(&old).await? {
                 self.layout.discard(Ref(id)).await?;
                 collected += usize::from(staged.contains(&Ref(id)));
@@ -164,13 +165,14 @@ impl Objects {
         }
     }
 
-    /// Forgets parts whose upload is over: they were added while it was completed or aborted.
+    /// Removes parts whose upload has ended: they were added while it was completed or aborted.
     async fn forget_stray_parts(&self) -> Result<(), ObjectError> {
         let mut after = None;
         loop {
             let page = self.store.all_parts(after, PAGE).await?;
             after = page.entries.last().map(|(upload, number, _)| (*upload, *number));
-            // After the parts: an upload is begun before it has any, so one that is not there now is over.
+            // Read the uploads after the parts. An upload exists before its parts, so one that is absent now has
+            // ended.
             let uploads: HashSet<UploadId> = self.all_uploads().await?.into_iter().collect();
             for (upload, number, part) in page.entries.into_iter().filter(|(upload, ..)| !uploads.contains(upload)) {
                 self.store.forget_parts(upload, vec![(number, part)]).await?;
@@ -193,7 +195,8 @@ impl Objects {
         }
     }
 
-    /// Removes staged files that no record knows: their record was removed, and then the process ended.
+    /// Removes staged files without a record: the process ended between the removal of the record and that of the
+    /// file.
     async fn discard_strangers(&self) -> Result<(), ObjectError> {
         let staged = self.layout.staged().await?;
         if staged.is_empty() {
@@ -206,7 +209,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Every ref that a part or an intent points to.
+    /// All refs that a part or an intent refers to.
     pub(crate) async fn known_refs(&self) -> Result<HashSet<Ref>, ObjectError> {
         let mut known: HashSet<Ref> = self.blocked().values().map(|unshown| unshown.id).collect();
         for upload in self.all_uploads().await? {
@@ -215,8 +218,8 @@ impl Objects {
         Ok(known)
     }
 
-    /// Takes files into the index that are still there and not in it. Their locks are held from the look at both until the commit:
-    /// a delete that was admitted earlier may be under way, and must not be undone.
+    /// Adopts files that still exist and are not in the index. Their locks are held from the comparison until the
+    /// commit: a delete that was admitted earlier may be under way and must not be undone.
     async fn adopt_files(&self, files: &[Found]) -> Result<usize, ObjectError> {
         let _alone = self.locks.write(files.iter().map(|found| &found.key)).await;
         let mut fresh = Vec::with_capacity(files.len());
@@ -227,7 +230,7 @@ impl Objects {
             let (mark, modified_ms) = match self.layout.open(&seen.key).await {
                 Ok(file) => (file.mark(), file.modified_ms()),
                 Err(LayoutError::Missing(_) | LayoutError::NoBucket(_)) => continue,
-                // It is there, and this process may not read it.
+                // It exists, but this process may not read it.
                 Err(_) => (seen.mark, seen.modified_ms),
             };
             fresh.push((Found { key: seen.key.clone(), mark, modified_ms }, None));
@@ -235,7 +238,7 @@ impl Objects {
         self.take_in(fresh).await
     }
 
-    /// Takes the files of a bucket into the index, unless they are in it. How many.
+    /// Adopts the files of a bucket that are not in the index, and returns their number.
     pub(crate) async fn adopt(&self, bucket: &str) -> Result<usize, ObjectError> {
         let (mut after, mut adopted) = (None, 0);
         loop {
@@ -259,11 +262,11 @@ impl Objects {
     }
 }
 
-/// A rejection, which a start can do without. Any other failure stays one.
+/// Extracts a rejection, which a start can postpone. Any other error is returned as such.
 fn put_off(result: Result<(), ObjectError>) -> Result<Option<Rejected>, ObjectError> {
     match result {
         Ok(()) => Ok(None),
-        // A poisoned store takes no commit any more; nothing is better later.
+        // A poisoned store takes no further commits, so postponing does not help.
         Err(ObjectError::Failure(Failure::Rejected(rejected))) if !matches!(rejected, Rejected::Poisoned(_)) => {
             Ok(Some(rejected))
         }
@@ -272,7 +275,7 @@ fn put_off(result: Result<(), ObjectError>) -> Result<Option<Rejected>, ObjectEr
 }
 
 impl Objects {
-    /// Takes files into the index, each with what it said of them before. How many.
+    /// Adopts files, each with its previous index entry if it had one, and returns their number.
     pub(crate) async fn take_in(&self, files: Vec<(Found, Option<ObjectRecord>)>) -> Result<usize, ObjectError> {
         let ids = self.refs.several(&self.store, files.len()).await?;
         let used: Vec<u64> = ids.iter().map(|id| id.0).collect();
@@ -286,7 +289,7 @@ impl Objects {
     }
 }
 
-/// What the index says of a file that was there before. The ETag is no MD5, and does not look like one.
+/// The index entry of an adopted file. Its ETag is not an MD5 and does not look like one.
 pub(crate) fn adopted_record(found: &Found, id: Ref) -> (Key, ObjectRecord) {
     let Mark { size, inode } = found.mark;
     let etag = format!("{inode:016x}{:016x}-1", found.modified_ms ^ size.rotate_left(40));

@@ -1,4 +1,4 @@
-//! Fresh refs, reserved in blocks: one commit for many uploads.
+//! Fresh refs, reserved in blocks so that one commit serves many uploads.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use tokio::sync::Mutex;
 
 use crate::layout::Ref;
 
-/// How many are reserved at a time.
+/// Refs reserved at a time.
 const BLOCK: u64 = 64;
 
-/// A block older than this is left to the collector, which counts the age of a ref from its reservation.
+/// A block older than this is left to the collector, because the age of a ref counts from its reservation.
 const FRESH: Duration = Duration::from_secs(600);
 
-/// Refs that were reserved and not handed out.
+/// Refs that are reserved but not handed out.
 pub(crate) struct Refs {
     block: Mutex<(Range<u64>, Instant)>,
 }
@@ -24,7 +24,7 @@ impl Refs {
         Refs { block: Mutex::new((0..0, Instant::now())) }
     }
 
-    /// One that nobody had before.
+    /// Returns a ref that was never used.
     pub(crate) async fn next(&self, store: &Store) -> Result<Ref, Failure> {
         let mut block = self.block.lock().await;
         let (refs, reserved) = &mut *block;
@@ -32,17 +32,17 @@ impl Refs {
             *refs = store.reserve_refs(BLOCK).await?;
             *reserved = Instant::now();
         }
-        // Not empty: it was just filled.
+        // The block was just filled, so it is not empty.
         Ok(Ref(refs.next().unwrap_or_default()))
     }
 
-    /// Those that are reserved and that nobody has.
+    /// The refs that are reserved but not handed out.
     pub(crate) async fn unused(&self) -> Range<u64> {
         self.block.lock().await.0.clone()
     }
 
-    /// Several, for objects that are to be removed. Below the free-space floor no block can be reserved, but what a removal
-    /// needs can.
+    /// Several fresh refs for removals. Below the free-space floor no block can be reserved, but the refs for a
+    /// removal can.
     pub(crate) async fn several_to_remove(&self, store: &Store, count: usize) -> Result<Vec<Ref>, Failure> {
         match self.several(store, count).await {
             Err(Failure::Rejected(Rejected::NoSpace { .. })) => {
@@ -52,7 +52,7 @@ impl Refs {
         }
     }
 
-    /// Several of them.
+    /// Several fresh refs.
     pub(crate) async fn several(&self, store: &Store, count: usize) -> Result<Vec<Ref>, Failure> {
         if count <= BLOCK as usize {
             let mut several = Vec::with_capacity(count);

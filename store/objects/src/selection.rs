@@ -1,4 +1,4 @@
-//! Which parts of an upload a completion lists, and whether they are the ones that were uploaded.
+//! The parts that a completion lists, checked against those that were uploaded.
 
 use fencepost_store::record::PartRecord;
 
@@ -6,21 +6,21 @@ use crate::checksum::Algorithm;
 use crate::error::ObjectError;
 use crate::upload_checksum::composite;
 
-/// Every part but the last has at least so many bytes, as S3 wants it.
+/// The smallest size of every part but the last, as in S3.
 pub const MIN_PART_BYTES: u64 = 5 << 20;
 
 /// A part as the client lists it.
 #[derive(Clone, Debug)]
 pub struct GivenPart {
-    /// Its number.
+    /// The part's number.
     pub number: u16,
-    /// Its ETag, without quotes.
+    /// The expected ETag, without quotes.
     pub etag: Option<String>,
-    /// Its checksums.
+    /// The expected checksums.
     pub checksums: Vec<(Algorithm, String)>,
 }
 
-/// The parts that the client lists, if they fit what was uploaded.
+/// Returns the parts that the client lists, if they match what was uploaded.
 pub(crate) fn select(parts: &[(u16, PartRecord)], given: &[GivenPart]) -> Result<Vec<PartRecord>, ObjectError> {
     if given.is_empty() {
         return Err(ObjectError::InvalidPart("a completion lists at least one part".to_owned()));
@@ -53,7 +53,7 @@ pub(crate) fn select(parts: &[(u16, PartRecord)], given: &[GivenPart]) -> Result
     Ok(selected)
 }
 
-/// Are the checksums of checksums that were given those of the parts?
+/// Checks the given composite checksums against the parts.
 pub(crate) fn check_composite(parts: &[PartRecord], given: &[(Algorithm, String)]) -> Result<(), ObjectError> {
     for (algorithm, sent) in given {
         let header = algorithm.header();

@@ -1,4 +1,4 @@
-//! The service: what all calls about objects share, how it is opened, and how it is closed.
+//! The service: the state shared by all calls about objects, its start and its shutdown.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,40 +16,40 @@ use crate::refs::Refs;
 use crate::settlement::{Settling, settle};
 use crate::unshown::Unshown;
 
-/// Changes that may be between their commit and their dropped intent at once.
+/// Changes that may be between their commit and the removal of their intent at once.
 pub(crate) const MAX_UNDER_WAY: usize = 256;
 
-/// Uploads whose parts may be put together at once: each moves as many bytes as the storage can.
+/// Uploads whose parts may be joined at once. Each uses the full throughput of the storage.
 const MAX_JOINING: usize = 16;
 
-/// Objects, of one layout.
+/// The objects of one layout.
 pub struct Objects {
     pub(crate) store: Arc<Store>,
     pub(crate) layout: Arc<dyn Layout>,
     pub(crate) refs: Refs,
     pub(crate) locks: KeyLocks,
-    /// Held for reading by writes into a bucket, for writing by removals of one.
+    /// Locked for reading by writes to a bucket, and for writing by the removal of one.
     pub(crate) buckets: RwLock<()>,
     /// Buckets whose files are in the index.
     pub(crate) adopted: RwLock<HashSet<String>>,
-    /// Held while a bucket is taken in.
+    /// Held while a bucket is adopted.
     adopting: tokio::sync::Mutex<()>,
-    /// Committed, but the storage does not show it yet.
+    /// Changes that are committed but not published yet.
     blocked: Mutex<HashMap<Key, Unshown>>,
     /// Held by the completion of an upload.
     pub(crate) completing: KeyLocks,
-    /// Places for uploads that are put together at once.
+    /// Permits for uploads whose parts are being joined.
     pub(crate) joining: Arc<Semaphore>,
-    /// Completions that have not committed stop when this becomes true.
+    /// Becomes true on shutdown. Completions that have not committed stop then.
     pub(crate) closing: watch::Sender<bool>,
-    /// Places for changes that must come to an end.
+    /// Permits for changes that must run to completion.
     pub(crate) under_way: Arc<Semaphore>,
     pub(crate) settling: mpsc::Sender<Settling>,
     settler: JoinHandle<()>,
 }
 
 impl Objects {
-    /// Opens them: finishes what a crash left half done, and takes in files that were there before.
+    /// Opens the objects: completes what a crash interrupted, and adopts files that existed before.
     pub async fn open(store: Arc<Store>, layout: Arc<dyn Layout>) -> Result<Arc<Objects>, ObjectError> {
         let (settling, settled) = mpsc::channel(MAX_UNDER_WAY);
         let settler = tokio::spawn(settle(store.clone(), settled));
@@ -74,17 +74,18 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Waits until every change under way has come to its end; what is only being put together is given up. Nothing may be
-    /// asked of it afterwards.
+    /// Waits until every change under way has completed. Uploads that are still being joined are given up. The
+    /// service must not be used afterwards.
     pub async fn close(&self) {
         self.closing.send_replace(true);
         let all = u32::try_from(MAX_UNDER_WAY).unwrap_or(u32::MAX);
-        // Never closed, so it is always had in the end: each change gives its place back when its intent is dropped.
+        // The semaphore is never closed, and each change returns its permit when its intent is dropped, so this
+        // succeeds.
         let _ = self.under_way.acquire_many(all).await;
         self.settler.abort();
     }
 
-    /// The rules by which names belong to resources.
+    /// The guards: the rules that assign names to resources.
     pub fn guards(&self) -> Arc<Guards> {
         self.store.guards()
     }
@@ -94,7 +95,7 @@ impl Objects {
         Ok(self.store.fence(resource).await??)
     }
 
-    /// Is there such a bucket? One that is seen for the first time is taken in, with its files.
+    /// Checks that a bucket exists. One that is seen for the first time is adopted with its files.
     pub async fn need_bucket(&self, bucket: &str) -> Result<(), ObjectError> {
         if !self.layout.has_bucket(bucket).await? {
             return Err(LayoutError::NoBucket(bucket.to_owned()).into());
@@ -102,7 +103,7 @@ impl Objects {
         if self.is_adopted(bucket).await {
             return Ok(());
         }
-        // Writers wait here meanwhile.
+        // Writers wait here while the bucket is adopted.
         let _alone = self.adopting.lock().await;
         if !self.is_adopted(bucket).await {
             self.take_in_bucket(bucket).await?;
@@ -119,7 +120,7 @@ impl Objects {
     }
 }
 
-/// Runs a change to its end, whether its caller waits or not.
+/// Runs a change to completion, even if its caller stops waiting.
 pub(crate) async fn to_its_end<T: Send + 'static>(
     change: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {

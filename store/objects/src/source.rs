@@ -1,5 +1,5 @@
-//! Where the bytes of a write come from: the body of a request, another object, or the parts of an upload (in
-//! `completion`). Each is staged before anything is decided.
+//! The sources of a write's bytes: the body of a request, another object, or the parts of an upload (in
+//! `completion`). The bytes are staged before anything is decided.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,46 +15,46 @@ use crate::open_object::OpenObject;
 use crate::service::Objects;
 use crate::staged::{Staged, Unclaimed};
 
-/// A body that pauses for so long gives its memory back.
+/// A body that pauses for this long has its buffered bytes written and their memory freed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Staging writes as soon as it has about this much.
+/// Staging writes as soon as it has about this many bytes.
 const GATHERED: usize = 256 * 1024;
 
-/// Bytes that are read at a time to measure what was put together.
+/// Bytes read at a time to measure joined parts.
 const CHUNK: u64 = 1 << 20;
 
-/// Where the bytes of a write come from.
+/// A source of the bytes of a write.
 pub trait Source: Send {
-    /// Takes them into fresh staging, where they are durable and nothing points to them.
+    /// Stages the bytes durably under a fresh ref. No record refers to them yet.
     fn stage(self, objects: &Objects) -> impl Future<Output = Result<Staged, ObjectError>> + Send;
 }
 
-/// Asked after the body for the checksums that come behind it.
+/// Returns the checksums that follow the body. Called after its last byte.
 pub type Trailer = Box<dyn FnOnce() -> Vec<(Algorithm, String)> + Send>;
 
-/// Bytes that arrive in a stream.
+/// Bytes that arrive as a stream.
 pub struct Body<B> {
-    /// What the sender says of them.
+    /// What the sender promised about them.
     pub promised: Promised,
-    /// As they arrive.
+    /// The stream of bytes.
     pub bytes: B,
-    /// What was announced to come after them.
+    /// Returns the announced trailing checksums.
     pub trailer: Trailer,
 }
 
 impl<B: Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin> Source for Body<B> {
-    /// What arrives must be what was promised.
+    /// Fails unless the bytes match what was promised.
     async fn stage(self, objects: &Objects) -> Result<Staged, ObjectError> {
         let Body { mut promised, bytes: mut body, trailer } = self;
         let (bytes, mut staging) = objects.fresh_staging(promised.length).await?;
         let mut measure = Measure::new(promised.algorithms());
-        // What is gathered counts against its sender's share of memory as long as it is held here.
+        // Collected bytes count against the sender's share of memory until they are written.
         let (mut held, mut gathered) = (Vec::new(), 0);
         loop {
             let chunk = match tokio::time::timeout(PAUSE, body.next()).await {
                 Ok(next) => next,
-                // Others may need the memory before this one goes on; it may even wait for them.
+                // Free the memory: other senders may need it, and this sender may even be waiting for them.
                 Err(_) => {
                     staging.rest().await?;
                     (held, gathered) = (Vec::new(), 0);
@@ -81,7 +81,7 @@ impl<B: Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin> Source for Bod
     }
 }
 
-/// Bytes of another object.
+/// The bytes of another object.
 pub struct ObjectCopy {
     from: OpenObject,
     range: Range<u64>,
@@ -89,7 +89,7 @@ pub struct ObjectCopy {
 }
 
 impl ObjectCopy {
-    /// A whole object. The copy gets a checksum by the algorithm asked for, or by those of its source.
+    /// Copies a whole object. The copy gets a checksum by the requested algorithm, or by those of its source.
     pub fn whole(from: OpenObject, asked: Option<Algorithm>) -> ObjectCopy {
         let kept = |algorithm: &Algorithm| from.object.attributes.iter().any(|(name, _)| name == algorithm.header());
         let algorithms = match asked {
@@ -99,7 +99,7 @@ impl ObjectCopy {
         ObjectCopy { range: 0..from.object.size, from, algorithms }
     }
 
-    /// Some of its bytes, with a checksum by an algorithm, if one is named.
+    /// Copies a range of an object, with a checksum if an algorithm is given.
     pub(crate) fn part(from: OpenObject, range: Range<u64>, algorithm: Option<Algorithm>) -> ObjectCopy {
         ObjectCopy { from, range, algorithms: Vec::from_iter(algorithm) }
     }
@@ -108,7 +108,7 @@ impl ObjectCopy {
 impl Source for ObjectCopy {
     async fn stage(self, objects: &Objects) -> Result<Staged, ObjectError> {
         let ObjectCopy { from, range: Range { start, end }, algorithms } = self;
-        // No length is announced: the storage may be able to share the bytes instead of copying them.
+        // No length is announced, because the storage may share the bytes instead of copying them.
         let (bytes, mut staging) = objects.fresh_staging(None).await?;
         if start < end {
             staging.append(from.opened(), start, end - start).await?;
@@ -120,7 +120,7 @@ impl Source for ObjectCopy {
 }
 
 impl Objects {
-    /// New staging under a ref that was never used, for so many bytes, as far as that is known.
+    /// Creates staging under a ref that was never used, for `length` bytes if that is known.
     pub(crate) async fn fresh_staging(
         &self,
         length: Option<u64>,
@@ -130,7 +130,7 @@ impl Objects {
         Ok((bytes, staging))
     }
 
-    /// Reads what was put together, once: what is published is what was measured.
+    /// Measures joined parts by reading them once, so that exactly the published bytes are verified.
     pub(crate) async fn measure(
         &self,
         id: Ref,

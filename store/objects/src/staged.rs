@@ -1,4 +1,4 @@
-//! Bytes that are durable, and that nothing points to yet.
+//! Bytes that are durable, but that no record refers to yet.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::digest::Measured;
 use crate::layout::{Layout, Mark, Ref};
 use crate::object::Attributes;
 
-/// Bytes that a [`crate::Source`] has staged, and what they are. Dropped, they are removed: nothing points to them.
+/// Bytes staged by a [`crate::Source`], and their properties. If it is dropped, the bytes are removed.
 pub struct Staged {
     pub(crate) bytes: Unclaimed,
     pub(crate) mark: Mark,
     pub(crate) etag: String,
-    /// What staging found out about them: their checksums, and how they were put together.
+    /// Properties found while staging: the checksums, and how the bytes were composed.
     pub(crate) attributes: Attributes,
-    /// The upload that a write of them completes.
+    /// The upload that a write of these bytes completes.
     pub(crate) completes: Option<Complete>,
 }
 
 impl Staged {
-    /// Bytes that were measured. Checksums that were computed are kept with them.
+    /// Creates it from measured bytes, with the computed checksums.
     pub(crate) fn measured(bytes: Unclaimed, mark: Mark, measured: Measured) -> Staged {
         let etag = measured.etag();
         Staged { bytes, mark, etag, attributes: measured.checksums.into_attributes().collect(), completes: None }
     }
 
-    /// What the index will say of an object with these bytes.
+    /// The index entry of an object with these bytes.
     pub(crate) fn object(&self, mut described: Attributes) -> ObjectRecord {
         described.extend(self.attributes.iter().cloned());
         ObjectRecord {
@@ -42,7 +42,7 @@ impl Staged {
         }
     }
 
-    /// What the index will say of a part with these bytes.
+    /// The index entry of a part with these bytes.
     pub(crate) fn part(&self) -> PartRecord {
         PartRecord {
             id: self.bytes.id().0,
@@ -54,8 +54,7 @@ impl Staged {
     }
 }
 
-/// Staged bytes that are removed when this is dropped, unless they are kept: a client may give up its upload at any
-/// moment.
+/// Staged bytes that are removed on drop unless they are kept, because a client may give up its upload at any moment.
 pub(crate) struct Unclaimed {
     id: Ref,
     layout: Option<Arc<dyn Layout>>,
@@ -70,7 +69,8 @@ impl Unclaimed {
         self.id
     }
 
-    /// Something may point to them from now on. If it turns out that nothing does, they are removed by their ref.
+    /// Keeps the bytes, because a record may refer to them from now on. If none does in the end, they are removed by
+    /// their ref.
     pub(crate) fn keep(mut self) -> Ref {
         self.layout = None;
         self.id
@@ -86,7 +86,7 @@ impl Drop for Unclaimed {
     }
 }
 
-/// Removes staged bytes that nothing will point to. What cannot be removed now, the collector takes later.
+/// Removes staged bytes that no record will refer to. If that fails, the collector removes them later.
 pub(crate) async fn discard(layout: &dyn Layout, id: Ref) {
     if let Err(error) = layout.discard(id).await {
         tracing::debug!(%error, %id, "staged bytes are collected later");

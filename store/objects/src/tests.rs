@@ -1,4 +1,4 @@
-//! Objects over a store and a storage that fail at chosen moments.
+//! Tests of objects over a store and a storage that fail at chosen moments.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::{Body, Grant, ObjectError, Objects, Put, PutPart, Removal, Written};
 struct Faulty {
     inner: Directory,
     publishing_panics: AtomicBool,
-    /// A walk waits here after it has looked: first it says so, then it waits to go on.
+    /// Makes a walk pause after reading: it first notifies the test, then waits for permission to continue.
     walk_waits: AtomicBool,
     walked: Notify,
     go_on: Notify,
@@ -93,7 +93,7 @@ impl Layout for Faulty {
     }
 }
 
-/// Objects of one bucket, `reports`.
+/// Objects with one bucket, `reports`.
 struct Trial {
     objects: Arc<Objects>,
     layout: Arc<Faulty>,
@@ -131,7 +131,7 @@ impl Trial {
         self.objects.put(put, body()).await
     }
 
-    /// Waits until every intent is dropped: its commit would meet a fault that is meant for another.
+    /// Waits until every intent is dropped: its commit would hit a fault that is meant for another one.
     async fn settled(&self) {
         while self.objects.under_way.available_permits() < MAX_UNDER_WAY {
             tokio::task::yield_now().await;
@@ -163,7 +163,7 @@ fn body() -> Body<impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin>
 #[tokio::test]
 async fn c04_bytes_of_a_write_that_was_surely_not_applied_are_removed() {
     let trial = Trial::new().await;
-    // Reserves refs, so that the next commit is that of the object.
+    // Reserves refs, so that the next commit is the one of the object.
     trial.put("reports/first").await.unwrap();
     trial.settled().await;
     let upload = trial.objects.begin_upload(&key("reports/large"), token().as_ref(), Vec::new()).await.unwrap().0;
@@ -181,7 +181,7 @@ async fn c04_bytes_of_a_write_that_was_surely_not_applied_are_removed() {
     }
 }
 
-/// Something may point to them.
+/// A record may refer to them.
 #[tokio::test]
 async fn c04_bytes_of_a_write_whose_outcome_is_unknown_stay() {
     let trial = Trial::new().await;
@@ -200,14 +200,14 @@ async fn c04_a_start_that_the_store_rejects_serves_and_collects_later() {
     trial.objects.close().await;
     let store = trial.objects.store.clone();
     assert!(!store.pending_refs(None, 10).await.unwrap().entries.is_empty(), "refs were reserved and not used");
-    // Collecting is the first commit of a start.
+    // The first commit of a start is that of the collection.
     trial.memory.inject(Fault::NoSpace);
     let again = Objects::open(store.clone(), trial.layout.clone()).await.unwrap();
     assert!(!store.pending_refs(None, 10).await.unwrap().entries.is_empty());
     assert_eq!(again.read(&key("reports/x")).await.unwrap().object.size, 5);
 }
 
-/// The index points to the bytes when the task that committed them panics.
+/// The index refers to the bytes when the task that committed them panics.
 #[tokio::test]
 async fn c10_bytes_of_a_committed_object_stay_if_its_task_panics() {
     let trial = Trial::new().await;
@@ -217,7 +217,7 @@ async fn c10_bytes_of_a_committed_object_stay_if_its_task_panics() {
     let object = trial.objects.store.object(&key("reports/x")).await.unwrap().unwrap();
     assert_eq!(trial.staged().await, 1, "the bytes that the index names");
 
-    // The next start shows them.
+    // The next start publishes them.
     trial.layout.publishing_panics.store(false, Ordering::SeqCst);
     let again = Objects::open(trial.objects.store.clone(), trial.layout.clone()).await.unwrap();
     let read = again.read(&key("reports/x")).await.unwrap();
@@ -225,7 +225,7 @@ async fn c10_bytes_of_a_committed_object_stay_if_its_task_panics() {
     assert_eq!((now.id, read.object.size), (object.id, 5));
 }
 
-/// A delete that was admitted before the bucket was taken in anew, and commits while its files are looked at.
+/// A delete that was admitted before its bucket was adopted again, and commits while the files are examined.
 #[tokio::test]
 async fn c11_a_delete_is_not_undone_by_taking_its_bucket_in() {
     let trial = Trial::new().await;
@@ -233,7 +233,7 @@ async fn c11_a_delete_is_not_undone_by_taking_its_bucket_in() {
     trial.settled().await;
     let objects = trial.objects.clone();
 
-    // The delete has had its early look, and waits for its turn.
+    // The delete has passed its early check, and waits for the lock.
     let held = objects.buckets.write().await;
     let deleting = tokio::spawn({
         let objects = objects.clone();
@@ -244,7 +244,7 @@ async fn c11_a_delete_is_not_undone_by_taking_its_bucket_in() {
         tokio::task::yield_now().await;
     }
 
-    // The bucket counts as new, as after it was removed and made again, and is taken in.
+    // The bucket counts as new, as after its removal and creation, and is adopted.
     objects.store.set_adopted("reports", false).await.unwrap();
     objects.adopted.write().await.remove("reports");
     trial.layout.walk_waits.store(true, Ordering::SeqCst);
@@ -260,7 +260,7 @@ async fn c11_a_delete_is_not_undone_by_taking_its_bucket_in() {
     assert_eq!(objects.store.object(&key("reports/x")).await.unwrap(), None, "what was deleted stays so");
 }
 
-/// Reading takes a new bucket in, which takes the locks of its files.
+/// The first read of a new bucket adopts it, which takes the locks of its files.
 #[tokio::test]
 async fn c11_the_first_read_of_a_new_bucket_takes_it_in() {
     let trial = Trial::new().await;

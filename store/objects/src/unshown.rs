@@ -1,5 +1,4 @@
-//! Changes that are committed, and that the storage does not show yet: nothing else may be done with their keys before it
-//! does.
+//! Changes that are committed but not published by the storage. No other change of their keys is made until they are.
 
 use fencepost_core::Key;
 use fencepost_store::record::{Act, Intent};
@@ -9,17 +8,17 @@ use crate::layout::{LayoutError, Mark, Place, Ref};
 use crate::service::Objects;
 use crate::staged::discard;
 
-/// A committed change that the storage does not show.
+/// A committed change that the storage has not published.
 pub(crate) struct Unshown {
     pub(crate) id: Ref,
     pub(crate) intent: Intent,
     pub(crate) why: String,
-    /// Keeps others from getting in its way.
+    /// Keeps other writers from blocking the name.
     _place: Option<Box<dyn Place>>,
 }
 
 impl Objects {
-    /// Does what was intended, if the index still says so: whenever something is shown, at once or later.
+    /// Executes an intent if the index still matches it. Used for the first attempt and for retries.
     pub(crate) async fn redo(&self, id: Ref, intent: &Intent) -> Result<(), ObjectError> {
         let now = self.store.object(&intent.key).await?;
         match intent.act {
@@ -30,7 +29,8 @@ impl Objects {
                 Err(LayoutError::NoBucket(_)) => Ok(()),
                 removed => Ok(removed?),
             },
-            // Something later was committed, and is intended by itself. What was staged for this one has no use.
+            // A later change was committed, and has an intent of its own. The bytes staged for this one are not
+            // needed.
             Act::Publish { .. } => {
                 discard(self.layout.as_ref(), id).await;
                 Ok(())
@@ -39,13 +39,13 @@ impl Objects {
         }
     }
 
-    /// Notes that a committed change is not shown.
+    /// Records that a committed change is not published.
     pub(crate) fn block(&self, id: Ref, intent: Intent, why: String, place: Option<Box<dyn Place>>) {
         tracing::error!(key = %intent.key, %why, "committed, but the storage does not show it");
         self.blocked().insert(intent.key.clone(), Unshown { id, intent, why, _place: place });
     }
 
-    /// Tries again what could not be shown. The caller holds the key's lock.
+    /// Retries the publication of a key. The caller holds the key's lock.
     pub(crate) async fn unblock(&self, key: &Key) -> Result<(), ObjectError> {
         let Some((id, intent)) = self.unshown(key) else { return Ok(()) };
         if let Err(error) = self.redo(id, &intent).await {
@@ -54,12 +54,12 @@ impl Objects {
         self.unblocked(key, id).await
     }
 
-    /// What is not shown of a key.
+    /// The unpublished change of a key.
     pub(crate) fn unshown(&self, key: &Key) -> Option<(Ref, Intent)> {
         self.blocked().get(key).map(|unshown| (unshown.id, unshown.intent.clone()))
     }
 
-    /// It is shown now, or never will be.
+    /// Forgets an unpublished change: it is published now, or never will be.
     pub(crate) async fn unblocked(&self, key: &Key, id: Ref) -> Result<(), ObjectError> {
         self.blocked().remove(key);
         Ok(self.store.settle_intents(&[id.0]).await?)

@@ -1,4 +1,4 @@
-//! The checksum of an object that was uploaded in parts, made from those of its parts.
+//! The checksum of an object that was uploaded in parts, computed from those of its parts.
 
 use crc_fast::checksum_combine;
 use fencepost_store::record::PartRecord;
@@ -6,21 +6,21 @@ use fencepost_store::record::PartRecord;
 use crate::checksum::{Algorithm, Hashers};
 use crate::object::Attributes;
 
-/// Which checksum the object of an upload will have.
+/// The checksum that the object of an upload will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadChecksum {
-    /// By which algorithm.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Made how.
+    /// How it is computed from the parts.
     pub kind: ChecksumKind,
 }
 
-/// How the checksum of an upload is made.
+/// How the checksum of an upload is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumKind {
     /// A checksum of the parts' checksums.
     Composite,
-    /// The checksum that the whole would have in one piece.
+    /// The checksum of the whole object, as if written in one piece.
     FullObject,
 }
 
@@ -28,7 +28,7 @@ const ALGORITHM: &str = "fencepost-checksum-algorithm";
 const KIND: &str = "fencepost-checksum-type";
 
 impl UploadChecksum {
-    /// Keeps it with the upload until that is completed.
+    /// Stores it with the upload until the completion.
     pub fn keep(self, attributes: &mut Attributes) {
         let kind = match self.kind {
             ChecksumKind::Composite => "composite",
@@ -38,7 +38,7 @@ impl UploadChecksum {
         attributes.push((KIND.to_owned(), kind.to_owned()));
     }
 
-    /// As it was kept. It is taken out: the object has the checksum itself.
+    /// Reads the stored choice, and removes it: the object has the checksum itself.
     pub(crate) fn take(attributes: &mut Attributes) -> Option<UploadChecksum> {
         let kept = |name: &str| attributes.iter().find(|(kept, _)| kept == name).map(|(_, value)| value.as_str());
         let kind = match kept(KIND) {
@@ -51,7 +51,7 @@ impl UploadChecksum {
         Some(UploadChecksum { algorithm: algorithm?, kind: kind? })
     }
 
-    /// Made from those of the parts. `None`: a part was uploaded without one.
+    /// Computes it from the checksums of the parts. `None`: a part was uploaded without one.
     pub(crate) fn of(self, parts: &[PartRecord]) -> Option<String> {
         match self.kind {
             ChecksumKind::Composite => composite(parts, self.algorithm),
@@ -60,7 +60,7 @@ impl UploadChecksum {
     }
 }
 
-/// A checksum of checksums, as S3 makes it: of the bytes of those of the parts, in their order, and how many they are.
+/// A composite checksum as in S3: the checksum of the parts' binary checksums in order, and the number of parts.
 pub(crate) fn composite(parts: &[PartRecord], algorithm: Algorithm) -> Option<String> {
     let mut hashers = Hashers::new([algorithm].into_iter());
     for part in parts {
@@ -69,7 +69,7 @@ pub(crate) fn composite(parts: &[PartRecord], algorithm: Algorithm) -> Option<St
     Some(format!("{}-{}", hashers.finish().get(algorithm)?, parts.len()))
 }
 
-/// The checksum of the whole, from those of the parts and their sizes. Only cyclic redundancy checks can do that.
+/// The checksum of the whole, computed from the checksums and sizes of the parts. This is possible for CRCs only.
 fn combined(parts: &[PartRecord], algorithm: Algorithm) -> Option<String> {
     let crc = algorithm.crc()?;
     let mut whole: Option<(u64, usize)> = None;
@@ -87,7 +87,7 @@ fn combined(parts: &[PartRecord], algorithm: Algorithm) -> Option<String> {
     Some(data_encoding::BASE64.encode(bytes.get(bytes.len().checked_sub(width)?..)?))
 }
 
-/// The bytes of a part's checksum.
+/// The binary checksum of a part.
 fn checksum(part: &PartRecord, algorithm: Algorithm) -> Option<Vec<u8>> {
     let kept = part.attributes.iter().find(|(name, _)| name == algorithm.header());
     kept.and_then(|(_, value)| data_encoding::BASE64.decode(value.as_bytes()).ok())

@@ -1,4 +1,4 @@
-//! Uploads in parts, until they are completed or aborted.
+//! Multipart uploads, until they are completed or aborted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::source::{ObjectCopy, Source};
 use crate::staged::{Staged, discard};
 use crate::upload_checksum::UploadChecksum;
 
-/// S3 allows at most so many parts in an upload.
+/// S3 allows at most this many parts in an upload.
 pub(crate) const MAX_PARTS: usize = 10_000;
 
-/// How often a part is replaced by others while it is being added, before it is given up.
+/// Attempts to add a part that other requests keep replacing.
 const MAX_REPLACED: usize = 8;
 
-/// Where a part goes.
+/// A request to add a part.
 pub struct PutPart {
-    /// Of which object.
+    /// The object of the upload.
     pub key: Key,
-    /// By which token.
+    /// The token presented by the caller.
     pub presented: Option<Presented>,
-    /// Of which upload.
+    /// The upload that gets the part.
     pub upload: UploadId,
-    /// Counted from 1.
+    /// The part's number, starting at 1.
     pub number: u16,
-    /// Whether its writer may still write.
+    /// Checked again before the commit: whether the caller may still write.
     pub grant: Grant,
 }
 
 impl Objects {
-    /// Begins an upload.
+    /// Begins an upload under a new random id.
     pub async fn begin_upload(
         &self,
         key: &Key,
@@ -54,7 +54,7 @@ impl Objects {
         Ok((UploadId(id), changed))
     }
 
-    /// Takes a part.
+    /// Adds a part from a body.
     pub async fn put_part(
         self: &Arc<Self>,
         part: PutPart,
@@ -66,7 +66,7 @@ impl Objects {
         self.add_part(part, staged).await
     }
 
-    /// Takes a part from an object.
+    /// Adds a part copied from an object.
     pub async fn copy_part(
         self: &Arc<Self>,
         part: PutPart,
@@ -75,7 +75,7 @@ impl Objects {
     ) -> Result<(Part, Changed), ObjectError> {
         self.foresee(&part.key, part.presented.as_ref()).await?;
         let mut begun = self.begun_upload(&part.key, part.upload).await?.record.attributes;
-        // The checksum of the whole is made from those of the parts, so this one gets one, too.
+        // The checksum of the whole is computed from those of the parts, so this part needs one too.
         let algorithm = UploadChecksum::take(&mut begun).map(|checksum| checksum.algorithm);
         let staged = ObjectCopy::part(from, range, algorithm).stage(self).await?;
         self.add_part(part, staged).await
@@ -85,10 +85,10 @@ impl Objects {
         let PutPart { key, presented, upload, number, grant } = part;
         grant.check()?;
         let objects = self.clone();
-        // Once it is sent, it comes to its end, whether its caller waits or not.
+        // Once staged, the part is added even if the caller stops waiting.
         to_its_end(async move {
             let part = staged.part();
-            // Before the commit: if this task panics after it, the part points to them.
+            // Keep the bytes before the commit: if this task panics after it, the part refers to them.
             let id = staged.bytes.keep();
             let added = objects.commit_part(&key, presented.as_ref(), upload, number, &part).await;
             if added.as_ref().is_err_and(ObjectError::is_surely_not_applied) {
@@ -99,8 +99,8 @@ impl Objects {
         .await
     }
 
-    /// Commits a part whose bytes are staged. A client that lost patience sends the same part twice at once; the later one
-    /// takes its place.
+    /// Commits a part whose bytes are staged. A client that retries early sends the same part twice at once; the
+    /// later one replaces the earlier.
     async fn commit_part(
         &self,
         key: &Key,
@@ -123,17 +123,17 @@ impl Objects {
         }
     }
 
-    /// Is the upload under way?
+    /// Checks that the upload is under way.
     pub async fn need_upload(&self, key: &Key, id: UploadId) -> Result<(), ObjectError> {
         self.begun_upload(key, id).await.map(|_| ())
     }
 
-    /// An upload that is under way.
+    /// Returns an upload that is under way.
     pub(crate) async fn begun_upload(&self, key: &Key, id: UploadId) -> Result<fencepost_store::Upload, ObjectError> {
         self.store.upload(key, id).await?.ok_or(ObjectError::NoUpload)
     }
 
-    /// Uploads that are under way.
+    /// Lists uploads that are under way.
     pub async fn uploads(
         &self,
         prefix: &str,
@@ -144,13 +144,13 @@ impl Objects {
         Ok(Page { entries: entries.into_iter().map(Upload::from).collect(), next })
     }
 
-    /// Parts of an upload.
+    /// Lists the parts of an upload.
     pub async fn parts(&self, id: UploadId, after: Option<u16>, limit: usize) -> Result<Page<Part>, ObjectError> {
         let Page { entries, next } = self.store.parts(id, after, limit).await?;
         Ok(Page { entries: entries.into_iter().map(|(number, part)| Part::new(number, part)).collect(), next })
     }
 
-    /// Ends an upload without an object.
+    /// Ends an upload without writing an object.
     pub async fn abort(&self, key: &Key, presented: Option<&Presented>, id: UploadId) -> Result<Changed, ObjectError> {
         self.foresee(key, presented).await?;
         self.need_upload(key, id).await?;
@@ -174,7 +174,7 @@ impl Objects {
         }
     }
 
-    /// Bytes that went back to the collector by a commit of our own are removed at once; what fails here, it does later.
+    /// Removes bytes that our own commit has released. If that fails, the collector removes them later.
     pub(crate) async fn release(&self, refs: &[Ref]) {
         for id in refs {
             discard(self.layout.as_ref(), *id).await;
@@ -185,8 +185,8 @@ impl Objects {
         }
     }
 
-    /// Parts that were added after the list of them was read and before their upload was over. Now no more can come. What
-    /// fails here, the next start does.
+    /// Removes parts that were added between reading the list of parts and the end of their upload. No more can be
+    /// added now. If this fails, the next start removes them.
     pub(crate) async fn forget_parts_that_came_late(&self, upload: UploadId) {
         let late = match self.all_parts(upload).await {
             Ok(late) if late.is_empty() => return,

@@ -1,4 +1,4 @@
-//! Buckets: the directories in the root that have a name S3 allows.
+//! Buckets: the directories in the root whose names S3 allows.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use super::place::remove_empty;
 use super::tree::Tree;
 use crate::layout::{BucketFound, LayoutError};
 
-/// Opens a bucket. `None`: there is no real directory of that name on our file system.
+/// Opens a bucket. `None`: the name is not valid, or there is no directory of that name on the root's file system.
+/// Links do not count.
 pub(super) fn open(tree: &Tree, bucket: &str) -> Result<Option<Dir>, LayoutError> {
     if !is_bucket_name(bucket) {
         return Ok(None);
@@ -40,7 +41,7 @@ pub(super) fn list(tree: &Tree) -> Result<Vec<BucketFound>, LayoutError> {
     Ok(found)
 }
 
-/// The time of birth where the file system keeps it, else that of the last change.
+/// The creation time where the file system records it, otherwise the time of the last change.
 fn created_ms(dir: &Dir) -> Result<u64, LayoutError> {
     if let Ok(found) = statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
         && found.stx_mask & StatxFlags::BTIME.bits() != 0
@@ -52,7 +53,7 @@ fn created_ms(dir: &Dir) -> Result<u64, LayoutError> {
     Ok(modified_ms(&stat))
 }
 
-/// Makes a bucket. `false`: it was there.
+/// Creates a bucket. `false`: it existed already.
 pub(super) fn create(tree: &Tree, bucket: &str) -> Result<bool, LayoutError> {
     tree.check_running()?;
     if !is_bucket_name(bucket) {
@@ -77,7 +78,7 @@ pub(super) fn create(tree: &Tree, bucket: &str) -> Result<bool, LayoutError> {
     Ok(made)
 }
 
-/// Removes a bucket in which there are no files and no writers. `false`: there are.
+/// Removes a bucket that has neither files nor writers. `false`: it has some.
 pub(super) fn delete(tree: &Arc<Tree>, bucket: &str) -> Result<bool, LayoutError> {
     tree.check_running()?;
     if open(tree, bucket)?.is_none() {

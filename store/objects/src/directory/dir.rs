@@ -1,5 +1,5 @@
-//! An open directory: everything is reached relative to its descriptor, beneath it, on its file system, and through no
-//! link (L6).
+//! An open directory. All access is relative to its descriptor, stays beneath it and on its file system, and follows
+//! no links (L6).
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,18 +32,18 @@ impl AsFd for Dir {
 }
 
 impl Dir {
-    /// Opens the root. Here alone links are followed: the administrator named it.
+    /// Opens the root. Links are followed only here, because the administrator chose the path.
     pub(super) fn root(path: &Path) -> Result<Dir, Errno> {
         let fd = retry_on_intr(|| fs::open(path, DIRECTORY, Mode::empty()))?;
         Ok(Dir { fd, path: String::new() })
     }
 
-    /// The path below the root of something in here.
+    /// The path below the root of an entry of this directory.
     pub(super) fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) }
     }
 
-    /// Its own path below the root.
+    /// The directory's own path below the root.
     pub(super) fn path(&self) -> &str {
         if self.path.is_empty() { "." } else { &self.path }
     }
@@ -60,7 +60,7 @@ impl Dir {
         fs::mkdirat(&self.fd, name, Mode::from_bits_truncate(mode))
     }
 
-    /// Opens a directory, making it if it is missing.
+    /// Opens a directory, creating it if it is missing.
     pub(super) fn open_or_make_dir(&self, name: &str, mode: u32) -> Result<Dir, Errno> {
         match self.make_dir(name, mode) {
             Ok(()) | Err(Errno::EXIST) => self.open_dir(name),
@@ -68,26 +68,27 @@ impl Dir {
         }
     }
 
-    /// Gives it a mode, whatever the umask. The bits for set-group-id and the like stay: a directory may have inherited them.
+    /// Sets the mode regardless of the umask. Special bits such as set-group-id are kept, because a directory may
+    /// have inherited them.
     pub(super) fn set_mode(&self, mode: u32) -> Result<(), Errno> {
         set_mode(&self.fd, mode)
     }
 
-    /// Makes a file that was not there.
+    /// Creates a file that must not exist.
     pub(super) fn create(&self, name: &str, mode: u32) -> Result<File, Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.open(name, flags, mode).map(File::from)
     }
 
-    /// Opens a file to read and write, making it if it is missing.
+    /// Opens a file for reading and writing, creating it if it is missing.
     pub(super) fn open_or_create(&self, name: &str, mode: u32) -> Result<File, Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         self.open(name, flags, mode).map(File::from)
     }
 
-    /// Opens a regular file to read. `None`: nothing is there, or something else.
+    /// Opens a regular file for reading. `None`: the name is absent, or not a regular file.
     pub(super) fn open_file(&self, path: &str) -> Result<Option<(File, Stat)>, Errno> {
-        // Without NONBLOCK, a FIFO would hold us until somebody writes to it.
+        // Without NONBLOCK, opening a FIFO would block until another process opens it for writing.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = match self.open(path, flags, 0) {
             Ok(fd) => fd,
@@ -106,7 +107,7 @@ impl Dir {
         Ok(kind(&stat).is_file().then(|| (File::from(fd), stat)))
     }
 
-    /// Looks at a name in here, not at what it may link to.
+    /// Reads the metadata of an entry, without following links.
     pub(super) fn stat(&self, name: &str) -> Result<Option<Stat>, Errno> {
         match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -119,7 +120,7 @@ impl Dir {
         fs::fstat(&self.fd)
     }
 
-    /// Removes a file. `false`: there was none.
+    /// Removes a file. `false`: it did not exist.
     pub(super) fn remove_file(&self, name: &str) -> Result<bool, Errno> {
         match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -128,7 +129,7 @@ impl Dir {
         }
     }
 
-    /// Removes a directory. `false`: something is in it.
+    /// Removes a directory. `false`: it is not empty.
     pub(super) fn remove_dir(&self, name: &str) -> Result<bool, Errno> {
         match fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -145,32 +146,32 @@ impl Dir {
         retry_on_intr(|| fs::fsync(&self.fd))
     }
 
-    /// What is in it, without `.` and `..`.
+    /// The entries, without `.` and `..`.
     pub(super) fn entries(&self) -> Result<impl Iterator<Item = Result<fs::DirEntry, Errno>>, Errno> {
         let listing = fs::Dir::read_from(&self.fd)?;
         Ok(listing
             .filter(|entry| !entry.as_ref().is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))))
     }
 
-    /// May we make, replace and remove names in it?
+    /// Returns whether this process may create, replace and remove entries.
     pub(super) fn is_writable(&self) -> bool {
         fs::accessat(&self.fd, ".", fs::Access::WRITE_OK | fs::Access::EXEC_OK, AtFlags::empty()).is_ok()
     }
 
-    /// Does the file system take `a` and `A` for one name in it?
+    /// Returns whether the file system treats `a` and `A` as the same name here.
     pub(super) fn folds_case(&self) -> bool {
         fs::ioctl_getflags(&self.fd).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
     }
 }
 
-/// Gives a file or directory a mode, whatever the umask.
+/// Sets the mode of a file or directory regardless of the umask.
 pub(super) fn set_mode(fd: impl AsFd, mode: u32) -> Result<(), Errno> {
     let found = fs::fstat(&fd)?.st_mode;
     if found & 0o777 == mode {
         return Ok(());
     }
     match fs::fchmod(&fd, Mode::from_bits_truncate(found & 0o7000 | mode)) {
-        // A file system with modes of its own.
+        // This file system does not support changing modes.
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         changed => changed,
     }
@@ -180,7 +181,7 @@ pub(super) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// A kind of file in words.
+/// The name of a file type, for messages.
 pub(super) fn kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",
@@ -201,7 +202,7 @@ pub(super) fn modified_ms(stat: &Stat) -> u64 {
     u64::try_from(stat.st_mtime).unwrap_or(0).saturating_mul(1000).saturating_add(stat.st_mtime_nsec / 1_000_000)
 }
 
-/// What the system said, with what was tried.
+/// Converts a system error, with a description of the operation that failed.
 pub(super) fn failed(what: impl Into<String>, error: Errno) -> LayoutError {
     let what = what.into();
     match error {
@@ -212,7 +213,7 @@ pub(super) fn failed(what: impl Into<String>, error: Errno) -> LayoutError {
     }
 }
 
-/// The same for errors of the standard library.
+/// Like [`failed`], for errors of the standard library.
 pub(super) fn failed_io(what: impl Into<String>, error: &std::io::Error) -> LayoutError {
     match Errno::from_io_error(error) {
         Some(errno) => failed(what, errno),

@@ -7,7 +7,7 @@
 //! ROOT/<bucket>/<key>             objects
 //! ```
 //!
-//! Only the gateway may write in it. Everything is reached relative to open descriptors, and no link is followed.
+//! Only the gateway may write to it. All access is relative to open descriptors, and no link is followed.
 
 mod buckets;
 mod dir;
@@ -41,7 +41,8 @@ use crate::layout::{BucketFound, Layout, LayoutError, Mark, Opened, Place, Ref, 
 
 /// A directory that holds objects, used by this process alone until it is dropped.
 ///
-/// A call whose future is dropped goes on to its end: whoever must not be overtaken by it waits for it.
+/// A call whose future is dropped still runs to completion. A caller that must not be overtaken by it has to wait for
+/// it.
 #[derive(Debug)]
 pub struct Directory {
     tree: Arc<Tree>,
@@ -49,29 +50,30 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Takes a directory, which must exist.
+    /// Opens a directory, which must exist, for exclusive use.
     ///
-    /// Refused are network and cluster file systems (NFS, SMB, 9p, AFS, Ceph, Coda, NCP, Lustre, GPFS, GFS2, OCFS2,
-    /// VirtualBox folders), because others can change the files unseen and locks may hold on one machine only; FUSE,
-    /// because nothing is known of the program behind it; and a file system on which a rename does not replace, changes
-    /// the inode number or takes the bytes from who reads them, which cannot sync directories, or which takes two
-    /// names for one. All of this is looked at or tried out each time.
+    /// Three kinds of file systems are refused. Network and cluster file systems (NFS, SMB, 9p, AFS, Ceph, Coda, NCP,
+    /// Lustre, GPFS, GFS2, OCFS2, VirtualBox folders), because other machines can change the files unnoticed and
+    /// locks may hold on one machine only. FUSE, because the behaviour of the program behind it is unknown. And any
+    /// file system that fails a probe: a rename must replace the target, keep the inode number and leave open readers
+    /// their bytes; directories must be syncable; and different names must stay different. All of this is checked on
+    /// every open.
     pub fn open(path: &Path) -> Result<Directory, OpenError> {
         Directory::open_with(path, SharedModes::default())
     }
 
-    /// The same, with other modes for what other processes may read.
+    /// Like [`Directory::open`], with other modes for what other processes may read.
     pub fn open_with(path: &Path, modes: SharedModes) -> Result<Directory, OpenError> {
         Ok(Directory { tree: Arc::new(ownership::open(path, modes)?), shown: path.display().to_string() })
     }
 
-    /// Ties the directory to a store the first time, and refuses any other from then on: its fences are in that one. A
-    /// store that knows objects already is not tied to a directory that it has never seen.
+    /// Binds the directory to a store the first time, and refuses any other store from then on, because the fences
+    /// are in that store. A store that already has objects is not bound to a directory it has never used.
     pub fn belongs_to(&self, store: &[u8; 16], knows_objects: bool) -> Result<(), OpenError> {
         ownership::belongs_to(&self.tree.root, &self.shown, store, knows_objects)
     }
 
-    /// Sets how many bytes must stay free on its file system; without this, none.
+    /// Sets how many bytes must stay free on its file system. The default is none.
     pub fn keep_free(&self, floor: u64) {
         self.tree.keep_free(floor);
     }
@@ -115,7 +117,7 @@ impl Layout for Directory {
         let key = key.clone();
         let opened = self.run(move |tree| match tree.path(&key) {
             Ok(path) => OpenedFile::open(&tree.root, path.whole()),
-            // What cannot be stored is not there.
+            // A name that cannot be stored cannot exist.
             Err(_) => Err(LayoutError::Missing(key.to_string())),
         });
         Ok(Box::new(opened.await?))

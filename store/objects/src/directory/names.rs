@@ -1,4 +1,4 @@
-//! Names: what a bucket may be called, and how a key becomes a path.
+//! Bucket names, and the mapping of keys to paths.
 
 use fencepost_core::Key;
 
@@ -14,8 +14,8 @@ pub(super) struct ObjectPath<'a> {
 }
 
 impl<'a> ObjectPath<'a> {
-    /// Checks that a file system with names of at most `name_max` bytes can hold it. [`Key`] has no empty or dot
-    /// segments, and with its 1024 bytes it is always shorter than the longest path (4096 bytes).
+    /// Checks that a file system with names of at most `name_max` bytes can hold the key. [`Key`] has no empty or dot
+    /// segments, and its limit of 1024 bytes is below the longest path (4096 bytes).
     pub(super) fn new(key: &'a Key, name_max: usize) -> Result<ObjectPath<'a>, LayoutError> {
         let key = key.as_str();
         let (Some((bucket, _)), Some((parent, name))) = (key.split_once('/'), key.rsplit_once('/')) else {
@@ -39,7 +39,7 @@ impl<'a> ObjectPath<'a> {
         self.key
     }
 
-    /// What is between the `/`.
+    /// The segments between the `/`.
     pub(super) fn parts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.key.split('/')
     }
@@ -48,7 +48,7 @@ impl<'a> ObjectPath<'a> {
         self.bucket
     }
 
-    /// The path of the directory in which the file lies.
+    /// The path of the directory that contains the file.
     pub(super) fn parent(&self) -> &'a str {
         self.parent
     }
@@ -58,14 +58,14 @@ impl<'a> ObjectPath<'a> {
         self.name
     }
 
-    /// The paths of all directories above the file, the bucket first.
+    /// The paths of all directories above the file, starting with the bucket.
     pub(super) fn dirs(&self) -> impl DoubleEndedIterator<Item = &'a str> + use<'a> {
         let key = self.key;
         key.match_indices('/').map(move |(at, _)| &key[..at])
     }
 }
 
-/// A path without its last part, and that part.
+/// Splits a path into its parent and its last segment.
 pub(super) fn split_last(path: &str) -> (Option<&str>, &str) {
     match path.rsplit_once('/') {
         Some((above, name)) => (Some(above), name),
@@ -73,12 +73,12 @@ pub(super) fn split_last(path: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The rules of S3 for names of buckets, for people.
+/// The S3 rules for bucket names, for messages.
 pub(super) const BUCKET_RULES: &str = "a bucket has 3 to 63 characters of a-z, 0-9, `.` and `-`, begins and ends with a \
                                        letter or digit, has no two dots in a row, does not look like an IP address, and \
                                        uses no prefix or suffix that S3 keeps for itself";
 
-/// Is this a name that S3 allows for a bucket? Names that clients take for something else are none.
+/// Returns whether S3 allows this bucket name. Names that clients interpret as something else are not allowed.
 pub(super) fn is_bucket_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());

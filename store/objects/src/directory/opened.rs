@@ -1,4 +1,4 @@
-//! A file opened to be read. A newer one takes its name, not its bytes, so it stays as it was (L5).
+//! A file opened for reading. A newer file replaces the name and not the bytes, so an open file stays unchanged (L5).
 
 use std::any::Any;
 use std::fs::File;
@@ -24,7 +24,7 @@ pub(super) struct OpenedFile {
 }
 
 impl OpenedFile {
-    /// Opens a regular file below a directory; anything else is missing.
+    /// Opens a regular file below a directory. Anything else counts as missing.
     pub(super) fn open(dir: &Dir, path: &str) -> Result<OpenedFile, LayoutError> {
         let shown = dir.path_of(path);
         match dir.open_file(path) {

@@ -1,4 +1,4 @@
-//! Opening a storage directory: is it there, is it ours alone, and does its file system keep what we rely on?
+//! Opening a storage directory: it must exist, be used by this process alone, and be on a suitable file system.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use super::names::is_bucket_name;
 use super::probe;
 use super::tree::Tree;
 
-/// Everything of ours is in here.
+/// The directory for the gateway's own files.
 pub(super) const OURS: &str = ".fencepost";
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
@@ -21,7 +21,7 @@ const PRIVATE_FILE: u32 = 0o600;
 /// Why a directory cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// It is not there.
+    /// It does not exist.
     #[error("there is no directory {0}: make it first, on the file system that shall hold the objects")]
     NotThere(String),
     /// Another gateway uses it.
@@ -29,7 +29,7 @@ pub enum OpenError {
     InUse {
         /// The directory.
         path: String,
-        /// ` (process 4711)`, if it is known.
+        /// ` (process 4711)`, or empty if the process is not known.
         pid: String,
     },
     /// Its fences are in another store.
@@ -39,12 +39,12 @@ pub enum OpenError {
          all of them are taken in without a fence"
     )]
     OtherStore {
-        /// To which store it belongs.
+        /// The store that the directory belongs to.
         found: String,
-        /// Which one wants it.
+        /// The store that tried to use it.
         own: String,
     },
-    /// The store knows objects, and they were never here.
+    /// The store has objects, but was never used with this directory.
     #[error(
         "the index knows objects, and {path} was never served with it: is the disk mounted? If the files are there all \
          the same, restored or moved, run: echo {own} > {path}/.fencepost/store"
@@ -52,10 +52,10 @@ pub enum OpenError {
     NeverSeen {
         /// The directory.
         path: String,
-        /// The store.
+        /// The store that tried to use it.
         own: String,
     },
-    /// Its file system is shared over a network, or by a program in between.
+    /// Its file system is shared over a network, or implemented by a FUSE program.
     #[error(
         "{path} is on {kind}, which cannot be used: others may change the files unseen, and the lock and the syncs that \
          the gateway relies on may not hold; use a directory on a local disk"
@@ -66,33 +66,33 @@ pub enum OpenError {
         /// The kind of file system.
         kind: &'static str,
     },
-    /// Its file system does not keep what the layout relies on.
+    /// Its file system lacks a property that the layout relies on.
     #[error("{path} cannot be used: {why}")]
     Unfit {
         /// The directory.
         path: String,
-        /// What it does not keep, and what to do.
+        /// The missing property, and what to do.
         why: String,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what} in {path}: {error}")]
     Failed {
         /// The directory.
         path: String,
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         error: String,
     },
 }
 
-/// Held as long as the directory is used; the system releases it when the process ends, however it ends.
+/// The lock on the directory. The system releases it when the process ends, for whatever reason.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
-/// Takes a directory.
+/// Opens a directory for exclusive use.
 pub(super) fn open(path: &Path, modes: SharedModes) -> Result<Tree, OpenError> {
     let shown = path.display().to_string();
     let failed = |what: &str| {
@@ -135,7 +135,8 @@ pub(super) fn open(path: &Path, modes: SharedModes) -> Result<Tree, OpenError> {
     Ok(Tree::new(root, staging, device, usize::try_from(name_max).unwrap_or(255), modes, lock))
 }
 
-/// Two gateways with fences of their own must not write the same files.
+/// Refuses a directory inside another object directory: two gateways with separate fences must not write the same
+/// files.
 fn check_above(path: &Path, shown: &str) -> Result<(), OpenError> {
     let whole = path.canonicalize().map_err(|error| OpenError::Failed {
         path: shown.to_owned(),
@@ -154,7 +155,7 @@ fn check_above(path: &Path, shown: &str) -> Result<(), OpenError> {
     }
 }
 
-/// The same the other way round: no bucket is itself a directory of objects.
+/// Refuses a directory that contains another object directory as a bucket.
 fn check_below(root: &Dir, shown: &str) -> Result<(), OpenError> {
     let reading = |error: Errno| OpenError::Failed {
         path: shown.to_owned(),
@@ -178,8 +179,8 @@ fn check_below(root: &Dir, shown: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Notes to which store the directory belongs, or finds out that it is another one. A store that knows objects already
-/// does not begin with a directory that it has never seen.
+/// Records the store that the directory belongs to, or refuses another store. A store that already has objects is not
+/// bound to a directory it has never used.
 pub(super) fn belongs_to(root: &Dir, shown: &str, store: &[u8; 16], knows_objects: bool) -> Result<(), OpenError> {
     let failed = |error: String| OpenError::Failed {
         path: shown.to_owned(),
@@ -193,7 +194,7 @@ pub(super) fn belongs_to(root: &Dir, shown: &str, store: &[u8; 16], knows_object
     file.read_to_string(&mut found).map_err(|error| failed(error.to_string()))?;
     match found.trim() {
         "" if knows_objects => Err(OpenError::NeverSeen { path: shown.to_owned(), own }),
-        // Empty after a crash in the middle of the first start, when nothing was done yet.
+        // Empty after a crash during the first start, before anything was written.
         "" => {
             let written = writeln!(file, "{own}").and_then(|()| file.sync_all());
             written.map_err(|error| failed(error.to_string()))?;
@@ -215,7 +216,7 @@ fn take_lock(ours: &Dir, shown: &str) -> Result<Lock, OpenError> {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut pid = String::new();
-            // The pid is a courtesy; the error stands without it.
+            // The pid only improves the message; ignore errors.
             let _ = file.read_to_string(&mut pid);
             let pid = pid.trim().parse::<u32>().map(|pid| format!(" (process {pid})")).unwrap_or_default();
             return Err(OpenError::InUse { path: shown.to_owned(), pid });
@@ -234,18 +235,18 @@ fn check_local(root: &Dir, shown: &str) -> Result<(), OpenError> {
         what: "asking for the kind of file system".to_owned(),
         error: error.to_string(),
     })?;
-    // Magic numbers have 32 bits; some systems widen them with their sign.
+    // Magic numbers have 32 bits; some systems sign-extend them.
     match network_kind(stat.f_type as u32) {
         None => Ok(()),
         Some(kind) => Err(OpenError::Network { path: shown.to_owned(), kind }),
     }
 }
 
-/// File systems that are refused, by the magic numbers of `statfs(2)`.
+/// The kind of a refused file system, by the magic numbers of `statfs(2)`.
 ///
-/// Of those on a network, another machine can change a file without our knowing, `flock` may hold on one machine only,
-/// a rename whose answer was lost may be done twice, and a sync may end in a cache. Cluster file systems let other
-/// machines write the same disk. Behind FUSE is a program of which nothing is known (sshfs, s3fs, rclone mount …).
+/// On a network file system another machine can change a file unnoticed, `flock` may hold on one machine only, a
+/// rename whose answer was lost may be executed twice, and a sync may end in a cache. Cluster file systems let other
+/// machines write to the same disk. The program behind FUSE is unknown (sshfs, s3fs, rclone mount …).
 fn network_kind(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x0000_6969 => "NFS",

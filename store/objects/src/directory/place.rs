@@ -1,5 +1,5 @@
-//! Making ready for a file: the bucket and all parents are there and durable, nothing is in the way, and nothing will be
-//! (L3).
+//! Preparation for a file: the bucket and all parents exist and are durable, and nothing blocks the name or can block
+//! it until the place is released (L3).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::reservations::{Purpose, clash_above, clash_below};
 use super::tree::{Reservation, Tree};
 use crate::layout::{LayoutError, Place};
 
-/// A reserved name. Dropped, it also removes the parents made for it that stayed empty.
+/// A reserved name. Dropping it also removes the parents that were created for it and stayed empty.
 #[derive(Debug)]
 pub(super) struct FilePlace {
     _reservation: Reservation,
@@ -27,7 +27,7 @@ impl Place for FilePlace {
     }
 }
 
-/// Prepares a place; returns it with the directory in which the file will lie.
+/// Prepares a place. Returns it with the directory that will contain the file.
 pub(super) fn prepare(tree: &Arc<Tree>, key: &Key) -> Result<(FilePlace, Dir), LayoutError> {
     tree.check_running()?;
     let path = tree.path(key)?;
@@ -49,8 +49,8 @@ pub(super) fn prepare(tree: &Arc<Tree>, key: &Key) -> Result<(FilePlace, Dir), L
     Ok((FilePlace { _reservation: reservation, taken }, parent))
 }
 
-/// Opens the directory of a file, making what is missing below the bucket. Each name on the way is durable when this
-/// returns: also those that somebody else made, and may not have synced.
+/// Opens the directory of a file and creates what is missing below the bucket. When this returns, every name on the
+/// path is durable, including directories that another writer created and may not have synced.
 fn open_parents(tree: &Tree, path: &ObjectPath<'_>) -> Result<Dir, LayoutError> {
     if tree.reservations.are_durable(path.dirs())
         && let Ok(parent) = tree.root.open_dir(path.parent())
@@ -94,7 +94,7 @@ fn make(tree: &Tree, path: &ObjectPath<'_>, above: &Dir, dir: &str) -> Result<Di
     Ok(opened)
 }
 
-/// Can files be renamed into this directory, and does it tell all names apart?
+/// Checks that files can be renamed into this directory, and that it is case-sensitive.
 fn check_fit(tree: &Tree, path: &ObjectPath<'_>, dir: &Dir) -> Result<(), LayoutError> {
     let stat = dir.stat_self().map_err(|error| failed(format!("looking at the directory `{}`", dir.path()), error))?;
     if stat.st_dev != tree.device {
@@ -111,7 +111,7 @@ fn check_fit(tree: &Tree, path: &ObjectPath<'_>, dir: &Dir) -> Result<(), Layout
     Ok(())
 }
 
-/// Why a directory on the way could not be opened.
+/// Determines why a directory on the path could not be opened.
 fn obstacle(path: &ObjectPath<'_>, above: &Dir, dir: &str, error: Errno) -> LayoutError {
     let failure = || failed(format!("opening the directory `{dir}`"), error);
     match error {
@@ -144,13 +144,13 @@ fn other_device(path: &ObjectPath<'_>, dir: &str) -> LayoutError {
     ))
 }
 
-/// Looks at what is under the file's own name. Is a file?
+/// Checks what exists under the file's own name. Returns whether it is a file.
 fn check_target(tree: &Tree, path: &ObjectPath<'_>, parent: &Dir) -> Result<bool, LayoutError> {
     let found = parent.stat(path.name()).map_err(|error| failed(format!("looking at `{}`", path.whole()), error))?;
     match found.as_ref().map(kind) {
         None => Ok(false),
         Some(FileType::RegularFile) => Ok(true),
-        // A crash may have left empty directories; they are no objects, and in nobody's way.
+        // Empty directories may be left over from a crash. They are not objects and may be removed.
         Some(FileType::Directory) => match remove_empty(tree, parent, path.whole())? {
             true => Ok(false),
             false => Err(clash_below(path.whole())),
@@ -164,8 +164,7 @@ fn check_target(tree: &Tree, path: &ObjectPath<'_>, parent: &Dir) -> Result<bool
     }
 }
 
-/// Removes a directory in which there are only directories, in whatever depth. `false`: there is something else, or
-/// somebody uses it.
+/// Removes a tree that contains only directories. `false`: it contains something else, or a directory is in use.
 pub(super) fn remove_empty(tree: &Tree, above: &Dir, path: &str) -> Result<bool, LayoutError> {
     if path.len() > fencepost_core::MAX_NAME_BYTES {
         return Ok(false);
@@ -180,7 +179,7 @@ pub(super) fn remove_empty(tree: &Tree, above: &Dir, path: &str) -> Result<bool,
     for entry in dir.entries().map_err(reading)? {
         let entry = entry.map_err(reading)?;
         let Ok(name) = entry.file_name().to_str() else { return Ok(false) };
-        // A file system that does not tell kinds in listings lets the opening decide.
+        // On a file system that does not report types in listings, opening the entry decides.
         let maybe_dir = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
         if !maybe_dir || !remove_empty(tree, &dir, &format!("{path}/{name}"))? {
             return Ok(false);

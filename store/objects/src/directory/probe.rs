@@ -1,4 +1,4 @@
-//! Tries out what the layout relies on, and refuses a file system that does not keep it.
+//! Tests the properties that the layout relies on, and refuses a file system that lacks one.
 
 use std::io::{Read, Write};
 
@@ -11,7 +11,7 @@ const PROBE: &str = "probe";
 const COMPOSED: &str = "\u{e9}";
 const DECOMPOSED: &str = "e\u{301}";
 
-/// Tries everything in a directory of its own, and leaves nothing behind.
+/// Runs all tests in a directory of their own, and removes it afterwards.
 pub(super) fn run(ours: &Dir, shown: &str) -> Result<(), OpenError> {
     let result = clear(ours).and_then(|()| probe(ours));
     let cleared = clear(ours);
@@ -26,7 +26,7 @@ pub(super) fn run(ours: &Dir, shown: &str) -> Result<(), OpenError> {
     }
 }
 
-/// The first thing that does not hold.
+/// Returns the first property that does not hold.
 fn probe(ours: &Dir) -> std::io::Result<Option<&'static str>> {
     let dir = ours.open_or_make_dir(PROBE, 0o700)?;
     let mut old = dir.create("target", 0o600)?;
@@ -71,7 +71,7 @@ fn read(file: Option<&mut std::fs::File>) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Is this very name in the listing?
+/// Returns whether the listing has exactly this name.
 fn has(dir: &Dir, name: &str) -> std::io::Result<bool> {
     for entry in dir.entries()? {
         if entry?.file_name().to_bytes() == name.as_bytes() {
@@ -81,7 +81,7 @@ fn has(dir: &Dir, name: &str) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// Removes what this or an interrupted run left.
+/// Removes the files of this run or of an interrupted one.
 fn clear(ours: &Dir) -> std::io::Result<()> {
     match ours.stat(PROBE)? {
         None => return Ok(()),

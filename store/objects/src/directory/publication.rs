@@ -1,4 +1,4 @@
-//! Showing and hiding files: the rename and the removal, durable when they return, and harmless when done again (L4).
+//! Publication and removal of files. Both are durable when they return, and idempotent (L4).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::reservations::Purpose;
 use super::tree::{Reservation, Tree};
 use crate::layout::{LayoutError, Mark, Ref};
 
-/// Renames staged bytes to their key. The place is prepared again: after a crash nobody holds one any more.
+/// Renames staged bytes to their key. The place is prepared again, because after a crash no reservation exists.
 pub(super) fn publish(tree: &Arc<Tree>, key: &Key, id: Ref, mark: Mark) -> Result<(), LayoutError> {
     let (_place, parent) = prepare(tree, key)?;
     let path = tree.path(key)?;
@@ -39,7 +39,7 @@ pub(super) fn publish(tree: &Arc<Tree>, key: &Key, id: Ref, mark: Mark) -> Resul
     tree.sync(&parent)
 }
 
-/// The staged bytes are gone: they were renamed before, or they are lost.
+/// The staged bytes are gone: either they were renamed before, or they are lost. Checks which.
 fn check_published(path: &ObjectPath<'_>, parent: &Dir, id: Ref, mark: Mark) -> Result<(), LayoutError> {
     let key = path.whole();
     let found = parent.stat(path.name()).map_err(|error| failed(format!("looking at `{key}`"), error))?;
@@ -53,17 +53,18 @@ fn shown(mark: Mark) -> String {
     format!("{} bytes in inode {}", mark.size, mark.inode)
 }
 
-/// Removes the file of a key, and the directories that it leaves empty.
+/// Removes the file of a key, and the directories that become empty.
 ///
-/// The removal of those is not synced: a crash may bring back an empty directory, which is no object and in nobody's
-/// way.
+/// The removal of those directories is not synced. A crash may bring back an empty directory, which is not an object
+/// and blocks nothing.
 pub(super) fn remove(tree: &Arc<Tree>, key: &Key) -> Result<(), LayoutError> {
     tree.check_running()?;
     let path = tree.path(key)?;
     if open_parent(tree, &path)?.is_none() {
         return Ok(());
     }
-    // From here the directory stays; only now can it be said in which one the file was.
+    // The reservation keeps the directory from being pruned. Only now is it certain which directory holds the file,
+    // so it is opened again.
     let _reservation = Reservation::take(tree, key, Purpose::Remove)?;
     let Some(parent) = open_parent(tree, &path)? else { return Ok(()) };
     let found = parent.stat(path.name()).map_err(|error| failed(format!("looking at `{key}`"), error))?;
@@ -71,9 +72,9 @@ pub(super) fn remove(tree: &Arc<Tree>, key: &Key) -> Result<(), LayoutError> {
         Some(file) if file.is_file() => {
             parent.remove_file(path.name()).map_err(|error| failed(format!("removing `{key}`"), error))?;
         }
-        // Something else was never shown as an object.
+        // Anything but a file was never published as an object.
         Some(_) => return Ok(()),
-        // Perhaps removed before a crash, and not durably.
+        // It may have been removed before a crash without a sync, so sync again.
         None => {}
     }
     tree.sync(&parent)?;

@@ -1,5 +1,5 @@
-//! Who is using which names at this moment: keeps writers from getting into each other's way between the check of a
-//! place and the rename, and keeps directories from being pruned under somebody's feet.
+//! The names in use. Reservations keep writers from blocking each other between the check of a place and the rename,
+//! and keep directories in use from being pruned.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use super::dir::{Dir, failed};
 use super::names::{ObjectPath, split_last};
 use crate::layout::LayoutError;
 
-// Paths are up to a kilobyte; when so many are known, all are forgotten and learned again.
+// Paths have up to a kilobyte. At this number of paths the set is cleared, and rebuilt over time.
 const MAX_DURABLE: usize = 65_536;
 
 /// Names in use, under one mutex.
@@ -19,25 +19,25 @@ pub(super) struct Reservations {
 
 #[derive(Debug, Default)]
 struct Names {
-    /// Files about to be published, with the number of those who are about to.
+    /// Files about to be published, with the number of their writers.
     files: HashMap<String, usize>,
-    /// Directories that somebody needs.
+    /// Directories in use.
     dirs: HashMap<String, DirUse>,
-    /// Directories whose names were synced since the start, so that it need not be done for each file in them.
+    /// Directories whose names were synced since the start, so that this is not repeated for each file in them.
     durable: HashSet<String>,
 }
 
 #[derive(Debug, Default)]
 struct DirUse {
     users: usize,
-    /// The last user to leave removes it, if it is empty.
+    /// The last user removes the directory when it leaves, if it is empty.
     prune: bool,
 }
 
 /// What a name is reserved for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A file will be there.
+    /// A file will be published.
     Publish,
     /// A file will be removed.
     Remove,
@@ -66,7 +66,7 @@ impl Reservations {
         Ok(())
     }
 
-    /// Gives back what was taken. Directories to be pruned are removed by the last one out, if they are empty.
+    /// Releases a reservation. The last user of a directory marked for pruning removes it if it is empty.
     pub(super) fn give_back(&self, root: &Dir, path: &ObjectPath<'_>, purpose: Purpose) {
         let mut names = self.names();
         if purpose == Purpose::Publish {
@@ -89,12 +89,12 @@ impl Reservations {
         }
     }
 
-    /// These directories are to go when they are empty.
+    /// Marks these directories for removal once they are unused and empty.
     pub(super) fn prune_later<'a>(&self, dirs: impl Iterator<Item = &'a str>) {
         self.set_prune(dirs, true);
     }
 
-    /// These directories have something in them now.
+    /// Clears the mark: these directories have content now.
     pub(super) fn keep<'a>(&self, dirs: impl Iterator<Item = &'a str>) {
         self.set_prune(dirs, false);
     }
@@ -108,7 +108,7 @@ impl Reservations {
         }
     }
 
-    /// Removes a directory that nobody uses. `false`: somebody does, or something is in it.
+    /// Removes a directory that is not in use. `false`: it is in use, or not empty.
     pub(super) fn remove_unused(&self, root: &Dir, path: &str) -> Result<bool, LayoutError> {
         let mut names = self.names();
         if names.dirs.contains_key(path) {
@@ -117,18 +117,18 @@ impl Reservations {
         names.remove_dir(root, path)
     }
 
-    /// Is the name of this directory known to be on stable storage?
+    /// Returns whether the name of this directory is known to be on stable storage.
     pub(super) fn is_durable(&self, dir: &str) -> bool {
         self.names().durable.contains(dir)
     }
 
-    /// Are all of these?
+    /// Returns whether the names of all these directories are known to be on stable storage.
     pub(super) fn are_durable<'a>(&self, mut dirs: impl Iterator<Item = &'a str>) -> bool {
         let names = self.names();
         dirs.all(|dir| names.durable.contains(dir))
     }
 
-    /// Notes that the name of this directory is on stable storage. Its user holds a reservation.
+    /// Records that the name of this directory is on stable storage. The caller holds a reservation for it.
     pub(super) fn set_durable(&self, dir: &str) {
         let mut names = self.names();
         if names.durable.len() >= MAX_DURABLE {
@@ -160,7 +160,7 @@ impl Names {
     }
 }
 
-/// A file is where a directory is needed.
+/// The error for a file where a directory is needed.
 pub(super) fn clash_above(file: &str, key: &str) -> LayoutError {
     LayoutError::Clash(format!(
         "`{file}` is an object, so `{key}` cannot be one: in a directory a name is a file or a directory; delete the \
@@ -168,7 +168,7 @@ pub(super) fn clash_above(file: &str, key: &str) -> LayoutError {
     ))
 }
 
-/// A directory is where a file is wanted.
+/// The error for a directory where a file is needed.
 pub(super) fn clash_below(key: &str) -> LayoutError {
     LayoutError::Clash(format!(
         "there are objects below `{key}/`, so `{key}` cannot be one: in a directory a name is a file or a directory; \

@@ -1,4 +1,4 @@
-//! New bytes in a file of the staging directory, which no reader of a bucket sees (L1).
+//! New bytes in a file of the staging directory, invisible to readers of the buckets (L1).
 
 use std::fs::File;
 use std::io::Write;
@@ -15,14 +15,14 @@ use super::opened::OpenedFile;
 use super::tree::{Tree, blocking};
 use crate::layout::{LayoutError, Mark, Opened, Ref, Staging};
 
-/// Small writes are gathered until there is so much; it is also the memory that an upload needs, twice.
+/// Small writes are collected up to this size. An upload needs up to twice this memory.
 const WRITE_AT_ONCE: usize = 256 * 1024;
-/// So much is copied from file to file before somebody may change his mind.
+/// Bytes copied from file to file in one step; a copy can be cancelled between steps.
 const COPY_AT_ONCE: u64 = 64 * 1024 * 1024;
-/// And so much where the bytes go through memory.
+/// The same where the bytes are copied through memory.
 const READ_AT_ONCE: usize = 1024 * 1024;
 
-/// A file that is being written. One write goes on while the next bytes are gathered.
+/// A file being written. While one write is in progress, the next bytes are collected.
 pub(super) struct StagedFile {
     tree: Arc<Tree>,
     id: Ref,
@@ -35,7 +35,7 @@ pub(super) struct StagedFile {
 }
 
 impl StagedFile {
-    /// Makes the file, if there is room for so many bytes.
+    /// Creates the file, if there is room for `length` bytes.
     pub(super) fn create(tree: &Arc<Tree>, id: Ref, length: u64) -> Result<StagedFile, LayoutError> {
         tree.check_running()?;
         tree.check_room(length)?;
@@ -58,7 +58,7 @@ impl StagedFile {
         self.tree.staging.path_of(&Tree::staged_name(self.id))
     }
 
-    /// Waits for the write that is going on. After a failure there are no more.
+    /// Waits for the write in progress. After a failure no further write is started.
     async fn settle(&mut self) -> Result<(), LayoutError> {
         if let Some(writing) = &mut self.writing {
             let result = writing.await;
@@ -80,7 +80,7 @@ impl StagedFile {
         }
     }
 
-    /// Begins to write what was gathered.
+    /// Starts writing the collected bytes.
     async fn flush(&mut self) -> Result<(), LayoutError> {
         self.settle().await?;
         if self.gathered.is_empty() {
@@ -98,7 +98,7 @@ impl StagedFile {
         Ok(())
     }
 
-    /// Copies from another of our files, at most so much at once.
+    /// Copies a range of another file of this directory, in bounded steps.
     async fn copy(&mut self, from: &OpenedFile, start: u64, length: u64) -> Result<(), LayoutError> {
         let (to, source) = (self.file.clone(), from.file.clone());
         let what = format!("copying `{}` to `{}`", from.path, self.shown());
@@ -170,7 +170,7 @@ impl Staging for StagedFile {
         blocking(move || {
             self.tree.check_running()?;
             self.tree.check_room(self.gathered.len() as u64)?;
-            // Syncing takes a while, and many may wait for it: not with their memory.
+            // Syncing takes a while and many uploads may wait for it, so free the buffers first.
             let (gathered, _) = (std::mem::take(&mut self.gathered), std::mem::take(&mut self.spare));
             let what = || format!("writing `{}`", self.shown());
             (&*self.file).write_all(&gathered).map_err(|error| failed_io(what(), &error))?;
@@ -188,7 +188,7 @@ impl Staging for StagedFile {
     }
 }
 
-/// The names of all staged bytes. Anything else in the staging directory is not ours.
+/// The refs of all staged files. Other entries of the staging directory are ignored.
 pub(super) fn list(tree: &Arc<Tree>) -> Result<Vec<Ref>, LayoutError> {
     let reading = |error| failed(format!("reading the directory `{}`", tree.staging.path()), error);
     let mut found = Vec::new();
@@ -204,14 +204,15 @@ pub(super) fn list(tree: &Arc<Tree>) -> Result<Vec<Ref>, LayoutError> {
     Ok(found)
 }
 
-/// Copies inside the system where it can, else through memory.
+/// Copies inside the kernel where possible, otherwise through memory.
 fn copy_range(from: &File, start: u64, to: &File, length: u64, what: &str) -> Result<(), LayoutError> {
     let (mut at, end) = (start, start + length);
     while at < end {
         let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-        // It advances `at` itself.
+        // The call advances `at` itself.
         match retry_on_intr(|| copy_file_range(from, Some(&mut at), to, None, left)) {
-            // Either the source was made shorter, or this file system only pretends; reading tells.
+            // Either the source became shorter, or the file system does not really support the call. Reading shows
+            // which.
             Ok(0) => return copy_through_memory(from, at, to, end, what),
             Ok(_) => {}
             Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {

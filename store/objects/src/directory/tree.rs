@@ -1,4 +1,5 @@
-//! What all parts of the layout share: the open directories, the names in use, and whether writing may go on.
+//! State shared by all parts of the layout: the open directories, the names in use, and whether writing is still
+//! allowed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,14 +19,14 @@ use crate::layout::{LayoutError, Ref};
 pub(super) struct Tree {
     pub(super) root: Dir,
     pub(super) staging: Dir,
-    /// Buckets and all in them must be on it, or a rename could not reach them.
+    /// The device of the root. Buckets and their contents must be on it, because a rename cannot cross devices.
     pub(super) device: u64,
-    /// The longest file name here, in bytes.
+    /// The longest possible file name, in bytes.
     pub(super) name_max: usize,
     pub(super) modes: SharedModes,
     pub(super) reservations: Reservations,
     stopped: OnceLock<String>,
-    /// Bytes that must stay free.
+    /// Bytes that must stay free on the file system.
     floor: AtomicU64,
     _lock: Lock,
 }
@@ -40,7 +41,7 @@ impl Tree {
         self.floor.store(floor, Ordering::Relaxed);
     }
 
-    /// Refuses to write so many bytes if less than the floor would be free afterwards. Objects often share their file system
+    /// Refuses a write of `bytes` bytes if it would leave less than the floor free. Objects often share a file system
     /// with the store, and one upload must not stop every write (trap 47).
     pub(super) fn check_room(&self, bytes: u64) -> Result<(), LayoutError> {
         let floor = self.floor.load(Ordering::Relaxed);
@@ -62,8 +63,8 @@ impl Tree {
         ObjectPath::new(key, self.name_max)
     }
 
-    /// Refuses to write after a failed sync of a directory. The system forgets what it could not write, so trying again
-    /// would be told that all is well (G8).
+    /// Refuses to write after a failed sync of a directory. The kernel drops the data it could not write, so a second
+    /// sync would report success (G8).
     pub(super) fn check_running(&self) -> Result<(), LayoutError> {
         match self.stopped.get() {
             None => Ok(()),
@@ -74,7 +75,7 @@ impl Tree {
         }
     }
 
-    /// Makes the names in a directory durable.
+    /// Makes the entries of a directory durable.
     pub(super) fn sync(&self, dir: &Dir) -> Result<(), LayoutError> {
         self.check_running()?;
         dir.sync().map_err(|error| {
@@ -84,13 +85,13 @@ impl Tree {
         })
     }
 
-    /// The name of staged bytes in the staging directory.
+    /// The file name of staged bytes in the staging directory.
     pub(super) fn staged_name(id: Ref) -> String {
         id.to_string()
     }
 }
 
-/// Names in use until it is dropped.
+/// A reservation of names, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     tree: Arc<Tree>,
@@ -113,8 +114,8 @@ impl Drop for Reservation {
     }
 }
 
-/// Runs work that may wait for the disk on a thread made for that. Work goes on to its end even if nobody waits for it
-/// any more.
+/// Runs blocking disk work on a thread for that purpose. The work runs to completion even if the caller stops
+/// waiting.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LayoutError> + Send + 'static,
 ) -> Result<T, LayoutError> {

@@ -1,7 +1,7 @@
-//! Looking at what is in a bucket, in order of key.
+//! Walks through the contents of a bucket, in order of key.
 //!
-//! A directory is sorted as if its name ended in `/`, because that is how the keys below it go on: `a-b` comes before
-//! `a/b`, and so before all of the directory `a`.
+//! A directory sorts as if its name ended in `/`, because the keys below it continue that way: `a-b` comes before
+//! `a/b`, and so before the whole directory `a`.
 
 use std::collections::BinaryHeap;
 
@@ -14,13 +14,13 @@ use super::dir::{Dir, failed, kind, kind_name, mark_of, modified_ms};
 use super::tree::Tree;
 use crate::layout::{Foreign, Found, LayoutError, Walked};
 
-/// So many entries of one directory are kept in memory at once; a larger one is read again for each page.
+/// Entries of one directory held in memory at once. A larger directory is read again for each page.
 const PAGE: usize = 8192;
 
-/// An entry of a directory; the order is that of keys.
+/// An entry of a directory, ordered like keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
-    /// Its name, with a `/` if it is a directory.
+    /// The name, with a trailing `/` for a directory.
     sort: Vec<u8>,
     is_dir: bool,
 }
@@ -36,11 +36,11 @@ impl Entry {
     }
 }
 
-/// A directory on the way down, and what of it is still to come.
+/// A directory on the current path, and its entries still to visit.
 struct Level {
     dir: Dir,
     entries: std::vec::IntoIter<Entry>,
-    /// The last of `entries`, if there are more behind them in the directory.
+    /// The last of `entries`, if the directory has more entries after it.
     read_on_after: Option<Vec<u8>>,
 }
 
@@ -52,7 +52,7 @@ impl Level {
         let mut more = false;
         let listing = match dir.entries() {
             Ok(listing) => Some(listing),
-            // Removed while we held it open.
+            // The directory was removed while it was open.
             Err(Errno::NOENT) => None,
             Err(error) => return Err(reading(error)),
         };
@@ -84,17 +84,17 @@ impl Level {
 
 const NOT_THE_TARGET: rustix::fs::AtFlags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
 
-/// Is this the directory in which the path goes on?
+/// Returns whether the path continues in this directory.
 fn leads_through(path: &[u8], entry: &Entry) -> bool {
     entry.is_dir && path.len() > entry.sort.len() && path.starts_with(&entry.sort)
 }
 
-/// Walks through a bucket, from after a key on, until `limit` files and foreign things were found.
+/// Walks through a bucket, starting after a key, until `limit` files and foreign entries were found.
 pub(super) fn walk(tree: &Tree, bucket: &str, after: Option<&Key>, limit: usize) -> Result<Walked, LayoutError> {
     walk_by(tree, bucket, after, limit, PAGE)
 }
 
-/// The same with a page of another size, for tests.
+/// Like [`walk`], with a configurable page size for tests.
 pub(super) fn walk_by(
     tree: &Tree,
     bucket: &str,
@@ -114,11 +114,12 @@ pub(super) fn walk_by(
     };
     let limit = limit.max(1);
     let mut levels = vec![Level::read(dir, after, page)?];
-    // What is left of `after` below the level reached, as long as we are on the way to it.
+    // The part of `after` below the current level, while the walk is still descending towards it.
     let mut rest = after;
     while let Some(mut level) = levels.pop() {
         let Some(entry) = level.entries.next() else {
-            // The way to `after` ends here; a directory behind this one that has a name on it is another.
+            // The path to `after` ends at this level. A later directory may contain an entry of the same name, but is
+            // not on that path.
             rest = None;
             if let Some(after) = level.read_on_after {
                 levels.push(Level::read(level.dir, Some(&after), page)?);
@@ -153,13 +154,13 @@ pub(super) fn walk_by(
     Ok(walked)
 }
 
-/// What an entry turned out to be.
+/// The classification of an entry.
 enum Seen {
-    /// It went away meanwhile.
+    /// Removed in the meantime.
     Nothing,
     Dir(Dir),
     File(Found),
-    /// With its key, if it has one, for the next run to begin after.
+    /// With its key, if it has one, so that the next run can begin after it.
     Foreign(Foreign, Option<Key>),
 }
 

@@ -77,7 +77,7 @@ async fn ranges_of_other_files_are_appended() {
     assert!(staged == parts.concat());
 }
 
-/// Bytes of another layout.
+/// Opened bytes of another layout.
 struct InMemory(Vec<u8>);
 
 #[async_trait]
@@ -102,7 +102,7 @@ impl Opened for InMemory {
 
 #[test]
 fn a_dropped_write_is_not_sealed_over() {
-    // With one thread for the disk, who keeps it busy decides when a write begins.
+    // With a single disk thread, the test decides when a write begins by keeping the thread busy.
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let storage = Storage::new();
@@ -114,7 +114,7 @@ fn a_dropped_write_is_not_sealed_over() {
         {
             let appending = staging.append(&*source, 0, 1000);
             tokio::pin!(appending);
-            // Begun, and given up before its end is known.
+            // Started, and cancelled before it completes.
             assert!(futures_util::poll!(&mut appending).is_pending());
         }
         free.send(()).unwrap();
@@ -152,7 +152,7 @@ async fn reads_are_ranges_of_what_was_there() {
     {
         assert_eq!(opened.read(start, length).await.unwrap(), expected, "{start} {length}");
     }
-    // Somebody who may not write here does.
+    // A process that must not write here does.
     fs::write(storage.path("bucket/a"), b"0123456789 and more").unwrap();
     assert_eq!(read(&*opened).await.unwrap(), b"0123456789");
     fs::write(storage.path("bucket/a"), b"01234").unwrap();
@@ -165,10 +165,10 @@ async fn files_are_for_others_to_read() {
     let storage = Storage::new();
     storage.put("bucket/a/b", b"x").await.unwrap();
     let mode = |path: &str| fs::metadata(storage.path(path)).unwrap().permissions().mode() & 0o7777;
-    // Whatever the umask of the process.
+    // The modes do not depend on the umask of the process.
     assert_eq!(mode("bucket/a/b"), 0o644);
     assert_eq!(mode("bucket/a"), 0o755);
-    // A directory whose files belong to its group hands that on.
+    // A set-group-id directory passes the bit on to new directories.
     fs::set_permissions(storage.path("bucket"), fs::Permissions::from_mode(0o2755)).unwrap();
     storage.put("bucket/c/d", b"x").await.unwrap();
     assert_eq!(mode("bucket/c"), 0o2755);

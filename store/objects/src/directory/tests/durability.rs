@@ -1,5 +1,5 @@
-//! What is synced, and when (L2, L4), and what is done when that fails: seen and injected by strace in a process of its
-//! own.
+//! What is synced and when (L2, L4), and the behaviour after a failed sync. Scenarios run in a process of their own
+//! under strace, which records the system calls and injects faults.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,11 @@ use super::{Storage, key};
 use crate::directory::{Directory, OpenError};
 use crate::layout::{Layout, LayoutError, Ref};
 
-/// Where the scenario is played.
+/// The variable with the storage directory of the scenario.
 const HOME: &str = "FENCEPOST_TEST_STORAGE";
 
-/// Plays a scenario of this file under strace, in a directory with the buckets `bucket` and `other`. The calls.
+/// Runs a scenario of this file under strace, in a directory with the buckets `bucket` and `other`. Returns the
+/// system calls.
 fn trace(scenario: &str, calls: &str, inject: impl Fn(&Path) -> Vec<String>) -> Vec<String> {
     let home = TempDir::new().unwrap();
     let root = home.path().canonicalize().unwrap();
@@ -36,12 +37,12 @@ fn trace(scenario: &str, calls: &str, inject: impl Fn(&Path) -> Vec<String>) -> 
     ours.map(|line| line.replace(&shown, "").replace(&*root.to_string_lossy(), "ROOT")).collect()
 }
 
-/// Opens the storage of the process that plays.
+/// Opens the storage in the process that runs the scenario.
 fn play() -> Directory {
     Directory::open(Path::new(&std::env::var(HOME).expect("run by the other tests of this file"))).unwrap()
 }
 
-/// The call in short: `sync bucket/a`, `make bucket/a`, `rename … to …`, `remove …`.
+/// A short form of the call: `sync bucket/a`, `make bucket/a`, `rename … to …`, `remove …`.
 fn short(line: &str) -> String {
     let words: Vec<&str> = line.split(['<', '>', '"']).collect();
     let (call, first) = (words[0], words[1]);
@@ -65,7 +66,7 @@ async fn write_and_remove() {
     let mark = staging.seal().await.unwrap();
     let place = layout.prepare(&key("bucket/a/b/c")).await.unwrap();
     layout.publish(&key("bucket/a/b/c"), Ref(1), mark).await.unwrap();
-    // Done again, it is synced again: the crash may have come before the sync.
+    // A repeated publication syncs again, because a crash may have preceded the first sync.
     layout.publish(&key("bucket/a/b/c"), Ref(1), mark).await.unwrap();
     drop(place);
     layout.remove(&key("bucket/a/b/c")).await.unwrap();
@@ -134,7 +135,7 @@ async fn write_where_the_sync_fails() {
 
 #[test]
 fn g8_after_a_failed_sync_of_names_nothing_is_written() {
-    // Only the first: tried again, the system would say that all is well.
+    // Fail only the first sync: the kernel would report success for a second attempt.
     let calls = trace("write_where_the_sync_fails", "fsync", |root| {
         let bucket = root.join("bucket").display().to_string();
         ["-P", &bucket, "-e", "inject=fsync:error=EIO:when=1"].map(str::to_owned).to_vec()
@@ -150,7 +151,7 @@ async fn write_on_a_full_disk() {
     staging.write(vec![0; 300_000].into()).await.unwrap();
     let error = staging.seal().await.unwrap_err();
     assert!(matches!(&error, LayoutError::NoSpace(text) if text.contains(&Ref(7).to_string())), "{error}");
-    // A file that could not be written stops nobody else.
+    // A file that could not be written does not affect other writers.
     let mark = layout.stage(Ref(8), None).await.unwrap().seal().await.unwrap();
     layout.publish(&key("bucket/a"), Ref(8), mark).await.unwrap();
 }
@@ -190,7 +191,7 @@ fn what_the_system_does_not_offer_is_found_when_opening() {
     }
 }
 
-/// A directory made by somebody who ended before it was synced is synced by the next one who needs it.
+/// A directory whose creator ended before syncing it is synced by the next writer that needs it.
 #[tokio::test]
 async fn directories_found_are_synced_once() {
     let storage = Storage::new();

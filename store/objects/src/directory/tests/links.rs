@@ -9,7 +9,7 @@ use super::{Storage, everything, key};
 use crate::directory::{Directory, OpenError};
 use crate::layout::{Layout, LayoutError, Ref};
 
-/// A directory outside, full of what must not be touched.
+/// A directory outside the storage whose contents must not be touched.
 fn outside() -> TempDir {
     let outside = TempDir::new().unwrap();
     fs::create_dir_all(outside.path().join("dir/inner")).unwrap();

@@ -1,4 +1,4 @@
-//! The contract of a layout (L1–L6), kept by the directory.
+//! The contract of a layout (L1–L6), tested on the directory layout.
 
 mod bytes_at_rest;
 mod durability;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::Directory;
 use crate::layout::{Layout, LayoutError, Mark, Opened, Ref};
 
-/// A storage directory of its own, with the bucket `bucket`.
+/// A temporary storage directory with the bucket `bucket`.
 struct Storage {
     home: TempDir,
     layout: Arc<Directory>,
@@ -36,7 +36,7 @@ impl Storage {
         Storage { home, layout, refs: AtomicU64::new(1) }
     }
 
-    /// Ends the use of the directory and begins it again, as after a crash: nothing in memory remains.
+    /// Closes the directory and opens it again, as after a crash: no state in memory remains.
     fn restart(self) -> Storage {
         let Storage { home, layout, refs } = self;
         drop(Arc::into_inner(layout).unwrap());
@@ -87,7 +87,7 @@ fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-/// Every path below a directory, with what is there: the bytes of a file, where a link points.
+/// Every path below a directory, with the bytes of a file or the target of a link.
 fn everything(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {

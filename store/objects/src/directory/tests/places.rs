@@ -1,4 +1,4 @@
-//! Places: whatever could make a rename fail is found before (L3), and buckets.
+//! Places: `prepare` detects every obstacle to a rename in advance (L3). Also buckets.
 
 use std::fs;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn l3_of_two_places_that_clash_the_second_is_refused() {
         let storage = Storage::new();
         let place = storage.layout.prepare(&key(first)).await.unwrap();
         assert!(clash(&storage.prepare_error(second).await), "{first} {second}");
-        // The same name, or one beside it, is no clash.
+        // The same name, and a sibling, do not clash.
         drop(storage.layout.prepare(&key(first)).await.unwrap());
         drop(storage.layout.prepare(&key("bucket/ab")).await.unwrap());
         assert!(clash(&storage.prepare_error(second).await), "{first} is still held once");
@@ -93,7 +93,7 @@ async fn l3_only_files_are_replaced() {
             let error = storage.prepare_error(&key).await;
             assert!(matches!(error, LayoutError::Name(_)) && error.to_string().contains(kind), "{error}");
             let Ok(got) = tokio::time::timeout(Duration::from_secs(10), storage.get(&key)).await else {
-                // Opened for writing, it lets the reader go, and the test can end.
+                // Opening it for writing unblocks the reader, so that the test can end.
                 let _writer = fs::OpenOptions::new().read(true).write(true).open(storage.path("bucket/fifo"));
                 panic!("reading `{key}` waits for a writer");
             };

@@ -1,4 +1,4 @@
-//! Publishing and removing, once and again (L4).
+//! Publication and removal, first and repeated (L4).
 
 use std::fs;
 

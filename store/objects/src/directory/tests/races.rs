@@ -1,4 +1,4 @@
-//! Many at once.
+//! Concurrent writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use fencepost_harness::budget;
 use super::{Storage, key};
 use crate::layout::{Layout, LayoutError};
 
-/// Writers that clash with each other, each for itself: never does one get through the check and fail at the rename.
+/// Writers with clashing names: none passes the check and then fails at the rename.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l3_of_writers_that_clash_none_fails_after_the_check() {
     let storage = Arc::new(Storage::new());
@@ -47,7 +47,7 @@ async fn l3_of_writers_that_clash_none_fails_after_the_check() {
     assert!(storage.layout.tree.reservations.is_idle());
 }
 
-/// Each writer makes and empties the same directories again and again: no directory is pruned under another's feet.
+/// Writers repeatedly create and empty the same directories: no directory is pruned while another writer uses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn pruning_never_costs_another_his_directory() {
     let storage = Arc::new(Storage::new());
@@ -76,7 +76,7 @@ async fn pruning_never_costs_another_his_directory() {
     assert!(storage.layout.tree.reservations.is_idle());
 }
 
-/// A bucket is removed while others write into it: who got a place can publish.
+/// A bucket is removed while others write to it: a writer that has a place can publish.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_bucket_is_not_removed_under_a_writer() {
     let storage = Arc::new(Storage::new());

@@ -1,4 +1,4 @@
-//! Walking through a bucket.
+//! Walks through a bucket.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ fn names(walked: &Walked) -> Vec<String> {
     walked.found.iter().map(|found| found.key.to_string()).collect()
 }
 
-/// Every file and foreign thing, in runs.
+/// Every file and foreign entry, collected over several runs.
 fn walk_all(storage: &Storage, after: Option<&Key>, limit: usize, page: usize) -> (Vec<String>, Vec<String>) {
     let (mut found, mut foreign, mut after) = (Vec::new(), Vec::new(), after.cloned());
     loop {
@@ -36,7 +36,7 @@ fn walk_all(storage: &Storage, after: Option<&Key>, limit: usize, page: usize) -
 #[tokio::test]
 async fn a_directory_is_sorted_as_if_its_name_ended_in_a_slash() {
     let storage = Storage::new();
-    // In the order of bytes: ` ` `!` `-` `.` come before `/`, digits and letters after it.
+    // In byte order: ` ` `!` `-` `.` come before `/`, digits and letters after it.
     let sorted = ["a", "a b", "a!", "a-b", "a.txt", "a/b", "a/c/d", "a0", "a0/x", "aa", "b"]
         .iter()
         .filter(|name| !["a", "a0"].contains(name))
@@ -97,7 +97,7 @@ async fn what_cannot_be_an_object_is_named_with_the_reason() {
         assert!(foreign.path.contains(path), "{} {path}", foreign.path);
         assert_eq!(foreign.why, why);
     }
-    // In runs of any length, each is named once.
+    // With any run length, each entry is reported once.
     let all: Vec<String> = walked.foreign.iter().map(|foreign| foreign.path.clone()).collect();
     for limit in 1..12 {
         for page in [1, 2, 3, 100] {
@@ -147,7 +147,7 @@ proptest! {
         let mut sorted = Vec::new();
         for name in names {
             let path = storage.path("bucket").join(&name);
-            // A name that clashes with one before is not in the tree.
+            // A name that clashes with an earlier one is skipped.
             if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.exists() && fs::write(&path, b"x").is_ok() {
                 sorted.push(format!("bucket/{name}"));
             }
