@@ -12,49 +12,49 @@
 //! | 8 | expiry in seconds of the Unix clock |
 //! | 16 | MAC: the first half of an HMAC-SHA-256 of a label and the bytes before |
 //!
-//! Each lease key has exactly one text. What the MAC is made with is [`mac_keys`](super::mac_keys)' business.
+//! Each lease key has exactly one text form. The MAC itself is computed in [`mac_keys`](super::mac_keys).
 
 use data_encoding::BASE32_NOPAD;
 use fencepost_core::{Resource, Timestamp, Token};
 use sha2::{Digest, Sha256};
 
-/// What every access key id of a lease starts with.
+/// The prefix of every access key id of a lease.
 pub const PREFIX: &str = "FP";
 
-/// The only format there is.
+/// The only format so far.
 const FORMAT: u8 = 1;
 
-/// Bytes that the MAC covers.
+/// The number of bytes that the MAC covers.
 pub(super) const SIGNED_BYTES: usize = 38;
-/// Bytes of the MAC.
+/// The length of the MAC in bytes.
 pub(super) const MAC_BYTES: usize = 16;
 const BYTES: usize = SIGNED_BYTES + MAC_BYTES;
 
-/// A resource by the hash of its name: names are too long for an access key id.
+/// A resource, identified by the hash of its name, because names are too long for an access key id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceId([u8; 16]);
 
 impl ResourceId {
-    /// The id of a resource.
+    /// Computes the id of a resource.
     pub fn of(resource: &Resource) -> ResourceId {
         ResourceId(first_half(Sha256::digest(resource.as_str().as_bytes()).into()))
     }
 }
 
-/// What an access key id says.
+/// The contents of an access key id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseKey {
     /// The id of the MAC key that signed it.
     pub mac_key: u8,
-    /// What may be written with it.
+    /// The resource that may be written with it.
     pub resource: ResourceId,
-    /// The token that goes with every write.
+    /// The token presented with every write.
     pub token: Token,
-    /// When it ends, in seconds of the Unix clock. Hygiene only: the fence does not look at it.
+    /// When it expires, in seconds of the Unix clock. A precaution only: the fence ignores it.
     pub expires: u64,
 }
 
-/// A lease key that was read and whose MAC has still to be checked.
+/// A decoded lease key whose MAC is not verified yet.
 pub(super) struct Unverified {
     pub(super) lease: LeaseKey,
     pub(super) signed: [u8; SIGNED_BYTES],
@@ -62,12 +62,12 @@ pub(super) struct Unverified {
 }
 
 impl LeaseKey {
-    /// Is this the resource that it is for?
+    /// Returns whether the key is for this resource.
     pub fn covers(&self, resource: &Resource) -> bool {
         self.resource == ResourceId::of(resource)
     }
 
-    /// Is it over?
+    /// Returns whether the key has expired.
     pub fn expired(&self, now: Timestamp) -> bool {
         now.0 / 1000 >= self.expires
     }
@@ -85,18 +85,18 @@ impl LeaseKey {
     }
 }
 
-/// The access key id of signed bytes and their MAC.
+/// Encodes signed bytes and their MAC as an access key id.
 pub(super) fn text(signed: &[u8; SIGNED_BYTES], mac: &[u8; MAC_BYTES]) -> String {
     [PREFIX, &BASE32_NOPAD.encode(&[&signed[..], &mac[..]].concat())].concat()
 }
 
-/// Reads an access key id, all but its MAC. `None`: it is no lease key.
+/// Decodes an access key id without verifying its MAC. `None`: it is not a lease key.
 pub(super) fn read(access_key_id: &str) -> Option<Unverified> {
     let encoded = access_key_id.strip_prefix(PREFIX)?;
     if encoded.len() != BASE32_NOPAD.encode_len(BYTES) {
         return None;
     }
-    // Lower case, another alphabet and bits left over are errors to the decoder.
+    // The decoder rejects lower case, other alphabets and left-over bits.
     let bytes: [u8; BYTES] = BASE32_NOPAD.decode(encoded.as_bytes()).ok()?.try_into().ok()?;
     let (signed, mac): (&[u8; SIGNED_BYTES], &[u8; MAC_BYTES]) =
         (bytes.first_chunk::<SIGNED_BYTES>()?, bytes.last_chunk::<MAC_BYTES>()?);

@@ -1,4 +1,4 @@
-//! The bytes of the format, and texts that are none.
+//! The bytes of the format, and texts that are not lease keys.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn lease(resource: &str) -> LeaseKey {
     }
 }
 
-/// Format 1, as it is documented. Another layout is another format.
+/// Format 1, as documented. A different layout needs a new format number.
 #[test]
 fn the_bytes_are_those_of_the_document() {
     let signed = lease("reports/daily").signed();
@@ -62,7 +62,7 @@ fn other_texts_are_no_lease_keys() {
         },
         &[9; MAC_BYTES],
     );
-    // 87 digits hold 435 bits, three more than there are.
+    // 87 digits hold 435 bits, three more than needed.
     let left_over = format!("{}{}", &good[..88], "B");
     let bad = [
         String::new(),

@@ -1,4 +1,4 @@
-//! Every key that an S3 client may sign with: those of leases, and long-term keys for readers.
+//! All keys that an S3 client may sign with: those of leases, and long-term keys for readers.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use zeroize::Zeroize;
 
 use super::mac_keys::{MacKeys, UnknownKey, Verified};
 
-/// Longer than any id of a long-term key; ids of lease keys are longer still, so that none is ever both.
+/// The longest id of a long-term key. Ids of lease keys are longer, so no id is ever both.
 const MAX_ID_BYTES: usize = 64;
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// A text that is never shown, and is wiped from memory when it is dropped.
+/// A text that is never printed, and is wiped from memory when it is dropped.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides a text.
+    /// Wraps a text.
     pub fn new(text: String) -> Secret {
         Secret(text)
     }
 
-    /// The text, for whoever really needs it.
+    /// Returns the text. Only for code that needs the secret itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -40,17 +40,17 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why a long-term key cannot be used. Secrets are not repeated.
+/// Why a long-term key cannot be used. The messages do not contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LongTermKeyError {
-    /// The id would not survive a request's headers. One that is long enough for a secret is not repeated: it may be one, in
-    /// the wrong place.
+    /// The id has characters or a length that cannot be sent in headers. An id that is long enough for a secret is
+    /// not printed, because it may be a secret in the wrong field.
     #[error("access key id {0}: write 3 to {MAX_ID_BYTES} letters, digits, `-`, `_` or `.`")]
     Id(String),
-    /// The secret is too short, too long or cannot be typed.
+    /// The secret is too short, too long, or not printable ASCII.
     #[error("the secret of access key `{0}` must have 16 to 128 printable ASCII characters, and spaces only inside")]
     Secret(String),
-    /// Two keys, one id.
+    /// Two keys have the same id.
     #[error("two keys have the access key id `{0}`")]
     SameId(String),
 }
@@ -63,7 +63,7 @@ pub struct LongTermKey {
 }
 
 impl LongTermKey {
-    /// A key with its secret.
+    /// Creates a key after checking its id and secret.
     pub fn new(access_key_id: String, secret: Secret) -> Result<LongTermKey, LongTermKeyError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(3..=MAX_ID_BYTES).contains(&access_key_id.len()) || !access_key_id.bytes().all(plain) {
@@ -81,7 +81,7 @@ impl LongTermKey {
         Ok(LongTermKey { access_key_id, secret })
     }
 
-    /// Refuses two keys of one id.
+    /// Returns an error if two keys have the same id.
     pub fn all_different(keys: &[LongTermKey]) -> Result<(), LongTermKeyError> {
         for (at, LongTermKey { access_key_id, .. }) in keys.iter().enumerate() {
             if keys[..at].iter().any(|earlier| earlier.access_key_id == *access_key_id) {
@@ -91,7 +91,7 @@ impl LongTermKey {
         Ok(())
     }
 
-    /// The ids of some keys, for people.
+    /// Lists the ids of some keys, for messages.
     pub fn list(keys: &[LongTermKey]) -> String {
         match keys {
             [] => "none".to_owned(),
@@ -100,16 +100,16 @@ impl LongTermKey {
     }
 }
 
-/// Whose key it is.
+/// The owner of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signer {
-    /// A lease's: its token goes with every write.
+    /// A lease, whose token is presented with every write.
     Lease(Verified),
-    /// Nobody's in particular, with this secret: there is no token.
+    /// A long-term key with this secret, which has no token.
     LongTerm(Secret),
 }
 
-/// Every key there is.
+/// All current keys.
 #[derive(Clone, Debug)]
 pub struct Keyring {
     mac: MacKeys,
@@ -117,12 +117,12 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Keys of leases, and long-term ones.
+    /// Combines the keys that sign leases with the long-term keys.
     pub fn new(mac: MacKeys, long_term: Vec<LongTermKey>) -> Keyring {
         Keyring { mac, long_term }
     }
 
-    /// Whose access key id this is, with the secret that its requests are signed with.
+    /// Finds the owner of an access key id, with the secret that its requests are signed with.
     pub fn signer(&self, access_key_id: &str) -> Result<Signer, UnknownKey> {
         match self.long_term.iter().find(|key| key.access_key_id == access_key_id) {
             Some(key) => Ok(Signer::LongTerm(key.secret.clone())),
@@ -135,7 +135,7 @@ impl Keyring {
         &self.mac
     }
 
-    /// What is different in another one, in words without secrets.
+    /// Describes the differences to a newer keyring, without secrets.
     pub fn changes(&self, after: &Keyring) -> Vec<String> {
         let mut changes = Vec::new();
         if self.mac != after.mac {

@@ -1,4 +1,4 @@
-//! The keys that sign lease credentials. The first one signs, all of them verify, so that they can be rotated.
+//! The keys that sign lease credentials. The first one signs and all of them verify, which allows rotation.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use super::secret_file::{self, SecretFileError};
 /// The shortest MAC key, in bytes.
 pub const MIN_KEY_BYTES: usize = 32;
 
-/// The id of the key that a gateway makes for itself.
+/// The id of the key that a gateway creates for itself.
 pub const OWN_KEY_ID: u8 = 0;
 
-/// Where it keeps that key, in its data directory.
+/// The file of that key in the data directory.
 pub const OWN_KEY_FILE: &str = "s3-mac.key";
 
-/// One key makes two things; the labels keep them apart.
+/// Each key is used for two purposes; the labels separate them.
 const ID_LABEL: &[u8] = b"fencepost s3 access key id 1\0";
 const SECRET_LABEL: &[u8] = b"fencepost s3 secret access key 1\0";
 
@@ -39,10 +39,10 @@ pub enum MacKeyError {
     /// Two keys, one id.
     #[error("two MAC keys have the id {0}; give each its own, from 0 to 255")]
     SameId(u8),
-    /// None at all.
+    /// The list of keys is empty.
     #[error("there is no MAC key; leave `mac_keys` out and the gateway makes one")]
     None,
-    /// The file is of no use.
+    /// The key's file cannot be used.
     #[error(transparent)]
     File(#[from] SecretFileError),
     /// The system has no random bytes.
@@ -58,7 +58,7 @@ pub struct MacKey {
 }
 
 impl MacKey {
-    /// A key from its text: at least 64 hexadecimal digits, and white space around them.
+    /// Parses a key: at least 64 hexadecimal digits, with optional white space around them.
     pub fn from_hex(id: u8, text: &str) -> Result<MacKey, MacKeyError> {
         let bytes = HEXLOWER_PERMISSIVE.decode(text.trim_ascii().as_bytes()).map_err(|_| MacKeyError::NotHex(id))?;
         let bytes = Zeroizing::new(bytes);
@@ -66,12 +66,12 @@ impl MacKey {
         if bytes.len() < MIN_KEY_BYTES {
             return Err(short());
         }
-        // HMAC takes keys of any length.
+        // HMAC accepts keys of any length, so this does not fail.
         let keyed = Hmac::new_from_slice(&bytes).map_err(|_| short())?;
         Ok(MacKey { id, keyed })
     }
 
-    /// A key from a file that only its owner can read.
+    /// Reads a key from a file that only its owner can read.
     pub fn from_file(id: u8, path: &Path) -> Result<MacKey, MacKeyError> {
         MacKey::from_hex(id, &secret_file::read(path)?)
     }
@@ -85,7 +85,7 @@ impl MacKey {
     }
 }
 
-/// Is it the same key, with the same id?
+/// Compares both key and id.
 impl PartialEq for MacKey {
     fn eq(&self, other: &MacKey) -> bool {
         let sample = |key: &MacKey| key.over(b"fencepost s3 comparison\0", &[]).finalize();
@@ -99,19 +99,19 @@ impl fmt::Debug for MacKey {
     }
 }
 
-/// Keys that sign and verify.
+/// The keys that sign and verify.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MacKeys {
     signing: MacKey,
     others: Vec<MacKey>,
 }
 
-/// Credentials as a client uses them.
+/// Issued credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Issued {
-    /// Says what they are for; no secret.
+    /// Identifies the lease; not secret.
     pub access_key_id: String,
-    /// Signs requests.
+    /// The secret for signing requests.
     pub secret_access_key: String,
 }
 
@@ -121,12 +121,12 @@ impl fmt::Debug for Issued {
     }
 }
 
-/// An access key id that one of our keys has signed.
+/// An access key id whose MAC was verified.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// What it says.
+    /// The contents of the access key id.
     pub lease: LeaseKey,
-    /// The secret that goes with it.
+    /// The matching secret.
     pub secret: String,
 }
 
@@ -136,25 +136,25 @@ impl fmt::Debug for Verified {
     }
 }
 
-/// An access key id that none of our keys has signed: S3's `InvalidAccessKeyId`.
+/// An access key id that was not signed by a known key: S3's `InvalidAccessKeyId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownKey {
-    /// It is no lease key at all.
+    /// It does not have the form of a lease key.
     #[error("the access key id is not known here; get one with `fencepost s3 credentials`")]
     NotALeaseKey,
-    /// Its MAC key is gone.
+    /// Its MAC key is not known, or no longer.
     #[error(
         "the access key id was signed with MAC key {0}, which this gateway does not have (any more); ask for new \
          credentials for the same token"
     )]
     NoSuchMacKey(u8),
-    /// Its MAC is wrong.
+    /// Its MAC does not match.
     #[error("the access key id was changed, or another gateway issued it; ask this one for credentials")]
     WrongMac,
 }
 
 impl MacKeys {
-    /// Keys, the one that signs first.
+    /// Creates the set of keys; the first one signs.
     pub fn new(keys: Vec<MacKey>) -> Result<MacKeys, MacKeyError> {
         for (at, key) in keys.iter().enumerate() {
             if keys[..at].iter().any(|earlier| earlier.id == key.id) {
@@ -166,7 +166,7 @@ impl MacKeys {
         Ok(MacKeys { signing, others: keys.collect() })
     }
 
-    /// The gateway's own key, made in its data directory if it is not there yet.
+    /// Loads the gateway's own key, creating it in the data directory if it is missing.
     pub fn own(data: &Path) -> Result<MacKeys, MacKeyError> {
         let path: PathBuf = data.join(OWN_KEY_FILE);
         if !path.try_exists().map_err(|error| SecretFileError::Read(path.clone(), error))? {
@@ -177,7 +177,7 @@ impl MacKeys {
         MacKeys::new(vec![MacKey::from_file(OWN_KEY_ID, &path)?])
     }
 
-    /// Credentials for one lease. The same lease and expiry give the same credentials.
+    /// Issues credentials for one lease. The same lease and expiry give the same credentials.
     pub fn issue(&self, resource: &Resource, token: Token, expires: u64) -> Issued {
         let key = &self.signing;
         let lease = LeaseKey { mac_key: key.id, resource: ResourceId::of(resource), token, expires };
@@ -187,7 +187,7 @@ impl MacKeys {
         Issued { secret_access_key: key.secret(&access_key_id), access_key_id }
     }
 
-    /// What an access key id says, if one of our keys has signed it. The MAC is compared in constant time.
+    /// Verifies an access key id and returns its contents. The MAC is compared in constant time.
     pub fn verify(&self, access_key_id: &str) -> Result<Verified, UnknownKey> {
         let read = access_key::read(access_key_id).ok_or(UnknownKey::NotALeaseKey)?;
         let id = read.lease.mac_key;
@@ -201,7 +201,7 @@ impl MacKeys {
     }
 }
 
-/// The ids of the keys, the one that signs first.
+/// Lists the ids of the keys, the signing key first.
 impl fmt::Display for MacKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.all().map(|key| key.id.to_string()).collect::<Vec<_>>().join(", "))

@@ -1,4 +1,4 @@
-//! Credentials: made, checked, rotated.
+//! Issuing, verification and rotation of credentials.
 
 use super::*;
 use fencepost_core::Timestamp;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 fn key(id: u8) -> MacKey {
-    // Digits that differ from id to id.
+    // Each id gets different digits.
     MacKey::from_hex(id, &format!("{id:02x}").repeat(32)).unwrap()
 }
 
@@ -20,8 +20,8 @@ fn token() -> Token {
     "2:34".parse().unwrap()
 }
 
-/// Made by another program from the description in docs/s3-credentials.md. Credentials outlive a gateway's version, so
-/// this must not change.
+/// Computed by another program from the description in docs/s3-credentials.md. Credentials outlive a gateway's
+/// version, so this must not change.
 #[test]
 fn a_known_key_gives_known_credentials() {
     let keys = MacKeys::new(vec![MacKey::from_hex(7, KEY).unwrap()]).unwrap();

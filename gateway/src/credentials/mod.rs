@@ -1,8 +1,8 @@
-//! Lease credentials: a token that has been claimed, in a form that every S3 client can send. The HTTP front end issues
-//! them, and the S3 front end verifies them.
+//! Lease credentials: a claimed token in a form that every S3 client can send. The HTTP front end issues them, and
+//! the S3 front end verifies them.
 //!
-//! [`access_key`] is how a token travels in an access key id, [`mac_keys`] what makes it unforgeable, [`keyring`] every key
-//! of the moment.
+//! [`access_key`] defines how an access key id carries a token, [`mac_keys`] makes it unforgeable, and [`keyring`]
+//! holds all current keys.
 
 pub mod access_key;
 pub mod keyring;
@@ -18,7 +18,7 @@ use fencepost_core::{Resource, Timestamp, Token};
 use keyring::Keyring;
 use mac_keys::Issued;
 
-/// Credentials cannot last that long.
+/// The requested lifetime is out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "ttl_s is {asked}; credentials last from 1 to {most} s here (s3.credentials_max_ttl). Leave it out for the most"
@@ -28,7 +28,7 @@ pub struct TtlOutOfBounds {
     most: u64,
 }
 
-/// Issues credentials, and has the keys that the S3 front end checks them with.
+/// Issues credentials, and holds the keys that the S3 front end verifies them with.
 #[derive(Debug)]
 pub struct S3Credentials {
     keyring: RwLock<Arc<Keyring>>,
@@ -37,17 +37,17 @@ pub struct S3Credentials {
 }
 
 impl S3Credentials {
-    /// For clients who are told this endpoint, for this long at the most.
+    /// Creates an issuer. `endpoint` is reported to clients, and `max_ttl` limits the lifetime.
     pub fn new(keyring: Keyring, endpoint: String, max_ttl: Duration) -> S3Credentials {
         S3Credentials { keyring: RwLock::new(Arc::new(keyring)), endpoint, max_ttl }
     }
 
-    /// The keys of the moment.
+    /// The current keys.
     pub fn keyring(&self) -> Arc<Keyring> {
         self.keyring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Other keys from now on. Says what is different.
+    /// Replaces the keys, and returns a description of the differences.
     pub fn replace(&self, keyring: Keyring) -> Vec<String> {
         let mut current = self.keyring.write().unwrap_or_else(PoisonError::into_inner);
         let changes = current.changes(&keyring);
@@ -55,12 +55,12 @@ impl S3Credentials {
         changes
     }
 
-    /// The URL that clients are told.
+    /// The URL reported to clients.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// How many seconds credentials last: as many as were asked for, or as many as may be.
+    /// The lifetime in seconds: the requested one, or the maximum by default.
     pub fn seconds(&self, asked: Option<u64>) -> Result<u64, TtlOutOfBounds> {
         let most = self.max_ttl.as_secs();
         match asked {
@@ -70,7 +70,7 @@ impl S3Credentials {
         }
     }
 
-    /// Credentials for a token that has been claimed. The clock has no say in whether a write is admitted.
+    /// Issues credentials for a claimed token. The expiry does not affect whether the fence admits a write.
     pub fn issue(&self, resource: Resource, token: Token, seconds: u64, now: Timestamp) -> S3CredentialsAnswer {
         let expires = (now.0 / 1000).saturating_add(seconds);
         let Issued { access_key_id, secret_access_key } = self.keyring().mac().issue(&resource, token, expires);

@@ -1,4 +1,5 @@
-//! Files that hold a secret: regular files of root or of the gateway's own user, which only their owner may read.
+//! Files that hold a secret: regular files that belong to root or the gateway's own user and that only their owner
+//! may read.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,16 +10,16 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-/// More than this is no secret but another file.
+/// A larger file is not a secret.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Why a file of a secret cannot be used.
+/// Why a secret file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
-    /// The system said no.
+    /// The system could not read it.
     #[error("cannot read the secret in {0}: {1}")]
     Read(PathBuf, io::Error),
-    /// A link, which another user may be able to point elsewhere.
+    /// A symbolic link, which another user may be able to redirect.
     #[error("{0} is a symbolic link, and a secret is not read through one: name the file itself")]
     Link(PathBuf),
     /// A directory, a FIFO or a device.
@@ -29,7 +30,7 @@ pub enum SecretFileError {
         "{0} holds a secret and can be read or written by others (mode {1:03o}); run `chmod 600 {0}`, and change the secret"
     )]
     Open(PathBuf, u32),
-    /// Its owner can change it at any time.
+    /// It belongs to another user, who can change it at any time.
     #[error(
         "{path} holds a secret and belongs to user {owner}; only root or the gateway's own user may own it: run `chown {own} {path}`"
     )]
@@ -41,24 +42,24 @@ pub enum SecretFileError {
         /// The user id of this process.
         own: u32,
     },
-    /// It holds something else.
+    /// It is too large to be a secret.
     #[error("{0} has {1} bytes, which is too much for a secret; the limit is {MAX_BYTES}")]
     TooLarge(PathBuf, u64),
-    /// The system said no.
+    /// The system could not create it.
     #[error("cannot make {0}: {1}")]
     Make(PathBuf, io::Error),
 }
 
-/// The text of a file that only its owner can read. It is wiped from memory when it is dropped.
+/// Reads a file that only its owner can read. The text is wiped from memory when it is dropped.
 pub fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
     let cannot = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => SecretFileError::Link(path.to_owned()),
         _ => SecretFileError::Read(path.to_owned(), error),
     };
-    // NONBLOCK: a FIFO would hold up the start, or a reload, until another process writes to it.
+    // NONBLOCK: opening a FIFO would block the start, or a reload, until another process writes to it.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path).map_err(cannot)?;
-    // Of the open file, not of what has its name by now.
+    // Check the open file, because the name may refer to another file by now.
     let metadata = file.metadata().map_err(cannot)?;
     if !metadata.is_file() {
         return Err(SecretFileError::NotAFile(path.to_owned()));
@@ -67,13 +68,13 @@ pub fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
     if metadata.len() > MAX_BYTES {
         return Err(SecretFileError::TooLarge(path.to_owned(), metadata.len()));
     }
-    // Large enough from the start: a buffer that grows leaves copies behind.
+    // Allocate the full size at once: a growing buffer leaves copies of the secret in memory.
     let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize));
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(cannot)?;
     Ok(text)
 }
 
-/// Refuses a file with a secret in it that another user can read, write or replace the contents of.
+/// Refuses a secret file that another user can read, write or replace the contents of.
 pub fn check_private(path: &Path, metadata: &Metadata) -> Result<(), SecretFileError> {
     check_private_for(rustix::process::geteuid().as_raw(), path, metadata.uid(), metadata.mode())
 }
@@ -88,8 +89,8 @@ fn check_private_for(own: u32, path: &Path, owner: u32, mode: u32) -> Result<(),
     Ok(())
 }
 
-/// Makes a file that only its owner can read. It is there with all of its text, on stable storage, or not at all; one
-/// that is there already is an error.
+/// Creates a file that only its owner can read. It either exists with its full text on stable storage, or not at all.
+/// An existing file is an error.
 pub fn make(path: &Path, text: &str) -> Result<(), SecretFileError> {
     write_whole(path, text).map_err(|error| SecretFileError::Make(path.to_owned(), error))
 }
@@ -105,7 +106,7 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    // Unlike a rename, this replaces nothing.
+    // Unlike a rename, a link does not replace an existing file.
     fs::hard_link(&unfinished, path)?;
     fs::remove_file(&unfinished)?;
     File::open(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
@@ -174,7 +175,7 @@ mod tests {
         let fifo = directory.path().join("fifo");
         let mode = rustix::fs::Mode::from_bits_truncate(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
-        // Without NONBLOCK this never returns.
+        // Without NONBLOCK this would never return.
         assert!(matches!(read(&fifo), Err(SecretFileError::NotAFile(_))));
     }
 
