@@ -1,4 +1,4 @@
-//! What a connection is doing: for its deadlines, and for the choice of the one that is closed when places run out.
+//! The activity of a connection: for its deadlines, and for choosing which connection to close when places run out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -7,22 +7,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What one connection is doing, shared by its socket, its requests and the table of places.
+/// The activity of one connection, shared by its socket, its requests and the table of places.
 pub(super) struct Activity {
     started: Instant,
-    /// Requests under way, each until hyper has the last byte of its answer.
+    /// Requests under way. Each counts until hyper has the last byte of its answer.
     requests: AtomicUsize,
     /// Milliseconds after `started` when the last request ended.
     quiet_since: AtomicU64,
-    /// Bytes of answers wait for the client to read.
+    /// Some bytes of answers are not taken by the socket yet.
     unsent: AtomicBool,
-    /// Bytes received since the last one was sent: above 0, a client waits for an answer.
+    /// Bytes received since the last one was sent. Above 0, a client is waiting for an answer.
     unanswered: AtomicUsize,
     answered: AtomicBool,
     http2: AtomicBool,
     /// The client has sent its last byte.
     finished: AtomicBool,
-    /// The answers are out; what still arrives is discarded.
+    /// All answers are sent; bytes that still arrive are discarded.
     lingering: AtomicBool,
     leave: Notify,
 }
@@ -43,7 +43,7 @@ impl Activity {
         })
     }
 
-    /// A request begins. It is over when the guard is dropped.
+    /// Counts a request as under way until the guard is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> InUse {
         self.requests.fetch_add(1, Ordering::Relaxed);
         InUse(self.clone())
@@ -60,14 +60,14 @@ impl Activity {
         }
     }
 
-    /// Bytes are given to the socket, which may not take them yet.
+    /// Records that bytes are given to the socket, which may not take them yet.
     pub(super) fn sending(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
         self.answered.store(true, Ordering::Relaxed);
         self.unsent.store(true, Ordering::Relaxed);
     }
 
-    /// The socket has taken everything.
+    /// Records that the socket has taken everything.
     pub(super) fn sent(&self) {
         self.unsent.store(false, Ordering::Relaxed);
     }
@@ -84,17 +84,18 @@ impl Activity {
         self.lingering.store(true, Ordering::Relaxed);
     }
 
-    /// May the client still be sending, and was there an answer that it should be able to read?
+    /// Returns whether the client may still be sending although it has an answer to read.
     pub(super) fn may_be_sending(&self) -> bool {
         self.answered.load(Ordering::Relaxed) && !self.finished.load(Ordering::Relaxed) && !self.is_http2()
     }
 
-    /// Is a client in the middle of a request, waiting for its answer? An idle one is closed without a word.
+    /// Returns whether a client has sent something and waits for its answer. An idle connection is closed without an
+    /// answer.
     pub(super) fn is_waited_for(&self) -> bool {
         self.unanswered.load(Ordering::Relaxed) > 0
     }
 
-    /// For how long nothing was asked. `None`: something is under way.
+    /// How long no request was under way. `None`: something is under way.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         if self.is_busy() || self.unsent.load(Ordering::Relaxed) {
             return None;
@@ -103,14 +104,16 @@ impl Activity {
         Some(Instant::now().saturating_duration_since(quiet_since))
     }
 
-    /// How readily this connection is closed for another one, most readily the largest. `None`: it is in use.
+    /// The priority for closing this connection in favour of a new one; the largest is closed first. `None`: it is in
+    /// use.
     pub(super) fn dispensable(&self, patience: Duration) -> Option<(u8, Duration)> {
         if self.lingering.load(Ordering::Relaxed) {
             return Some((2, self.started.elapsed()));
         }
         let idle = self.idle_for()?;
-        // One that never asked anything, or is stuck in its first head, goes before one that may be used again, and
-        // however young it is: a flood of such connections then displaces itself.
+        // A connection that never got an answer, because it sent nothing or is stuck in its first head, is closed
+        // before one that may be used again, regardless of its age. A flood of such connections then displaces only
+        // itself.
         match self.answered.load(Ordering::Relaxed) {
             false => Some((1, idle)),
             true => Some((0, idle)).filter(|_| idle >= patience),
@@ -122,12 +125,13 @@ impl Activity {
         self.leave.notify_one();
     }
 
-    /// Ready when it is asked to end.
+    /// Completes when the connection is asked to end.
     pub(super) async fn dismissed(&self) {
         self.leave.notified().await;
     }
 
-    /// Ready when an HTTP/2 connection had no request for this time. Silence on HTTP/1 is the head's deadline.
+    /// Completes when an HTTP/2 connection had no request for this time. On HTTP/1 the deadline for heads covers
+    /// this.
     pub(super) async fn idle(&self, limit: Duration) {
         loop {
             let idle = self.idle_for().unwrap_or_default();

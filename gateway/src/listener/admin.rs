@@ -1,4 +1,4 @@
-//! The administrators' listener: a Unix socket that only its owner can open.
+//! The admin listener: a Unix socket that only its owner can open.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,21 +10,21 @@ use tokio::net::{UnixListener, UnixStream};
 use super::Acceptor;
 use crate::peer::PeerAddress;
 
-/// Why there is no listener.
+/// Why the listener could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminListenerError {
     /// Another process listens there.
     #[error("another gateway serves the admin socket {}; give this one its own with --admin-socket", .0.display())]
     InUse(PathBuf),
-    /// Something else has that name.
+    /// A file that is not a socket has that name.
     #[error("{} is in the way of the admin socket, and no socket; move it, or choose another --admin-socket", .0.display())]
     InTheWay(PathBuf),
-    /// The system said no.
+    /// The system could not bind it.
     #[error("cannot listen on the admin socket {}: {}{}", .0.display(), .1, hint(.0))]
     Bind(PathBuf, io::Error),
 }
 
-/// Paths of Unix sockets are short.
+/// Adds a hint to long paths, because the length of Unix socket paths is limited.
 fn hint(path: &Path) -> &'static str {
     if path.as_os_str().len() > 100 { "; choose a shorter path with --admin-socket" } else { "" }
 }
@@ -38,7 +38,7 @@ pub struct AdminListener {
 }
 
 impl AdminListener {
-    /// Binds with mode 0600. A socket that nobody serves any more is replaced.
+    /// Binds with mode 0600. A stale socket that no process serves is replaced.
     pub async fn bind(path: &Path) -> Result<AdminListener, AdminListenerError> {
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err(AdminListenerError::InTheWay(path.to_owned())),
@@ -51,7 +51,7 @@ impl AdminListener {
             },
             Err(_) => {}
         }
-        // Born private: a mode set afterwards would leave a moment for others.
+        // The umask makes it private from the start. Setting the mode afterwards would leave a gap.
         let before = rustix::process::umask(Mode::from_bits_truncate(0o177));
         let bound = UnixListener::bind(path);
         rustix::process::umask(before);
@@ -72,7 +72,7 @@ impl Acceptor for AdminListener {
 
 impl Drop for AdminListener {
     fn drop(&mut self) {
-        // Another gateway may have bound the path since; its socket is not ours to remove.
+        // Another gateway may have bound the path since. Its socket must not be removed.
         if file_id(&self.path).is_ok_and(|found| found == self.file) {
             let _ = std::fs::remove_file(&self.path);
         }

@@ -1,4 +1,4 @@
-//! The body of a request, and how much of it has arrived when the answer is sent.
+//! The body of a request, and how much of it has arrived when its answer is sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_LENGTH, EXPECT};
 use hyper::{HeaderMap, Version};
 
-/// A rest of this size has usually arrived together with its head; hyper reads it, and the connection can be used on.
+/// A remainder of this size has usually arrived together with the head. hyper reads it, and the connection can be
+/// reused.
 const SMALL: u64 = 8 << 10;
 
 /// The body of a request.
@@ -34,7 +35,7 @@ impl Arriving {
     }
 }
 
-/// What of a head decides whether a connection can be used after an answer.
+/// The properties of a head that decide whether the connection can be reused after an answer.
 #[derive(Clone, Copy)]
 pub(super) struct Framing {
     http1: bool,
@@ -52,10 +53,11 @@ impl Framing {
         }
     }
 
-    /// Must an answer announce that the connection ends with it?
+    /// Returns whether the answer must announce the end of the connection.
     ///
-    /// After an `Expect` that was never continued the client may or may not send its body, and some clients take the
-    /// next answer for this one's: such a connection is not used again. Nor is one with much of a body still to come.
+    /// After an `Expect` that was never continued, the client may or may not send its body, and some clients take the
+    /// next answer for the answer to this request. Such a connection is not reused, nor is one with much of a body
+    /// still to come.
     pub(super) fn closes(self, arrival: Option<&Arrival>) -> bool {
         let (asked_for, ended) = match arrival {
             None => (false, true),

@@ -1,31 +1,31 @@
-//! The end of a connection, so that its client can read the last answer.
+//! Closing a connection so that its client can read the last answer.
 //!
-//! A socket that is closed with bytes of the client unread is reset, and the reset throws away what the client has not
-//! read yet. So the writing side is closed first, and what still arrives is read and discarded for a while: a client
-//! that sends a body of some MiB before it reads gets the refusal, and not a broken pipe.
+//! If a socket is closed while bytes of the client are unread, the connection is reset, and the reset discards what
+//! the client has not read yet. So the writing side is closed first, and arriving bytes are read and discarded for a
+//! while. A client that sends a body of some MiB before it reads then gets the refusal and not a broken pipe.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Bytes that are discarded at the most.
+/// The most bytes discarded.
 const MAX_DISCARDED: usize = 128 << 20;
 
-/// A client that sends nothing for so long is not waited for.
+/// A client that sends nothing for this long is no longer waited for.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long a connection that is turned away may take to read why.
+/// How long a rejected connection may take to read the closing answer.
 const TURNING_AWAY: Duration = Duration::from_secs(1);
 
-/// Sends a last answer, if there is one, ends the writing side and discards what still arrives.
+/// Sends a closing answer, if there is one, closes the writing side and discards what still arrives.
 pub(super) async fn linger<S>(mut stream: S, closing_answer: Option<String>, limit: Duration)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let ending = async {
         if let Some(closing_answer) = closing_answer {
-            // If the client is gone, there is nobody to read it.
+            // If this fails, the client is gone and needs no answer.
             let _ = stream.write_all(closing_answer.as_bytes()).await;
         }
         let _ = stream.shutdown().await;
@@ -45,7 +45,7 @@ async fn discard<S: AsyncRead + Unpin>(stream: &mut S) {
     }
 }
 
-/// Says why there is no place, in a task of its own.
+/// Sends the reason for the missing place, in a task of its own.
 pub(super) fn turn_away<S>(stream: S, closing_answer: String, turn: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -1,8 +1,8 @@
-//! One connection's bytes, with deadlines for the head of a request and for a client that stops reading.
+//! The bytes of one connection, with deadlines for the head of a request and for a client that stops reading.
 //!
-//! The deadline for heads is kept here and not by hyper, which would set a timer for every request, and none before it
-//! has seen whether a connection speaks HTTP/1 or HTTP/2. Here one timer per connection expires once per deadline, and
-//! looks whether the client is late.
+//! The deadline for heads is enforced here and not by hyper. hyper would set a timer for every request, and none
+//! before it knows whether a connection uses HTTP/1 or HTTP/2. Here one timer per connection expires once per
+//! deadline and checks whether the client is late.
 
 use std::io;
 use std::pin::Pin;
@@ -15,33 +15,33 @@ use tokio::time::{Instant, Sleep};
 
 use super::activity::Activity;
 
-/// What an HTTP/2 connection begins with.
+/// The first bytes of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What a client must take within `write_timeout`, if there is so much.
+/// Bytes that a client must take within `write_timeout`, if there are that many.
 const LEAST_TAKEN: usize = 64 << 10;
 
-/// A stream whose client must keep to deadlines.
+/// A stream with deadlines for its client.
 pub(super) struct Connection<S> {
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     stream: Option<S>,
     left: Left<S>,
     activity: Arc<Activity>,
     head_timeout: Duration,
-    /// Since when the next head is waited for, unless a request is being answered.
+    /// When the wait for the next head began, unless a request is being answered.
     since: Instant,
-    /// Expires when a head may be late. `None` once it is HTTP/2, whose idle time is limited by `Activity::idle`.
+    /// Expires when a head may be late. `None` once it is HTTP/2, whose idle time `Activity::idle` limits.
     head_timer: Option<Pin<Box<Sleep>>>,
     /// How many bytes the client has sent of an HTTP/2 preface; `None` once it has sent anything else.
     preface: Option<usize>,
     write_timeout: Duration,
-    /// Runs while the client does not take what is sent.
+    /// Runs while the client does not take the bytes sent.
     stalled: Option<Pin<Box<Sleep>>>,
     /// Bytes taken since `stalled` began.
     taken: usize,
 }
 
-/// The stream, once hyper has let go of it.
+/// The stream, returned after hyper has dropped the connection.
 pub(super) struct Left<S>(Arc<Mutex<Option<S>>>);
 
 impl<S> Left<S> {
@@ -73,7 +73,7 @@ impl<S> Connection<S> {
         (connection, Left(left))
     }
 
-    /// Ready when the client has had its time for the next head.
+    /// Completes when the time for the next head is over.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(timer) = &mut self.head_timer else { return Poll::Pending };
         while timer.as_mut().poll(cx).is_ready() {
@@ -88,7 +88,7 @@ impl<S> Connection<S> {
         Poll::Pending
     }
 
-    /// Looks whether this is HTTP/2.
+    /// Detects HTTP/2.
     fn look_for_preface(&mut self, bytes: &[u8]) {
         let Some(seen) = self.preface else { return };
         let rest = &PREFACE[seen..];
@@ -144,7 +144,7 @@ impl<S: AsyncWrite + Unpin> Connection<S> {
         match write(self.stream(), cx) {
             Poll::Ready(result) => {
                 self.taken += *result.as_ref().unwrap_or(&0);
-                // A byte now and then does not extend the time.
+                // A few bytes now and then do not extend the deadline.
                 if self.taken >= LEAST_TAKEN {
                     self.stalled = None;
                 }
@@ -181,7 +181,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         true
     }
 
-    /// hyper asks for this when it has written everything.
+    /// hyper calls this when it has written everything.
     fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stalled = None;
         self.activity.sent();

@@ -1,4 +1,4 @@
-//! File descriptors: as many as the limits may need, and one to spare.
+//! File descriptors: enough for the configured limits, and one spare.
 
 use std::fs::File;
 use std::io;
@@ -8,16 +8,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Limits;
 
-/// Tables, logs and other files of the engine (`max_open_files` and what is not counted by it).
+/// Tables, logs and other files of the engine (`max_open_files`, and files that it does not count).
 const ENGINE: usize = 320;
 
-/// Files of objects that one S3 request has open at once: the source and the target of a copy.
+/// Object files that one S3 request has open at once: the source and the target of a copy.
 const PER_S3_REQUEST: usize = 2;
 
-/// For everything else: listeners, logs, the runtime, connections that are just being closed.
+/// Descriptors for everything else: listeners, logs, the runtime, connections that are being closed.
 const RESERVE: usize = 256;
 
-/// Fewer connections than this are no gateway.
+/// A gateway with fewer connections than this is not useful.
 const LEAST_CONNECTIONS: usize = 16;
 
 /// Why the limit of open files is too low.
@@ -31,8 +31,8 @@ pub(crate) struct TooFewFiles {
     needed: usize,
 }
 
-/// Raises the soft limit of open files to the hard one, and lowers `max_connections` to what then fits: silent
-/// connections must not take the descriptors that the engine needs for a write.
+/// Raises the soft limit of open files to the hard one, and lowers `max_connections` to what fits. Idle connections
+/// must not take the descriptors that the engine needs for a write.
 pub(crate) fn fit(limits: &mut Limits, s3: bool) -> Result<(), TooFewFiles> {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
@@ -52,7 +52,7 @@ pub(crate) fn fit(limits: &mut Limits, s3: bool) -> Result<(), TooFewFiles> {
     Ok(())
 }
 
-/// The most connections that fit.
+/// The largest number of connections that fits.
 fn fitting(limits: &Limits, s3: bool, available: usize) -> Result<usize, TooFewFiles> {
     let least = limits.connections.min(LEAST_CONNECTIONS);
     let mut candidate = limits.clone();
@@ -72,7 +72,7 @@ fn needed(limits: &Limits, s3: bool) -> usize {
     limits.connections + for_s3 + Limits::ADMIN_CONNECTIONS + ENGINE + RESERVE
 }
 
-/// A descriptor that is given up when there is no other, so that a client can be told.
+/// A descriptor that is released when no other is left, so that a client can be answered.
 pub(super) struct Spare(Option<File>);
 
 impl Spare {
@@ -80,13 +80,13 @@ impl Spare {
         Spare(File::open("/dev/null").ok())
     }
 
-    /// Accepts with the spare descriptor what is waiting. The caller closes it soon.
+    /// Accepts a waiting connection with the spare descriptor. The caller closes it soon.
     pub(super) async fn lend<T, A: Future<Output = io::Result<T>>>(&mut self, accept: impl FnOnce() -> A) -> Option<T> {
         self.0 = None;
         accept().now_or_never().and_then(Result::ok)
     }
 
-    /// Takes a descriptor again after it was lent, if there is one by now.
+    /// Reserves a descriptor again after it was lent, if one is available.
     pub(super) fn refill(&mut self) {
         if self.0.is_none() {
             self.0 = File::open("/dev/null").ok();

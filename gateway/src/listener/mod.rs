@@ -1,5 +1,5 @@
-//! The one accept loop, for every listener: public, administrators' and S3. Each connection has the same deadlines, for
-//! heads, for answers and while it is idle, the same limits per peer, and the same end.
+//! The accept loop of every listener: public, admin and S3. All connections have the same deadlines (for heads, for
+//! answers, while idle), the same limits per peer, and are closed in the same way.
 
 mod activity;
 mod admin;
@@ -40,32 +40,32 @@ pub use admin::{AdminListener, AdminListenerError};
 pub(crate) use arriving::Arriving;
 pub(crate) use places::{Bounds, Full};
 
-/// Connections that may be told at once that there is no place for them; more are just closed.
+/// Connections that may receive a closing answer at once. More are closed without one.
 const MAX_CLOSING_ANSWERS: usize = 64;
 
 /// How long an idle connection may take to end when its place is needed.
 const DISMISSAL: Duration = Duration::from_millis(100);
 
-/// The same when it was idle for too long: time for GOAWAY to reach the client.
+/// How long it may take after the idle timeout: enough for GOAWAY to reach the client.
 const IDLE_END: Duration = Duration::from_secs(1);
 
-/// How long clients may take to read last answers after the gateway was told to stop.
+/// How long clients may take to read the last answers after a shutdown was requested.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Bytes that HTTP/2 takes before they are read, per connection, and as many per stream.
+/// The HTTP/2 receive window in bytes, per connection and per stream.
 const WINDOW: u32 = 256 << 10;
 
-/// Bytes of an answer that wait in HTTP/2 for the socket, per stream.
+/// Bytes of an answer that HTTP/2 buffers for the socket, per stream.
 const SEND_BUFFER: usize = 64 << 10;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where connections come from.
+/// A source of connections.
 pub(crate) trait Acceptor: Send + 'static {
-    /// A connection.
+    /// The connection's byte stream.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static;
 
-    /// Waits for the next one.
+    /// Waits for the next connection.
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, PeerAddress)>> + Send;
 }
 
@@ -74,36 +74,36 @@ impl Acceptor for TcpListener {
 
     async fn accept(&self) -> io::Result<(TcpStream, PeerAddress)> {
         let (stream, address) = TcpListener::accept(self).await?;
-        // Answers are written whole; waiting to fill a packet only delays them.
+        // Answers are written whole, so waiting to fill a packet only delays them.
         let _ = stream.set_nodelay(true);
         Ok((stream, PeerAddress::of(address)))
     }
 }
 
-/// Why a connection is closed with an answer that no request gets.
+/// Why a connection is closed with an answer that belongs to no request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Closing {
-    /// There is no place for it.
+    /// There is no place for the connection.
     Full(Full),
     /// The head of a request did not arrive in time.
     HeadTimeout,
 }
 
-/// What answers the requests of a listener.
+/// Answers the requests of a listener.
 pub(crate) trait FrontEnd<S>: Send + Sync + 'static {
-    /// Who makes the requests of a connection.
+    /// The caller of a connection's requests.
     type Caller: Send + Sync + 'static;
-    /// What all connections of a peer share.
+    /// State shared by all connections of a peer.
     type Share: Clone + Send + Sync + 'static;
     /// The body of an answer.
     type Body: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static;
-    /// Why there is no answer.
+    /// Why a request got no answer.
     type Error: Into<BoxError> + Send;
 
-    /// For a new peer.
+    /// Creates the state of a new peer.
     fn share(&self) -> Self::Share;
 
-    /// For a new connection. `None`: it is not served.
+    /// Creates the caller of a new connection. `None`: the connection is not served.
     fn caller(&self, stream: &S, peer: PeerAddress, share: Self::Share) -> Option<Self::Caller>;
 
     /// Answers a request.
@@ -116,20 +116,20 @@ pub(crate) trait FrontEnd<S>: Send + Sync + 'static {
     /// Answers a request for which there is no place.
     fn reject(&self, full: Full) -> Response<Self::Body>;
 
-    /// An answer in HTTP/1.1, headers and all, for a connection that ends.
+    /// A complete HTTP/1.1 answer, headers included, for a connection that is being closed.
     fn closing_answer(&self, why: Closing) -> String;
 }
 
-/// Deadlines and limits of a listener.
+/// The deadlines and limits of a listener.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) bounds: Bounds,
-    /// Requests that one HTTP/2 connection may have under way.
+    /// The most requests under way on one HTTP/2 connection.
     pub(crate) max_streams: u32,
 }
 
-/// Accepts connections and serves them until told to stop; then those that are served finish.
+/// Accepts and serves connections until a shutdown is requested. Connections being served finish first.
 pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
     listener: A,
     front_end: Arc<F>,
@@ -159,7 +159,7 @@ pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
                 if let Some((stream, _)) = spare.lend(|| listener.accept()).await {
                     reject(stream, Full::Descriptors);
                 }
-                // Accepting again at once would only spin.
+                // Accepting again at once would be a busy loop.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -178,7 +178,7 @@ pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
     while connections.join_next().await.is_some() {}
 }
 
-/// A connection that is served.
+/// A connection being served.
 struct Served<S, F: FrontEnd<S>> {
     front_end: Arc<F>,
     caller: F::Caller,
@@ -188,9 +188,9 @@ struct Served<S, F: FrontEnd<S>> {
 
 /// How a connection ended.
 enum Ended {
-    /// By itself, or by an error.
+    /// It ended by itself, or with an error.
     Done(Result<(), BoxError>),
-    /// It was idle, and asked to end.
+    /// It was idle and was asked to end.
     Dismissed,
 }
 
@@ -278,13 +278,13 @@ where
     }
 }
 
-/// Ready when the gateway was told to stop.
+/// Completes when a shutdown is requested.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error: the server is gone, which is the same.
+    // An error means that the server is gone, which counts as a shutdown.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Ready when a connection should end for others or was idle for too long, with the time that it has for that.
+/// Completes when a connection should end, for a new one or after the idle timeout. Returns the time it has for that.
 async fn leaving(activity: &Activity, idle_timeout: Duration) -> Duration {
     tokio::select! {
         () = activity.dismissed() => DISMISSAL,
@@ -292,11 +292,11 @@ async fn leaving(activity: &Activity, idle_timeout: Duration) -> Duration {
     }
 }
 
-/// How HTTP is spoken.
+/// Configures HTTP/1 and HTTP/2.
 fn http(settings: &Settings, streams: Streams) -> Builder<Streams> {
     let headers = settings.limits.headers;
     let mut http = Builder::new(streams);
-    // `Connection` sees to it that heads arrive in time.
+    // `Connection` enforces the deadline for heads.
     http.http1().header_read_timeout(None).max_buf_size(headers + (64 << 10));
     http.http2()
         .timer(TokioTimer::new())
@@ -309,7 +309,7 @@ fn http(settings: &Settings, streams: Streams) -> Builder<Streams> {
     http
 }
 
-/// Did a deadline end the connection?
+/// Returns whether a deadline ended the connection.
 fn timed_out(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -1,8 +1,8 @@
-//! Places for connections and requests: so many in all, and so many per peer.
+//! Places for connections and requests, limited in total and per peer.
 //!
-//! Callers on this machine all have the same address, so the limit per peer is not theirs unless it was set. What one
-//! of them can take is bounded by deadlines, and by this: when places run out, the most dispensable connection is closed
-//! for the new one.
+//! All local callers have the same address, so the limit per peer does not apply to them unless it is set explicitly.
+//! Deadlines bound what one of them can take. In addition, when places run out, the most dispensable connection is
+//! closed for the new one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,32 +13,32 @@ use std::time::Duration;
 use super::activity::Activity;
 use crate::peer::PeerAddress;
 
-/// For how long a connection keeps its place after its last answer while others look for one.
+/// How long a connection keeps its place after its last answer while new connections need one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many connections and requests there may be.
+/// The limits of connections and requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// Open connections.
+    /// The most open connections.
     pub(crate) connections: usize,
-    /// Open connections of one peer.
+    /// The most open connections of one peer.
     pub(crate) per_peer: usize,
-    /// Does that bind callers on this machine, too?
+    /// Whether the limit per peer also applies to local callers.
     pub(crate) binds_local: bool,
-    /// Requests under way.
+    /// The most requests under way.
     pub(crate) requests: usize,
 }
 
-/// Why there is no place.
+/// Why there is no place. Each number is the limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// All connections are in use.
     Connections(usize),
-    /// All connections that one peer may have are in use.
+    /// All connections of this peer are in use.
     PeerConnections(usize),
-    /// So many requests are under way.
+    /// Too many requests are under way.
     Requests(usize),
-    /// So many requests of this peer are under way.
+    /// Too many requests of this peer are under way.
     PeerRequests(usize),
     /// The process has no file descriptor left.
     Descriptors,
@@ -69,22 +69,22 @@ struct Table<T> {
     next: u64,
 }
 
-/// What the connections of a peer share. A caller on this machine shares it with its own connection only, unless the
-/// limit per peer binds it.
+/// State shared by the connections of a peer. For a local caller it covers only one connection, unless the limit per
+/// peer applies to it.
 pub(super) struct Peer<T> {
     requests: Arc<AtomicUsize>,
     requests_limit: usize,
     pub(super) share: T,
 }
 
-/// A connection's place, given back when it is dropped.
+/// The place of a connection, released on drop.
 pub(super) struct Place<T> {
     places: Arc<Places<T>>,
     id: u64,
     pub(super) peer: Arc<Peer<T>>,
 }
 
-/// A request's place, given back when it is dropped.
+/// The place of a request, released on drop.
 pub(super) struct Slot {
     all: Arc<AtomicUsize>,
     of_peer: Arc<AtomicUsize>,
@@ -100,7 +100,7 @@ impl<T> Places<T> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place, that of a dispensable connection if there is no other.
+    /// Takes a place. If none is free, a dispensable connection is closed for it.
     pub(super) fn take(
         self: &Arc<Self>,
         peer: PeerAddress,
@@ -130,8 +130,8 @@ impl<T> Places<T> {
 }
 
 impl<T> Table<T> {
-    /// Closes the most dispensable connection, of this peer if one is given. Its place is free at once; it ends within
-    /// moments.
+    /// Closes the most dispensable connection, only of this peer if one is given. Its place is free at once; the
+    /// connection ends shortly after.
     fn dismiss(&mut self, of: Option<PeerAddress>) -> bool {
         let candidates = self.connections.iter().filter(|(_, (peer, _))| of.is_none_or(|of| of == *peer));
         let ranked = candidates.filter_map(|(id, (_, activity))| Some((activity.dispensable(PATIENCE)?, *id)));
@@ -195,7 +195,7 @@ mod tests {
         Places::new(Bounds { connections: 4, per_peer: 2, binds_local, requests: 8 })
     }
 
-    /// A connection that has asked something before.
+    /// A connection that was answered before.
     fn take(places: &Arc<Places<()>>, address: &str) -> Result<(Place<()>, Arc<Activity>), Full> {
         let activity = Activity::new();
         activity.sending();
@@ -233,7 +233,8 @@ mod tests {
         tokio::time::sleep(PATIENCE + Duration::from_millis(50)).await;
         let silent = Activity::new();
         let _place = places.take(peer("127.0.0.1"), &silent, || ()).unwrap();
-        // The one that never asked anything goes first, however young, then those that are idle; never one that is busy.
+        // A connection that never sent a request is closed first, regardless of its age, then idle ones; a busy one
+        // never.
         held.push(take(&places, "127.0.0.1").unwrap());
         tokio::time::timeout(PATIENCE / 2, silent.dismissed()).await.unwrap();
         for _ in 0..2 {

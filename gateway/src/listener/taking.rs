@@ -1,11 +1,11 @@
 //! A deadline for each answer, not only for its socket.
 //!
-//! An HTTP/2 client that closes the window of a stream leaves the socket free, and hyper waits for the window without a
-//! limit. So a stream's body is given out in parts, each part says when it has been written, and the task of a stream
-//! whose oldest part waits for longer than `write_timeout` is dropped, which resets the stream. The end of a body is
-//! announced only after its last part was written: until then hyper keeps the task.
+//! An HTTP/2 client that closes the window of a stream leaves the socket free, and hyper waits for the window without
+//! a limit. So the body of a stream is given to hyper in parts, and each part reports when it has been written. If
+//! the oldest part waits for longer than `write_timeout`, the task of the stream is dropped, which resets the stream.
+//! The end of a body is announced only after its last part was written, so that hyper keeps the task until then.
 //!
-//! Over HTTP/1 the socket's own deadline is enough, and bodies pass through unchanged.
+//! Over HTTP/1 the deadline of the socket is enough, and bodies pass through unchanged.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +21,10 @@ use tokio::time::{Instant, Sleep};
 use super::activity::InUse;
 use super::places::Slot;
 
-/// The largest part that is given to HTTP/2 at a time: what a client must take within `write_timeout`.
+/// The largest part given to HTTP/2 at a time: what a client must take within `write_timeout`.
 const PART: usize = 64 << 10;
 
-/// How far an HTTP/2 client has taken an answer.
+/// How much of an answer an HTTP/2 client has taken.
 #[derive(Default)]
 pub(super) struct Taking {
     waiting: Mutex<Waiting>,
@@ -34,7 +34,7 @@ pub(super) struct Taking {
 #[derive(Clone, Copy, Default)]
 struct Waiting {
     parts: usize,
-    /// When the oldest of them became the oldest.
+    /// When the oldest of the waiting parts became the oldest.
     since: Option<Instant>,
 }
 
@@ -59,14 +59,14 @@ impl Taking {
         self.taken.wake();
     }
 
-    /// Ready when everything that was given out is written.
+    /// Completes when all parts given to hyper are written.
     fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.taken.register(cx.waker());
         if self.waiting().parts == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
-/// Some bytes of an answer; dropped when they are written.
+/// Some bytes of an answer. hyper drops them when they are written.
 pub(super) struct Part {
     bytes: Bytes,
     taking: Option<Arc<Taking>>,
@@ -98,12 +98,12 @@ impl Drop for Part {
     }
 }
 
-/// The body of an answer, with what its request holds until the answer is out.
+/// The body of an answer, with what its request holds until the answer is sent.
 pub(super) struct Answer<B> {
     body: B,
-    /// Of an HTTP/2 stream.
+    /// Set for HTTP/2 streams only.
     taking: Option<Arc<Taking>>,
-    /// What is left of the frame that is given out in parts.
+    /// The remainder of the frame that is being given out in parts.
     rest: Bytes,
     begun: bool,
     _request: (InUse, Option<Slot>),
@@ -158,11 +158,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
     }
 }
 
-/// Runs the streams of one HTTP/2 connection, each until it is done or its client has stopped taking its answer.
+/// Runs the streams of one HTTP/2 connection, each until it is done or its client stops taking its answer.
 #[derive(Clone)]
 pub(super) struct Streams {
     write_timeout: Duration,
-    /// Of the request that was handed over last: hyper runs a stream right after its service was called.
+    /// The state of the request that was handed over last. hyper runs its stream right after calling the service.
     next: Arc<Mutex<Option<Arc<Taking>>>>,
 }
 
@@ -171,7 +171,7 @@ impl Streams {
         Streams { write_timeout, next: Arc::default() }
     }
 
-    /// The next stream is this one.
+    /// Sets the state that belongs to the next stream.
     pub(super) fn next_is(&self, taking: Arc<Taking>) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(taking);
     }
@@ -205,7 +205,7 @@ impl<F: Future<Output = ()>> Future for Watched<F> {
             return Poll::Ready(());
         }
         loop {
-            // Most answers are taken at once, and need no timer.
+            // Most answers are taken at once and need no timer.
             let Some(since) = self.taking.waiting().since else {
                 self.timer = None;
                 return Poll::Pending;
