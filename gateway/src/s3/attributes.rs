@@ -1,4 +1,4 @@
-//! What a client says of an object, kept beside it and given back.
+//! Metadata that a client gives for an object, stored with it and returned.
 
 use fencepost_core::Timestamp as Millis;
 use fencepost_objects::{Algorithm, Attributes, Object};
@@ -10,10 +10,10 @@ use s3s::{S3Result, s3_error};
 
 const META: &str = "x-amz-meta-";
 
-/// More metadata of a client's own than S3 allows.
+/// S3 allows at most this much user metadata.
 const MAX_METADATA_BYTES: usize = 2048;
 
-/// Headers of a write that are kept.
+/// Headers of a write that are stored.
 #[derive(Default)]
 pub(super) struct Said {
     pub(super) content_type: Option<String>,
@@ -42,7 +42,7 @@ impl From<PutObjectInput> for Said {
 }
 
 impl Said {
-    /// As they are kept.
+    /// Converts the headers to stored attributes.
     pub(super) fn into_attributes(self) -> S3Result<Attributes> {
         let mut kept = Vec::new();
         let encoding = self.content_encoding.map(|encoding| without_chunks(&encoding)).filter(|text| !text.is_empty());
@@ -75,13 +75,13 @@ impl Said {
     }
 }
 
-/// How the body was sent is no property of the object. The rest stays as it was written.
+/// Removes `aws-chunked`: how the body was transferred is not a property of the object. The rest stays unchanged.
 fn without_chunks(encoding: &str) -> String {
     let parts = encoding.split(',').filter(|part| !part.trim().eq_ignore_ascii_case("aws-chunked"));
     parts.collect::<Vec<_>>().join(",").trim().to_owned()
 }
 
-/// A time as headers have it.
+/// Formats a time for a header.
 pub(super) fn http_date(time: &Timestamp) -> String {
     let mut text = Vec::new();
     match time.format(TimestampFormat::HttpDate, &mut text) {
@@ -90,7 +90,7 @@ pub(super) fn http_date(time: &Timestamp) -> String {
     }
 }
 
-/// A time of the index, as S3 tells it.
+/// Converts a time of the index to the type of the S3 library.
 pub(super) fn time(at: Millis) -> Timestamp {
     let seconds = i64::try_from(at.0 / 1000).unwrap_or(0);
     Timestamp::from(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.unsigned_abs()))
@@ -101,27 +101,27 @@ pub(super) fn etag(etag: &str) -> ETag {
     ETag::Strong(etag.to_owned())
 }
 
-/// What was kept under a name.
+/// The stored attribute of a name.
 pub(super) fn kept(attributes: &Attributes, name: &str) -> Option<String> {
     attributes.iter().find(|(kept, _)| kept == name).map(|(_, value)| value.clone())
 }
 
-/// What kind of checksum was kept, if any: one of the whole object, or one of its parts' checksums, which has their
-/// number behind it.
+/// The kind of the stored checksum, if any. A composite checksum is followed by the number of parts; otherwise it
+/// covers the full object.
 pub(super) fn checksum_type(attributes: &Attributes) -> Option<ChecksumType> {
     let mut sums = Algorithm::ALL.into_iter().filter_map(|algorithm| kept(attributes, algorithm.header()));
     let kind = if sums.next()?.contains('-') { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT };
     Some(ChecksumType::from_static(kind))
 }
 
-/// The algorithms of the checksums that were kept.
+/// The algorithms of the stored checksums.
 pub(super) fn checksum_algorithms(attributes: &Attributes) -> Option<Vec<ChecksumAlgorithm>> {
     let kept = Algorithm::ALL.into_iter().filter(|algorithm| kept(attributes, algorithm.header()).is_some());
     let names: Vec<_> = kept.map(|algorithm| ChecksumAlgorithm::from_static(algorithm.name())).collect();
     if names.is_empty() { None } else { Some(names) }
 }
 
-/// The checksums that were kept.
+/// The stored checksums.
 pub(super) fn checksum(attributes: &Attributes) -> Option<Checksum> {
     let sum = |algorithm: Algorithm| kept(attributes, algorithm.header());
     let checksum_type = checksum_type(attributes)?;
@@ -135,7 +135,7 @@ pub(super) fn checksum(attributes: &Attributes) -> Option<Checksum> {
     })
 }
 
-/// What describes the object, without the checksums of its bytes: what a copy takes along.
+/// The attributes that a copy inherits: the metadata, without the checksums of the bytes.
 pub(super) fn described(attributes: &Attributes) -> Attributes {
     let describes = |name: &str| !name.starts_with("x-amz-checksum-") && !name.starts_with("fencepost-");
     attributes.iter().filter(|(name, _)| describes(name)).cloned().collect()
@@ -147,7 +147,7 @@ fn metadata(attributes: &Attributes) -> Option<Metadata> {
     if own.is_empty() { None } else { Some(own) }
 }
 
-/// Everything that is told of an object, except about a range of it.
+/// The description of an object, without the fields of a range.
 pub(super) fn head(object: &Object, checksums: bool) -> HeadObjectOutput {
     let kept = |name| kept(&object.attributes, name);
     let sum = |algorithm: Algorithm| if checksums { kept(algorithm.header()) } else { None };
@@ -174,7 +174,7 @@ pub(super) fn head(object: &Object, checksums: bool) -> HeadObjectOutput {
     }
 }
 
-/// The same for an answer with a body.
+/// Converts a description to that of an answer with a body.
 pub(super) fn get(head: HeadObjectOutput) -> GetObjectOutput {
     GetObjectOutput {
         accept_ranges: head.accept_ranges,

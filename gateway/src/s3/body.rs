@@ -1,4 +1,4 @@
-//! The body of an upload: what was promised of it, and its bytes, which must keep coming.
+//! The body of an upload: what the request promises about it, and its bytes, which must keep arriving.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -26,15 +26,15 @@ use crate::listener::Arriving;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The largest object that comes in one piece, and the largest part, as S3 has it.
+/// The largest object written in one piece, and the largest part, as in S3.
 pub(super) const MAX_PIECE_BYTES: u64 = 5 << 30;
 
-/// Checksums as a request gives them.
+/// The checksums given in a request.
 pub(super) fn checksums(given: [Option<String>; 5]) -> Vec<(Algorithm, String)> {
     Algorithm::ALL.into_iter().zip(given).filter_map(|(algorithm, sum)| Some((algorithm, sum?))).collect()
 }
 
-/// What a request promises of its body.
+/// What a request promises about its body.
 pub(super) fn promised(
     headers: &HeaderMap,
     length: Option<i64>,
@@ -64,7 +64,7 @@ pub(super) fn promised(
     Ok(Promised { length, md5, checksums, announced, limit: MAX_PIECE_BYTES })
 }
 
-/// The same of a write in one piece.
+/// Like [`promised`], for a write in one piece.
 pub(super) fn promised_of_put(headers: &HeaderMap, input: &mut PutObjectInput) -> S3Result<Promised> {
     let checksums = checksums([
         input.checksum_crc32.take(),
@@ -76,7 +76,7 @@ pub(super) fn promised_of_put(headers: &HeaderMap, input: &mut PutObjectInput) -
     promised(headers, input.content_length, input.content_md5.take(), checksums)
 }
 
-/// Is the body of a call, which was taken whole, what its headers promise?
+/// Checks a body that was buffered whole against what its headers promise.
 pub(super) fn arrived_whole<T>(call: &Call<T>) -> S3Result<Result<(), ObjectError>> {
     let header = |name: &str| call.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let checksums = checksums(Algorithm::ALL.map(|algorithm| header(algorithm.header())));
@@ -93,40 +93,40 @@ pub(super) fn arrived_whole<T>(call: &Call<T>) -> S3Result<Result<(), ObjectErro
     Ok(measured.keeps(&promised))
 }
 
-/// The bytes.
+/// The stream of bytes of a body.
 pub(super) fn bytes(body: Option<StreamingBlob>) -> impl Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin {
     let body = futures_util::stream::iter(body).flatten();
     body.map(|next| next.map_err(|error| unread(&error.to_string())))
 }
 
-/// A body that must keep coming, and takes room in memory as it does. Large chunks in it come as small ones.
+/// A body that must keep arriving, and takes room in memory as it does. Large chunks in it are split into small ones.
 pub(super) struct Coming {
     body: Arriving,
     pace: Pace,
     share: Share,
     waiting: Option<Waiting>,
     chunks: Option<Chunks>,
-    /// Of a body that is taken whole.
+    /// Set for a body that is buffered whole.
     scan: Option<Scan>,
     fault: FaultFound,
     measuring: Option<Measuring>,
 }
 
-/// What waits for room, and the room.
+/// What waits for room, and the future that gets the room.
 type Waiting = (Needs, Pin<Box<dyn Future<Output = Option<Room>> + Send>>);
 
 enum Needs {
-    /// Bytes before they go on.
+    /// Bytes that are passed on once there is room.
     Bytes(Bytes),
-    /// A chunk before it is taken in.
+    /// A chunk that is read once there is room.
     Chunk,
 }
 
-/// What is taken whole before the S3 library hands it on is measured as it arrives.
+/// Measures a body while it arrives that the S3 library buffers whole before passing it on.
 #[derive(Clone)]
 pub(super) struct Measuring(Arc<Mutex<Measure>>);
 
-/// What was wrong with a body that is taken whole. The S3 library calls all of it an internal error.
+/// The error found in a body that is buffered whole. The S3 library reports all of these as internal errors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultFound(Arc<OnceLock<Fault>>);
 
@@ -144,7 +144,7 @@ impl Coming {
         Coming { body, pace, share, waiting: None, chunks, scan, fault, measuring: None }
     }
 
-    /// Measures it as it arrives, by what the request promises of it. `None`: it arrives in chunks.
+    /// Measures the body as it arrives, by what the request promises. `None`: it is chunked.
     pub(super) fn measured(&mut self, headers: &HeaderMap) -> Option<Measuring> {
         if self.chunks.is_none() {
             let given = Algorithm::ALL.into_iter().filter(|algorithm| headers.contains_key(algorithm.header()));
@@ -153,12 +153,12 @@ impl Coming {
         self.measuring.clone()
     }
 
-    /// What will have been wrong with it.
+    /// The error, once one is found.
     pub(super) fn fault(&self) -> FaultFound {
         self.fault.clone()
     }
 
-    /// As it arrives.
+    /// Polls for the next bytes from the client, and checks their pace.
     fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Poll::Ready(arrived) = Pin::new(&mut self.body).poll_frame(context) else {
             let silence = ready!(self.pace.poll_silence(context));
@@ -174,7 +174,7 @@ impl Coming {
         }
     }
 
-    /// Bytes on their way, as soon as there is room for them. `None`: they wait.
+    /// Returns bytes once there is room for them. `None`: they wait.
     fn with_room(&mut self, bytes: Bytes) -> Option<Bytes> {
         match self.share.try_take(bytes.len()) {
             Some(room) => Some(room.over(bytes)),
@@ -186,7 +186,8 @@ impl Coming {
         }
     }
 
-    /// The next frame of a body that streams: nothing more is read from the client before there is room for what was.
+    /// Polls for the next frame of a streamed body. No more is read from the client before there is room for what
+    /// was.
     fn poll_streamed(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         loop {
             if let Some((_, room)) = &mut self.waiting {
@@ -225,7 +226,7 @@ impl Coming {
         }
     }
 
-    /// The next frame of a body that is taken whole. It has its place in memory already.
+    /// Polls for the next frame of a body that is buffered whole. Its memory is reserved already.
     fn poll_whole(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let arrived = ready!(self.poll_arrived(context));
         let bytes = match &arrived {
@@ -277,9 +278,9 @@ impl Body for Coming {
     }
 }
 
-/// What the S3 library found wrong with a body. Its errors are known by their names only.
+/// Converts an error of the S3 library about a body. These errors can be identified only by their names.
 fn unread(error: &str) -> ObjectError {
-    // What it only passed on.
+    // Remove the prefix of errors that the library only passed on.
     let error = error.rsplit("Underlying: ").next().unwrap_or(error);
     let name = error.rsplit(": ").next().unwrap_or(error);
     match name {
@@ -294,7 +295,7 @@ fn unread(error: &str) -> ObjectError {
     }
 }
 
-/// What comes after the body.
+/// The checksums that follow the body.
 pub(super) fn trailer(headers: Option<TrailingHeaders>) -> Trailer {
     Box::new(move || {
         let found = headers.and_then(|headers| headers.take()).unwrap_or_default();

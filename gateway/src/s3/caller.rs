@@ -1,4 +1,4 @@
-//! Who makes an S3 request, what its credentials cover, and what it presents to the judge.
+//! The caller of an S3 request, what its credentials cover, and what it presents to the judge.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::credentials::S3Credentials;
 use crate::credentials::access_key::LeaseKey;
 use crate::credentials::keyring::Signer;
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone)]
 pub(super) struct Caller {
     signed: SignedBy,
     grant: Grant,
 }
 
-/// What a request is signed with.
+/// The kind of key that signed a request.
 #[derive(Clone)]
 pub(super) enum SignedBy {
     /// The credentials of a lease.
@@ -37,7 +37,7 @@ impl Caller {
         Caller { signed, grant }
     }
 
-    /// Its lease, if it has one.
+    /// The lease, if there is one.
     pub(super) fn lease(&self) -> Option<&LeaseKey> {
         match &self.signed {
             SignedBy::Lease(lease) => Some(lease),
@@ -45,13 +45,13 @@ impl Caller {
         }
     }
 
-    /// Lasts as long as its credentials.
+    /// The grant, which lasts as long as the credentials.
     pub(super) fn grant(&self) -> &Grant {
         &self.grant
     }
 }
 
-/// Knows every secret.
+/// Gives the S3 library the secret of each key.
 pub(super) struct Secrets(pub(super) Arc<S3Credentials>);
 
 #[async_trait]
@@ -65,7 +65,7 @@ impl S3Auth for Secrets {
     }
 }
 
-/// Is this object one of the lease's?
+/// Checks that the object belongs to the resource of the lease.
 pub(super) fn covers(objects: &Objects, caller: &Caller, name: &Key) -> S3Result<()> {
     let Some(lease) = caller.lease() else { return Ok(()) };
     let guarded = objects.guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
@@ -80,7 +80,7 @@ pub(super) fn covers(objects: &Objects, caller: &Caller, name: &Key) -> S3Result
     }
 }
 
-/// May this object be read?
+/// Checks that the caller may read this object.
 pub(super) fn may_read(calls: &Calls, caller: &Caller, name: &Key) -> S3Result<()> {
     match calls.read {
         Read::All => Ok(()),
@@ -88,8 +88,8 @@ pub(super) fn may_read(calls: &Calls, caller: &Caller, name: &Key) -> S3Result<(
     }
 }
 
-/// What is presented to the judge. The claim that issued the credentials was judged by the issuer of the fence, which does
-/// not change within a generation; so the issuer is the fence's own, unless that claim did not count.
+/// What a write presents to the judge. The claim behind the credentials was judged against the fence's issuer, which
+/// does not change within a generation. So the issuer is the fence's own, unless that claim did not count.
 pub(super) async fn presented(
     objects: &Objects,
     caller: &Permitted<Caller>,
@@ -99,7 +99,7 @@ pub(super) async fn presented(
     let guarded = objects.guards().of_key(name).map_err(|error| errors::name(name.as_str(), &error))?;
     let fence = match objects.fence(&guarded.resource).await {
         Ok(fence) => fence,
-        // The rules were changed in between.
+        // The guards were changed in between.
         Err(ObjectError::Name(_)) => return Err(S3Error::new(S3ErrorCode::InternalError)),
         Err(error) => return Err(errors::s3_error(error)),
     };
@@ -107,7 +107,7 @@ pub(super) async fn presented(
     Ok(Some(Presented { token: lease.token, holder: None, issuer }))
 }
 
-/// `bucket/key`, if that can be the name of an object here.
+/// Builds `bucket/key`, if that can be the name of an object here.
 pub(super) fn object_name(bucket: &str, key: &str) -> S3Result<Key> {
     let name = format!("{bucket}/{key}");
     if key.contains(['\u{fffe}', '\u{ffff}']) {
@@ -119,7 +119,7 @@ pub(super) fn object_name(bucket: &str, key: &str) -> S3Result<Key> {
     Key::new(&name).map_err(|error| errors::name(key, &error))
 }
 
-/// A bucket's own name among the names of objects.
+/// A bucket's own name, as a key.
 pub(super) fn bucket_name(bucket: &str) -> S3Result<Key> {
     Key::new(bucket).map_err(|error| errors::name(bucket, &error))
 }

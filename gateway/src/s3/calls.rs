@@ -1,4 +1,4 @@
-//! Every S3 call that is offered, and nothing else.
+//! The list of all S3 calls that are offered.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Calls {
         caller::presented(&self.objects, caller, name).await
     }
 
-    /// An error as S3 knows it, counted if the fence refused.
+    /// Converts an error to S3, and counts refusals by the fence.
     pub(super) fn error(&self, error: ObjectError) -> S3Error {
         match &error {
             ObjectError::Refused(refusals) => self.metrics.object_refused(refusals),
@@ -45,19 +45,19 @@ impl Calls {
         errors::s3_error(error)
     }
 
-    /// A change that writes no object: who would have been refused is counted.
+    /// Counts the refusals that observing guards did not enforce, for a change that writes no object.
     pub(super) fn judged(&self, changed: &Changed) {
         self.metrics.object_judged(changed);
     }
 
-    /// The answer to a write, which is counted.
+    /// Builds the answer to a write, and counts the write.
     pub(super) fn applied<T>(&self, output: T, changed: &Changed) -> S3Response<T> {
         self.metrics.object_applied(changed);
         fenced(output, changed.fence)
     }
 }
 
-/// An answer that tells the fence.
+/// Builds an answer with the current fence in a header.
 fn fenced<T>(output: T, fence: Option<fencepost_core::Token>) -> S3Response<T> {
     let mut headers = HeaderMap::new();
     if let Some(fence) = fence.and_then(|fence| HeaderValue::try_from(fence.to_string()).ok()) {
@@ -66,7 +66,7 @@ fn fenced<T>(output: T, fence: Option<fencepost_core::Token>) -> S3Response<T> {
     S3Response::with_headers(output, headers)
 }
 
-/// Each call of the S3 library becomes a [`Call`] of ours.
+/// Converts each call of the S3 library to a [`Call`].
 macro_rules! offered {
     ($($call:ident: $input:ident => $output:ident,)*) => {
         #[async_trait]
@@ -78,7 +78,7 @@ macro_rules! offered {
     };
 }
 
-// Whatever is not here is answered NotImplemented by the permit.
+// The permit answers NotImplemented to every call that is not listed here.
 offered! {
     abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput,
     complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput,

@@ -1,8 +1,8 @@
-//! Bodies framed as `aws-chunked`, made small enough for the S3 library.
+//! Splits the chunks of `aws-chunked` bodies, so that they are small enough for the S3 library.
 //!
-//! The library takes a chunk into memory whole before it hands out any of it, and some clients send a whole object as
-//! one chunk. A chunk that is not signed says the same in many small ones, so it is framed anew. A signed one cannot be
-//! taken apart before it has come to its end, so its size has a limit.
+//! The library buffers a whole chunk in memory before it passes on any of it, and some clients send an object as a
+//! single chunk. An unsigned chunk is equivalent to many small ones, so it is framed again. A signed chunk cannot be
+//! split before its end has arrived, so its size is limited.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -12,62 +12,63 @@ use hyper::header::HeaderMap;
 
 use super::shares::Room;
 
-/// The most bytes of a chunk that is signed. Clients send 64 KiB to 1 MiB.
+/// The largest signed chunk in bytes. Clients send 64 KiB to 1 MiB.
 pub(super) const MAX_SIGNED_CHUNK: u64 = 1 << 20;
 
-/// The line before a chunk is shorter than this.
+/// The longest line before a chunk.
 const MAX_LINE: usize = 1024;
 
-/// So many digits of a size the library looks at.
+/// The number of size digits that the library reads.
 const MAX_DIGITS: usize = 8;
 
-/// Pieces of a signed chunk go on together if they are smaller: the library keeps each until the chunk has come to its
-/// end.
+/// Pieces of a signed chunk are merged up to this size, because the library keeps each piece until the end of the
+/// chunk.
 const PIECE: usize = 64 << 10;
 
 const MISFRAMED: &str = "its chunks are not framed as `aws-chunked` says";
 
 const LINE_END: Bytes = Bytes::from_static(b"\r\n");
 
-/// Is the body of a request framed in this way?
+/// Returns whether the body of a request is framed as `aws-chunked`.
 pub(super) fn are_used(headers: &HeaderMap) -> bool {
     headers.get_all("x-amz-content-sha256").iter().any(|kind| kind.as_bytes().starts_with(b"STREAMING-"))
 }
 
-/// Frames a body anew.
+/// Frames a body again in smaller chunks.
 #[derive(Debug, Default)]
 pub(super) struct Chunks {
     at: At,
-    /// What has arrived and waits for room.
+    /// Bytes that have arrived and wait for room.
     input: Bytes,
-    /// What is ready to go on.
+    /// Pieces to pass on.
     ready: VecDeque<Piece>,
 }
 
-/// What is ready to go on.
+/// A piece to pass on.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// Lines between the data, and data that has its room already.
+    /// Framing lines, and data that already has room.
     Ready(Bytes),
-    /// Data that takes room in memory.
+    /// Data that still needs room in memory.
     Data(Bytes),
 }
 
-/// Where in the body it is.
+/// The position in the body.
 #[derive(Debug)]
 enum At {
-    /// In the line before a chunk, of which this has arrived.
+    /// In the line before a chunk, with the bytes received so far.
     Line(BytesMut),
-    /// In a chunk that is not signed, before so many bytes of it.
+    /// In an unsigned chunk, with the number of bytes still to come.
     Plain(u64),
-    /// In the end of a line, before so many bytes of it.
+    /// In the end of a line, with the number of bytes still to come.
     End(usize),
-    /// After this line, before a chunk that is signed. The library keeps all of it until its end, so room for so many
-    /// bytes is needed before any of it is taken: uploads that each hold half a chunk would wait for each other.
+    /// After this line, before a signed chunk of this size. The library keeps the whole chunk until its end, so room
+    /// for all of it is reserved before any of it is read. Otherwise uploads that each hold half a chunk would wait
+    /// for each other.
     Asking(Bytes, u64),
-    /// In a chunk that is signed, before so many bytes of it and of the line's end behind it; with pieces of it.
+    /// In a signed chunk, with the number of bytes still to come, line end included, and the pieces collected so far.
     Signed(u64, BytesMut, Room),
-    /// After the line of the last chunk: the library looks at the rest as it is.
+    /// After the line of the last chunk. The rest is passed on unchanged.
     Rest,
 }
 
@@ -78,12 +79,12 @@ impl Default for At {
 }
 
 impl Chunks {
-    /// What is ready to go on.
+    /// The next piece to pass on.
     pub(super) fn next(&mut self) -> Option<Piece> {
         self.ready.pop_front()
     }
 
-    /// The room that is needed before more can be taken in.
+    /// The room that is needed before more can be read.
     pub(super) fn wants(&self) -> Option<usize> {
         match self.at {
             At::Asking(_, size) => Some(usize::try_from(size).unwrap_or(usize::MAX)),
@@ -91,7 +92,7 @@ impl Chunks {
         }
     }
 
-    /// Here is the room.
+    /// Supplies the room.
     pub(super) fn grant(&mut self, room: Room) -> Result<(), Box<dyn Error + Send + Sync>> {
         match std::mem::replace(&mut self.at, At::Rest) {
             At::Asking(line, size) => {
@@ -103,7 +104,7 @@ impl Chunks {
         self.advance()
     }
 
-    /// The body has ended, and its last chunk must have come before: the library does not ask for it.
+    /// Checks at the end of the body that its last chunk has arrived, because the library does not check that.
     pub(super) fn end(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
         match std::mem::replace(&mut self.at, At::Rest) {
             At::Rest => Ok(()),
@@ -111,7 +112,7 @@ impl Chunks {
         }
     }
 
-    /// Takes in what has arrived. Nothing may be [wanted](Chunks::wants) before.
+    /// Reads received bytes. No room may be [wanted](Chunks::wants) at that point.
     pub(super) fn push(&mut self, bytes: Bytes) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.input = bytes;
         self.advance()
@@ -166,7 +167,7 @@ impl Chunks {
     }
 }
 
-/// What comes after the line before a chunk.
+/// The position after the line before a chunk.
 fn chunk(line: Bytes, ready: &mut VecDeque<Piece>) -> Result<At, Box<dyn Error + Send + Sync>> {
     let digits = line.split(|byte| matches!(byte, b';' | b'\r')).next().unwrap_or_default();
     let number = std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit));
@@ -191,7 +192,7 @@ mod tests {
     use super::super::shares::Shares;
     use super::*;
 
-    /// Takes in a piece, with as much room as it wants.
+    /// Reads a piece, with as much room as it wants.
     fn push(chunks: &mut Chunks, piece: &[u8]) -> Result<(), String> {
         let share = Shares::new(64 << 20, 1).of(crate::peer::PeerAddress::Ip([127, 0, 0, 1].into()));
         let mut pushed = chunks.push(Bytes::copy_from_slice(piece));
@@ -201,12 +202,12 @@ mod tests {
         pushed.map_err(|error| error.to_string())
     }
 
-    /// What is ready to go on.
+    /// All pieces to pass on.
     fn ready(chunks: &mut Chunks) -> Vec<Bytes> {
         std::iter::from_fn(|| chunks.next()).map(|(Piece::Ready(bytes) | Piece::Data(bytes))| bytes).collect()
     }
 
-    /// The body as it goes on, given in pieces of so many bytes.
+    /// The resulting body, when the input arrives in pieces of `piece` bytes.
     fn framed(body: &[u8], piece: usize) -> Result<Vec<u8>, String> {
         let mut chunks = Chunks::default();
         let mut out = Vec::new();
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_no_chunk_is_refused() {
-        // The library would take the first digits of some of these for a size of 4 GiB.
+        // The library would read the first digits of some of these as a size of 4 GiB.
         let long = "1".repeat(5000);
         let lines = ["zz\r\n", "\r\n", "-1\r\n", "+1\r\n", "10000000000000000\r\n", "ffffffffz\r\n", &long];
         let signed = ["ffffffffz;chunk-signature=00\r\n", "0000000110;chunk-signature=00\r\n"];

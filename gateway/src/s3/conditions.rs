@@ -1,4 +1,4 @@
-//! Conditions of requests: what S3 means by them.
+//! Conditions and ranges of requests, as S3 defines them.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ pub(super) fn of_write(
     }
 }
 
-/// The same, of a call that has no place for them.
+/// The condition of a write whose input type in the S3 library has no fields for it.
 pub(super) fn of_headers(headers: &HeaderMap) -> S3Result<ObjectCondition> {
     let condition = |name: HeaderName| {
         let found = headers.get(&name).map(|value| ETagCondition::parse_http_header(value.as_bytes())).transpose();
@@ -45,17 +45,17 @@ pub(super) struct OfRead {
     pub(super) if_unmodified_since: Option<Timestamp>,
 }
 
-/// What a condition that does not hold means.
+/// How an unmet condition is answered.
 #[derive(Clone, Copy)]
 pub(super) enum Unmet {
-    /// A reader has it already: 304.
+    /// 304: the reader already has the object.
     NotModified,
-    /// A copy is not made: 412.
+    /// 412: the copy is not made.
     Failed,
 }
 
 impl OfRead {
-    /// As RFC 9110 orders them: a condition on the ETag makes the one on the time of no account.
+    /// Checks the conditions in the order of RFC 9110: a condition on the ETag overrides the one on the time.
     pub(super) fn hold(&self, object: &Object, unmet: Unmet) -> S3Result<()> {
         let matches = |condition: &ETagCondition| match condition {
             ETagCondition::Any => true,
@@ -85,7 +85,7 @@ impl OfRead {
     }
 }
 
-/// An answer without a body, which says of what, and for how long (RFC 9110, 15.4.5).
+/// An answer without a body, with the headers that describe the object (RFC 9110, 15.4.5).
 fn not_modified(object: &Object) -> S3Error {
     let mut error = s3_error!(NotModified, "Not modified.");
     let told = [
@@ -94,7 +94,7 @@ fn not_modified(object: &Object) -> S3Error {
         (CACHE_CONTROL, kept(&object.attributes, "cache-control")),
         (EXPIRES, kept(&object.attributes, "expires")),
     ];
-    // These take the place of all others, also of the type of a body that there is not.
+    // These headers replace all others, including the content type of the absent body.
     let mut headers = HeaderMap::new();
     for (name, value) in told {
         if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
@@ -105,16 +105,16 @@ fn not_modified(object: &Object) -> S3Error {
     error
 }
 
-/// Which bytes of an object are wanted.
+/// The requested bytes of an object.
 pub(super) struct Bytes {
     pub(super) range: Range<u64>,
-    /// The `Content-Range` of the answer, unless all bytes are wanted.
+    /// The `Content-Range` of the answer, unless the whole object was requested.
     pub(super) shown: Option<String>,
-    /// Of how many parts they are one, if they were asked for as one.
+    /// The number of parts of the object, if one part was requested.
     pub(super) parts_count: Option<i32>,
 }
 
-/// Which bytes a range, or the number of a part, asks for.
+/// Determines the bytes that a range or a part number requests.
 pub(super) fn wanted(wanted: Option<&Wanted>, part: Option<i32>, object: &Object) -> S3Result<Bytes> {
     match (wanted, part) {
         (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "A range and a partNumber cannot be given together.")),
@@ -126,7 +126,7 @@ pub(super) fn wanted(wanted: Option<&Wanted>, part: Option<i32>, object: &Object
     }
 }
 
-/// The bytes of one part. What was not uploaded in parts is one part.
+/// The bytes of one part. An object that was not uploaded in parts counts as one part.
 fn part_of(object: &Object, number: i32) -> S3Result<Bytes> {
     let composition = Composition::of(object);
     let sizes = match &composition {
@@ -155,8 +155,8 @@ fn part_of(object: &Object, number: i32) -> S3Result<Bytes> {
     Ok(Bytes { range, shown, parts_count })
 }
 
-/// The range of the source of a part, which must lie in it: a part that is shorter than its maker thinks would make
-/// another object than the one wanted.
+/// The range of the source of a part. It must lie within the source: a part that is shorter than expected would
+/// produce a wrong object.
 pub(super) fn source_range(asked: Option<&str>, size: u64) -> S3Result<Range<u64>> {
     let Some(asked) = asked else { return Ok(0..size) };
     let parsed = asked.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
@@ -173,12 +173,12 @@ pub(super) fn source_range(asked: Option<&str>, size: u64) -> S3Result<Range<u64
     }
 }
 
-/// Digits only: signs are no part of a range.
+/// Parses digits only: a range has no signs.
 fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Which bytes are wanted, and how that is told if they are not all.
+/// The requested bytes, and their `Content-Range` if they are not the whole object.
 fn range(wanted: Option<&Wanted>, size: u64) -> S3Result<(Range<u64>, Option<String>)> {
     let Some(wanted) = wanted else { return Ok((0..size, None)) };
     let range = wanted

@@ -17,7 +17,7 @@ use super::refuse::{self, Unkept};
 impl Calls {
     pub(super) async fn copy_object(&self, call: Call<CopyObjectInput>) -> Answer<CopyObjectOutput> {
         let (target, presented) = self.target(&call.caller, &call.input.bucket, &call.input.key).await?;
-        // Before the source is looked at: a stale holder must see this refusal and no other.
+        // Checked before the source is opened: a stale holder must get this refusal and no other.
         self.objects.foresee(target.name(), presented.as_ref()).await.map_err(|error| self.error(error))?;
         let grant = call.caller.grant().clone();
         refuse::unkept(&Unkept::from(&call.input))?;
@@ -58,7 +58,7 @@ impl Calls {
         let asked = input.checksum_algorithm.as_ref().and_then(|algorithm| Algorithm::named(algorithm.as_str()));
         let put = |key: &Key| Put { key: key.clone(), presented, condition: condition.clone(), attributes, grant };
         let written = match &target {
-            // A marker of a folder takes what describes its source, which must be as empty as it is.
+            // A folder marker takes the metadata of its source, which must be empty as well.
             Target::Folder(folder) => {
                 let promised = Promised { length: Some(source.object.size), ..Promised::default() };
                 let body = Body { promised, bytes: futures_util::stream::empty(), trailer: Box::new(Vec::new) };
@@ -85,7 +85,7 @@ impl Calls {
         Ok(self.applied(output, &written.changed))
     }
 
-    /// The source of a copy, opened as it is now.
+    /// Opens the source of a copy.
     pub(super) async fn source(
         &self,
         caller: &Caller,

@@ -12,7 +12,7 @@ use super::names::{Named, breaks_xml};
 use super::permit::Call;
 use super::refuse;
 
-/// The most objects that one request removes, as S3 has it.
+/// The most objects that one request removes, as in S3.
 const MAX_DELETES: usize = 1000;
 
 impl Calls {
@@ -28,7 +28,8 @@ impl Calls {
         Ok(self.applied(DeleteObjectOutput::default(), &changed))
     }
 
-    /// Refused whole: one key that may not be removed, and none is. A name that cannot exist counts as removed.
+    /// Removes all keys or none: one key that may not be removed refuses the whole request. A name that cannot exist
+    /// counts as removed.
     pub(super) async fn delete_objects(&self, call: Call<DeleteObjectsInput>) -> Answer<DeleteObjectsOutput> {
         body::arrived_whole(&call)?.map_err(|error| self.error(error))?;
         let wanted = &call.input.delete.objects;
@@ -43,12 +44,12 @@ impl Calls {
         }
         let Some((first, _)) = names.first() else { return Err(s3_error!(MalformedXML)) };
         let presented = self.presented(&call.caller, first.judged()).await?;
-        // The fence comes before every other check: a stale holder must see that refusal and no other.
+        // The fence is checked before everything else: a stale holder must get that refusal and no other.
         let foreseen = self.objects.foresee(first.judged(), presented.as_ref()).await;
         foreseen.map_err(|error| self.error(error))?;
         let mut removal = Removal::default();
         for (named, object) in names {
-            // The answer repeats the keys, and could not be read with such a one.
+            // The answer repeats the keys, and XML cannot represent such a key.
             if breaks_xml(&object.key) {
                 return Err(s3_error!(MalformedXML, "A key has a character that XML does not allow."));
             }
@@ -69,7 +70,7 @@ impl Calls {
     }
 }
 
-/// Conditions that only directory buckets of S3 have.
+/// Refuses conditions that only directory buckets of S3 support.
 fn conditional(size: Option<i64>, modified: Option<&Timestamp>) -> S3Result<()> {
     match size.is_some() || modified.is_some() {
         true => Err(s3_error!(NotImplemented, "A delete on condition takes an ETag, neither a size nor a time.")),
@@ -77,7 +78,7 @@ fn conditional(size: Option<i64>, modified: Option<&Timestamp>) -> S3Result<()> 
     }
 }
 
-/// Adds a name to what is removed, unless it is among it already.
+/// Adds a name to the removal, unless it is already in it.
 fn add(removal: &mut Removal, named: Named, condition: ObjectCondition) {
     let names = match &named {
         Named::Object(_) => &mut removal.keys,

@@ -1,4 +1,4 @@
-//! Requests that were not let in: counted by code, and at most one line a second in the log.
+//! Denied requests: counted by code, and logged with at most one line a second.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use hyper::http::request::Parts;
 use crate::metrics::{Metrics, S3_DENIALS};
 use crate::peer::PeerAddress;
 
-/// The time between two lines.
+/// The least time between two log lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
-/// Longer than any access key id.
+/// Longer ids are shortened in the log. No valid access key id is this long.
 const MAX_SHOWN: usize = 128;
 
-/// Counts and logs.
+/// Counts and logs denied requests.
 pub(super) struct Denials {
     metrics: Arc<Metrics>,
     last: Mutex<Option<(Instant, u64)>>,
@@ -25,7 +25,8 @@ impl Denials {
         Denials { metrics, last: Mutex::new(None) }
     }
 
-    /// A request of this peer was answered with this code. The key id is what the client says, verified or not.
+    /// Records that a request of this peer was denied with this code. The key id is as sent by the client, and may
+    /// not be verified.
     pub(super) fn denied(&self, peer: PeerAddress, key_id: &str, code: &str) {
         self.metrics.s3_denied(code);
         if let Some(unlogged) = self.may_log() {
@@ -33,7 +34,7 @@ impl Denials {
         }
     }
 
-    /// How many were not logged since the last line, if it is time for another.
+    /// Returns the number of requests not logged since the last line, if another line is due.
     fn may_log(&self) -> Option<u64> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match last.as_mut() {
@@ -50,12 +51,12 @@ impl Denials {
     }
 }
 
-/// Does this code say that a request was not let in? Later on, a request can be invalid in other ways.
+/// Returns whether this code denies access. After admission, `InvalidRequest` has other causes.
 pub(super) fn is_denial(code: &str, is_admitted: bool) -> bool {
     S3_DENIALS.contains(&code) && !(is_admitted && code == "InvalidRequest")
 }
 
-/// The access key id that a request says it is signed with; `-` if it says none.
+/// The access key id named in a request; `-` if there is none.
 pub(super) fn key_id(head: &Parts) -> String {
     let header = head.headers.get(hyper::header::AUTHORIZATION).and_then(|header| header.to_str().ok());
     let by_header = header.and_then(|header| header.split_once("Credential=")).map(|(_, rest)| rest.to_owned());

@@ -1,7 +1,7 @@
-//! What went wrong, as S3 clients understand it.
+//! Conversion of errors to S3 errors.
 //!
-//! A refusal by the fence is 403: clients stop, and show the message. (409 and 412 they retry, or take for a lost
-//! compare-and-swap.)
+//! A refusal by the fence is 403, because clients then stop and show the message. They would retry 409 and 412, or
+//! take them for a lost compare-and-swap.
 
 use fencepost_core::{NameError, Reason, Refusal, Timestamp, Token};
 use fencepost_objects::layout::LayoutError;
@@ -10,10 +10,10 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use s3s::{S3Error, S3ErrorCode};
 
-/// The header that tells the current fence.
+/// The header with the current fence.
 pub(super) const FENCE: HeaderName = HeaderName::from_static("fence");
 
-/// An error of the objects.
+/// Converts an error of the object service.
 pub(super) fn s3_error(error: ObjectError) -> S3Error {
     let text = error.to_string();
     let plain = |code| S3Error::with_message(code, text.clone());
@@ -59,7 +59,7 @@ pub(super) fn s3_error(error: ObjectError) -> S3Error {
     }
 }
 
-/// A name that no object can have.
+/// The error for a name that no object can have.
 pub(super) fn name(shown: &str, error: &NameError) -> S3Error {
     let code = match error {
         NameError::TooLong(_) => S3ErrorCode::KeyTooLongError,
@@ -101,7 +101,7 @@ pub(super) fn coded(code: &'static str, status: StatusCode, text: String) -> S3E
 
 pub(super) fn with_fence(mut error: S3Error, fence: Option<Token>) -> S3Error {
     if let Some(fence) = fence.and_then(|fence| HeaderValue::try_from(fence.to_string()).ok()) {
-        // The error's own headers replace all others.
+        // The error's own headers replace all others, so the content type is set too.
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
         headers.insert(FENCE, fence);

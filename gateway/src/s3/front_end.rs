@@ -1,4 +1,4 @@
-//! The S3 front end behind its listener.
+//! The S3 front end, as the accept loop uses it.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::listener::{Arriving, Closing, FrontEnd, Full};
 use crate::metrics::Metrics;
 use crate::peer::PeerAddress;
 
-/// Requests that one HTTP/2 connection may have under way.
+/// The most requests under way on one HTTP/2 connection.
 pub(crate) const MAX_STREAMS: u32 = 64;
 
-/// A bound port, and what answers on it.
+/// A bound port, and the front end that serves it.
 pub struct S3Listener {
     pub(crate) listener: TcpListener,
     pub(crate) front_end: S3FrontEnd,
@@ -28,7 +28,7 @@ pub struct S3Listener {
 pub(crate) struct S3FrontEnd(Requests);
 
 impl S3Listener {
-    /// Serves objects on a port that is already bound.
+    /// Creates a front end for objects on a bound port.
     pub fn new(
         listener: TcpListener,
         objects: Arc<Objects>,

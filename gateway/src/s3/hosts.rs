@@ -1,5 +1,5 @@
-//! Which server a request is for. Buckets are in the path here; a client that puts them into the host's name
-//! (virtual-hosted style) would have the first part of its key taken for a bucket.
+//! Checks which server a request is for. Buckets are in the path here. If a client puts the bucket in the host name
+//! (virtual-hosted style), the first part of its key would be mistaken for a bucket.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,20 +8,20 @@ use hyper::header::HOST;
 use hyper::http::request::Parts;
 use s3s::{S3Result, s3_error};
 
-/// Names of this gateway.
+/// The host names of this gateway.
 pub(super) struct Hosts {
     endpoint: String,
-    /// The endpoint's host.
+    /// The host of the endpoint.
     name: String,
     others: Others,
 }
 
-/// What is done with names that are not the endpoint's.
+/// How requests for other host names are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
-    /// The endpoint was configured: they are of another server.
+    /// They are refused: the endpoint was configured, so they are meant for another server.
     Refused,
-    /// The endpoint is only the address of the listener, which may have names.
+    /// They are accepted: the endpoint is only the listener's address, which may have names.
     Taken,
 }
 
@@ -32,7 +32,7 @@ impl Hosts {
         Hosts { endpoint: endpoint.to_owned(), name: without_port(authority), others }
     }
 
-    /// Refuses a request for a bucket's own host, or for another server.
+    /// Refuses a request for a virtual-hosted bucket, or for another server.
     pub(super) fn check(&self, head: &Parts) -> S3Result<()> {
         let mut found = head.headers.get_all(HOST).iter();
         let host = match (found.next(), found.next(), head.uri.authority()) {
@@ -63,7 +63,7 @@ fn is_ipv6(host: &str) -> bool {
     inner.is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok())
 }
 
-/// A host in lower case, without its port and the dot of the root.
+/// A host in lower case, without the port and the trailing dot.
 fn without_port(authority: &str) -> String {
     let host = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.is_empty() => host,

@@ -1,4 +1,4 @@
-//! Calls about buckets, and lists of what is in them.
+//! Calls about buckets, and listings of their contents.
 
 use fencepost_core::{Key, Timestamp as Millis};
 use fencepost_objects::layout::BucketFound;
@@ -18,23 +18,23 @@ use super::upload_calls::limit;
 /// The region of every bucket.
 const REGION: &str = "us-east-1";
 
-/// The most buckets that one list may be asked for, as S3 has it.
+/// The most buckets that one listing may request, as in S3.
 const MAX_BUCKETS: i32 = 10_000;
 
-/// What a list asks for, whichever version of it.
+/// The parameters of a listing, in any version.
 struct Question<'q> {
     bucket: &'q str,
     prefix: &'q str,
     delimiter: Option<&'q str>,
-    /// A key, not a whole name.
+    /// A key without the bucket.
     after: Option<&'q str>,
     most: usize,
     encoded: bool,
-    /// Shall each entry name its owner?
+    /// Whether each entry names its owner.
     owned: bool,
 }
 
-/// Objects and groups, as an answer tells them.
+/// The objects and common prefixes of an answer.
 struct Found {
     contents: Vec<(String, Stored)>,
     prefixes: Vec<CommonPrefix>,
@@ -144,7 +144,7 @@ impl Calls {
         }))
     }
 
-    /// Every object has one version, `null`.
+    /// Lists versions: every object has exactly one, `null`.
     pub(super) async fn list_object_versions(
         &self,
         call: Call<ListObjectVersionsInput>,
@@ -213,7 +213,7 @@ impl Calls {
         Ok(S3Response::new(HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..Default::default() }))
     }
 
-    /// `us-east-1`, which S3 tells by telling nothing.
+    /// Always `us-east-1`, which S3 expresses by an empty answer.
     pub(super) async fn get_bucket_location(
         &self,
         call: Call<GetBucketLocationInput>,
@@ -222,7 +222,7 @@ impl Calls {
         Ok(S3Response::new(GetBucketLocationOutput::default()))
     }
 
-    /// Never enabled, which S3 tells by telling nothing.
+    /// Versioning is never enabled, which S3 expresses by an empty answer.
     pub(super) async fn get_bucket_versioning(
         &self,
         call: Call<GetBucketVersioningInput>,
@@ -255,8 +255,9 @@ impl Calls {
         Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
     }
 
-    /// The answer for a bucket that exists: 200 as in `us-east-1`, which is the region here, or 409 if another region is
-    /// named. Nothing changes, so every caller may ask; only a stale holder of the bucket's own resource is refused.
+    /// Answers the creation of an existing bucket: 200 as in `us-east-1`, which is the region here, or 409 if another
+    /// region is named. Nothing changes, so every caller may ask. Only a stale holder of the bucket's own resource is
+    /// refused.
     async fn bucket_is_there(&self, call: &Call<CreateBucketInput>, bucket: &Key) -> Answer<CreateBucketOutput> {
         if call.caller.lease().is_some() && covers(&self.objects, &call.caller, bucket).is_ok() {
             let presented = self.presented(&call.caller, bucket).await?;
@@ -302,13 +303,13 @@ fn encoded(kind: Option<&EncodingType>) -> S3Result<bool> {
     }
 }
 
-/// S3 does not say that it has an empty delimiter.
+/// S3 omits an empty delimiter from its answers.
 fn not_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-/// The prefix in version 1 of the list and in the list of versions. Clients do not decode it there, so it is encoded only
-/// if XML cannot carry it otherwise.
+/// The prefix in version 1 of the listing and in the listing of versions. Clients do not decode it there, so it is
+/// encoded only if XML cannot represent it.
 fn as_sent(text: String, encoded: bool) -> String {
     let encoded = encoded && breaks_xml(&text);
     shown(text, encoded)
@@ -318,14 +319,14 @@ fn shown(text: String, encoded: bool) -> String {
     if encoded { encode(&text) } else { text }
 }
 
-/// As S3 does it: everything but letters, digits and `-_.~/`.
+/// Percent-encodes everything but letters, digits and `-_.~/`, as S3 does.
 fn encode(text: &str) -> String {
     const KEPT: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
     percent_encoding::utf8_percent_encode(text, KEPT).to_string()
 }
 
-/// Where a list goes on, in a form that survives everything.
+/// The continuation token of a key, in URL-safe characters.
 fn token_of(key: &str) -> String {
     data_encoding::BASE64URL_NOPAD.encode(key.as_bytes())
 }

@@ -1,5 +1,5 @@
-//! The body of a call that is taken whole: a list of parts or of keys in XML. It is looked at as it arrives, before the
-//! S3 library makes structures of it that are many times as large.
+//! Bodies that are buffered whole: a list of parts or keys in XML. They are checked while they arrive, before the S3
+//! library parses them into structures that are many times as large.
 
 use data_encoding::HEXLOWER;
 use hyper::Method;
@@ -8,22 +8,22 @@ use hyper::http::request::Parts;
 use s3s::S3ErrorCode;
 use sha2::{Digest, Sha256};
 
-/// Text in these is dropped by the S3 library, so `a<![CDATA[b]]>c` would name the object `ac`.
+/// The S3 library drops text in CDATA sections, so `a<![CDATA[b]]>c` would name the object `ac`.
 const CDATA: &[u8] = b"<![CDATA[";
 
-/// Which list.
+/// The kind of list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
-    /// Parts of an upload to complete.
+    /// The parts of an upload to complete.
     Parts,
-    /// Keys of objects to delete.
+    /// The keys of objects to delete.
     Keys,
     /// The configuration of a new bucket.
     Bucket,
 }
 
 impl List {
-    /// The list that a request has, by its method and target. Other requests with a body stream it.
+    /// The list that a request carries, by its method and target. Bodies of other requests are streamed.
     pub(super) fn of(head: &Parts) -> Option<List> {
         let mut names = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
         if head.method == Method::POST {
@@ -34,7 +34,7 @@ impl List {
         (head.method == Method::PUT && is_bucket).then_some(List::Bucket)
     }
 
-    /// The most bytes. 10,000 parts with a checksum each, and 1,000 keys of the longest names, are below it.
+    /// The largest size in bytes. 10,000 parts with a checksum each, and 1,000 keys of the longest names, fit.
     pub(super) const fn bytes(self) -> usize {
         match self {
             List::Parts => 4 << 20,
@@ -43,7 +43,7 @@ impl List {
         }
     }
 
-    /// The element that repeats, and how often at the most.
+    /// The repeated element, and the most repetitions.
     fn element(self) -> (&'static [u8], usize) {
         match self {
             List::Parts => (b"<Part", 10_000),
@@ -52,7 +52,7 @@ impl List {
         }
     }
 
-    /// Why a list of so many bytes is not taken.
+    /// Returns an error if a list of this size is too large.
     pub(super) fn check_length(self, bytes: u64) -> Result<(), Fault> {
         match u64::try_from(self.bytes()) {
             Ok(limit) if bytes <= limit => Ok(()),
@@ -64,14 +64,14 @@ impl List {
     }
 }
 
-/// What is wrong with a list, as its client is told.
+/// An error in a list, as reported to the client.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fault {
     pub(super) code: S3ErrorCode,
     pub(super) why: String,
 }
 
-/// Looks at a list as it arrives.
+/// Checks a list while it arrives.
 pub(super) struct Scan {
     list: List,
     bytes: u64,
@@ -91,7 +91,7 @@ impl Scan {
         Scan { list, bytes: 0, announced, cdata: 0, element: 0, elements: 0, sha256 }
     }
 
-    /// Looks at the next bytes.
+    /// Checks the next bytes.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.bytes += bytes.len() as u64;
         self.list.check_length(self.bytes)?;
@@ -127,7 +127,7 @@ fn malformed(why: &str) -> Fault {
     Fault { code: S3ErrorCode::MalformedXML, why: why.to_owned() }
 }
 
-/// How much of a word has been matched after one more byte. Words begin with `<`, which is nowhere else in them.
+/// The number of bytes of a word that match after one more byte. `<` occurs only at the start of a word.
 fn matched(word: &[u8], before: usize, byte: u8) -> usize {
     match word.get(before) {
         Some(next) if *next == byte => before + 1,
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(fed(List::Parts, &parts(10_000), piece), Ok(()));
             assert!(fed(List::Parts, &parts(10_001), piece).is_err());
         }
-        // Other elements whose names begin the same.
+        // Other elements whose names have the same beginning.
         assert_eq!(fed(List::Parts, &"<PartNumber>".repeat(20_000), 1000), Ok(()));
         assert!(fed(List::Keys, &"<Object >".repeat(1001), 1000).is_err());
     }

@@ -1,8 +1,8 @@
-//! The S3 front end: unmodified S3 clients, fenced. A request that is signed with the credentials of a lease presents its
-//! token ([`crate::credentials`]).
+//! The S3 front end: fencing for unmodified S3 clients. A request signed with the credentials of a lease presents the
+//! lease's token ([`crate::credentials`]).
 //!
-//! `front_end` is what the accept loop serves, `request` the life of a request up to the S3 library and back, `permit`
-//! decides which requests go further, and `calls` lists every call that is offered.
+//! `front_end` is what the accept loop serves, `request` follows a request to the S3 library and back, `permit`
+//! decides which requests are admitted, and `calls` lists the offered calls.
 
 mod attributes;
 mod body;

@@ -1,8 +1,8 @@
-//! What a request names: an object, the marker of a folder, or something that cannot exist here.
+//! What a request names: an object, a folder marker, or a name that cannot exist here.
 //!
-//! S3 has names that a directory cannot hold. What cannot exist cannot be read and need not be removed: a read of it is
-//! answered that it is not there, a removal that it is gone, and only a write of it is refused. All of them are judged
-//! first, by the fence of the nearest name there can be, so that a stale holder is refused whatever it names.
+//! S3 has names that a directory cannot hold. Such an object cannot exist: a read reports that it is absent, a
+//! removal that it is gone, and only a write is refused. All of these are judged first, by the fence of the nearest
+//! possible name, so that a stale holder is refused whatever it names.
 
 use fencepost_core::{Key, MAX_NAME_BYTES, Presented};
 use fencepost_objects::untellable;
@@ -17,18 +17,18 @@ use super::permit::Permitted;
 pub(super) enum Named {
     /// An object.
     Object(Key),
-    /// The marker of a folder, by the folder's name, which is also what it is judged by.
+    /// A folder marker, by the name of its folder. That name is also judged.
     Folder(Key),
-    /// Nothing that can exist.
+    /// A name that cannot exist.
     Impossible(Impossible),
 }
 
-/// What can be written.
+/// A name that can be written.
 #[derive(Clone)]
 pub(super) enum Target {
     /// An object.
     Object(Key),
-    /// The marker of a folder, by the folder's name.
+    /// A folder marker, by the name of its folder.
     Folder(Key),
 }
 
@@ -43,7 +43,7 @@ impl Target {
 
 /// A name that cannot exist.
 pub(super) struct Impossible {
-    /// It is judged by the fence of this name.
+    /// The name whose fence judges it.
     pub(super) judged: Key,
     /// Why it cannot exist.
     pub(super) why: S3Error,
@@ -62,7 +62,7 @@ impl Named {
         }
     }
 
-    /// The name by whose fence it is judged.
+    /// The name whose fence judges it.
     pub(super) fn judged(&self) -> &Key {
         match self {
             Named::Object(key) | Named::Folder(key) => key,
@@ -71,8 +71,8 @@ impl Named {
     }
 }
 
-/// The name by whose fence a name is judged: its own if it has one, else the nearest there can be, without the segments
-/// and characters that make it impossible.
+/// The name whose fence judges a name: the name itself if it is possible, otherwise the nearest possible one, without
+/// the segments and characters that make it impossible.
 pub(super) fn judged_by(bucket: &str, key: &str) -> S3Result<Key> {
     let mut name = bucket.to_owned();
     for segment in key.split('/') {
@@ -89,7 +89,7 @@ pub(super) fn judged_by(bucket: &str, key: &str) -> S3Result<Key> {
     Key::new(&name).map_err(|error| errors::name(bucket, &error))
 }
 
-/// Has a text characters that XML cannot carry?
+/// Returns whether a text has characters that XML cannot represent.
 pub(super) fn breaks_xml(text: &str) -> bool {
     text.chars().any(|c| untellable(c) && !matches!(c, '\n' | '\t' | '\r'))
 }
@@ -107,7 +107,7 @@ impl Calls {
         Ok((named, presented))
     }
 
-    /// What a write can be made to, and what it presents.
+    /// The target of a write, and what the write presents.
     pub(super) async fn target(
         &self,
         caller: &Permitted<Caller>,
@@ -122,7 +122,7 @@ impl Calls {
         }
     }
 
-    /// Why nothing is written under such a name: the fence's refusal if there is one, else what is wrong with the name.
+    /// Why such a name cannot be written: the refusal by the fence if there is one, otherwise the error of the name.
     async fn unwritable(&self, impossible: Impossible, presented: Option<&Presented>) -> S3Error {
         match self.objects.foresee(&impossible.judged, presented).await {
             Ok(()) => impossible.why,
@@ -130,7 +130,7 @@ impl Calls {
         }
     }
 
-    /// The object that a call about an upload names, and what it presents. There are no uploads of anything else.
+    /// The object that a call about an upload names, and what the call presents. Only objects can have uploads.
     pub(super) async fn uploaded(
         &self,
         caller: &Permitted<Caller>,

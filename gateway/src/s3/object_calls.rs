@@ -1,4 +1,4 @@
-//! Calls about one object: writing, reading, and its description.
+//! Calls about one object: writing, reading and describing it.
 
 use fencepost_core::Token;
 use fencepost_objects::{
@@ -18,14 +18,14 @@ use super::refuse::{self, Unkept};
 use super::upload_calls::limit;
 
 impl Calls {
-    /// A PUT from its checked caller to its answer.
+    /// A PUT, from its checked caller to its answer.
     pub(super) async fn put_object(&self, call: Call<PutObjectInput>) -> Answer<PutObjectOutput> {
         let Call { caller, mut input, headers, trailing_headers, .. } = call;
-        // What is written, and the token that is presented for it.
+        // The target of the write, and the token presented for it.
         let (target, presented) = self.target(&caller, &input.bucket, &input.key).await?;
-        // What would not be kept is refused, before any of the body is taken.
+        // Refuse what would not be stored, before any of the body is read.
         refuse::unkept(&Unkept::from(&input))?;
-        // What the body has to be, on which condition it is written, and what describes it.
+        // What the body must match, the condition of the write, and the metadata.
         let promised = body::promised_of_put(&headers, &mut input)?;
         let bytes = body::bytes(input.body.take());
         let condition = conditions::of_write(input.if_match.take(), input.if_none_match.take())?;
@@ -33,7 +33,7 @@ impl Calls {
         let (key, grant) = (target.name().clone(), caller.grant().clone());
         let put = Put { key, presented, condition: condition.clone(), attributes, grant };
         let body = Body { promised, bytes, trailer: body::trailer(trailing_headers) };
-        // Foresee, stage, commit, show: see `Objects::put`. A folder's marker has no bytes to stage and show.
+        // Foresee, stage, commit, show: see `Objects::put`. A folder marker has no bytes to stage and show.
         let written = match &target {
             Target::Object(_) => self.objects.put(put, body).await,
             Target::Folder(_) => self.objects.put_folder(put, body).await,
@@ -86,7 +86,7 @@ impl Calls {
         let input = call.input;
         refuse::versions(input.version_id.as_deref())?;
         let object = self.record(&input.bucket, &input.key).await?;
-        // Several in one header are not taken apart by the S3 library.
+        // The S3 library does not split several values in one header.
         let asked = |name: &str| {
             let mut given = input.object_attributes.iter().flat_map(|given| given.as_str().split(','));
             given.any(|given| given.trim() == name)
@@ -116,13 +116,13 @@ impl Calls {
         }))
     }
 
-    /// No object has tags.
+    /// Always empty: objects have no tags.
     pub(super) async fn get_object_tagging(&self, call: Call<GetObjectTaggingInput>) -> Answer<GetObjectTaggingOutput> {
         self.record(&call.input.bucket, &call.input.key).await?;
         Ok(S3Response::new(GetObjectTaggingOutput { tag_set: Vec::new(), ..GetObjectTaggingOutput::default() }))
     }
 
-    /// What the index says of an object or a folder marker. What cannot exist is not there.
+    /// The index entry of an object or a folder marker. A name that cannot exist is absent.
     async fn record(&self, bucket: &str, key: &str) -> S3Result<Stored> {
         let found = match Named::new(bucket, key)? {
             Named::Object(name) => self.objects.head(&name).await,
@@ -135,7 +135,7 @@ impl Calls {
         }
     }
 
-    /// The same, opened.
+    /// Like [`Calls::record`], opened for reading.
     pub(super) async fn reading(&self, bucket: &str, key: &str) -> S3Result<OpenObject> {
         let opened = match Named::new(bucket, key)? {
             Named::Object(name) => self.objects.read(&name).await,
@@ -148,7 +148,7 @@ impl Calls {
         }
     }
 
-    /// Tells an absent bucket from an absent object.
+    /// Distinguishes an absent bucket from an absent object.
     async fn absent(&self, bucket: &str, error: ObjectError) -> S3Error {
         if let ObjectError::NoObject(_) = error
             && let Err(no_bucket) = self.objects.need_bucket(bucket).await
@@ -158,7 +158,7 @@ impl Calls {
         self.error(error)
     }
 
-    /// The error of a write. A condition on an object that is not there is answered like a read of it: 404.
+    /// The error of a write. If its condition requires an object that is absent, the answer is 404, as for a read.
     pub(super) async fn unmet(&self, error: ObjectError, condition: &ObjectCondition, target: &Target) -> S3Error {
         let wants_one = matches!(condition, ObjectCondition::Exists | ObjectCondition::ETag(_));
         if let ObjectError::ConditionFailed { fence } = error
@@ -169,7 +169,7 @@ impl Calls {
                 Target::Folder(folder) => self.objects.folder(folder).await,
             };
             if let Err(absent @ ObjectError::NoObject(_)) = found {
-                // Counted as what it is.
+                // Count it as the failed condition that it is.
                 let _ = self.error(error);
                 return errors::with_fence(errors::s3_error(absent), fence);
             }
@@ -178,7 +178,7 @@ impl Calls {
     }
 }
 
-/// What a writer learns of its object.
+/// The answer to the writer of an object.
 fn put_output(object: &Stored) -> PutObjectOutput {
     let sum = |algorithm: Algorithm| attributes::kept(&object.attributes, algorithm.header());
     PutObjectOutput {
@@ -198,7 +198,7 @@ fn no_object(bucket: &str, key: &str) -> ObjectError {
     ObjectError::NoObject(format!("{bucket}/{shown}"))
 }
 
-/// The description of an object in an answer with these bytes of it. Checksums are those of the whole.
+/// The description of an object in an answer with these bytes. The checksums are those of the whole object.
 fn headers(object: &Stored, wanted: &conditions::Bytes, mode: Option<&ChecksumMode>) -> HeadObjectOutput {
     let asked = mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
     let mut head = attributes::head(object, asked && wanted.shown.is_none());
@@ -208,7 +208,7 @@ fn headers(object: &Stored, wanted: &conditions::Bytes, mode: Option<&ChecksumMo
     head
 }
 
-/// The parts of an object that was uploaded in parts, after one.
+/// The parts of an object that was uploaded in parts, after a part number.
 fn parts(object: &Stored, after: i32, most: usize) -> Option<GetObjectAttributesParts> {
     let Composition::Parts(sizes) = Composition::of(object) else { return None };
     let numbered = (1..).zip(&sizes).filter(|(number, _)| *number > after);
@@ -232,7 +232,7 @@ fn parts(object: &Stored, after: i32, most: usize) -> Option<GetObjectAttributes
     })
 }
 
-/// An answer that tells the token of the write that made the object.
+/// Adds the token of the write that made the object to an answer.
 fn with_token<T>(output: T, token: Option<Token>) -> S3Response<T> {
     let mut answer = S3Response::new(output);
     if let Some(token) = token.and_then(|token| token.to_string().try_into().ok()) {
@@ -241,7 +241,7 @@ fn with_token<T>(output: T, token: Option<Token>) -> S3Response<T> {
     answer
 }
 
-/// An entry of a list.
+/// An entry of a listing.
 pub(super) fn listed(key: String, object: &Stored, owner: Option<Owner>) -> Object {
     Object {
         key: Some(key),
@@ -256,7 +256,7 @@ pub(super) fn listed(key: String, object: &Stored, owner: Option<Owner>) -> Obje
     }
 }
 
-/// The only version of an object.
+/// The only version of an object, as an entry of a listing.
 pub(super) fn version(key: String, object: &Stored, owner: Option<Owner>) -> ObjectVersion {
     ObjectVersion {
         key: Some(key),

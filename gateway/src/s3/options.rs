@@ -1,37 +1,38 @@
-//! How the S3 front end is set up.
+//! Settings of the S3 front end.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// Settings of the S3 front end that requests are judged by.
+/// Settings of the S3 front end that affect which requests are admitted.
 #[derive(Clone, Debug)]
 pub struct S3Options {
-    /// May clients make and remove buckets?
+    /// Whether clients may create and remove buckets.
     pub create_buckets: bool,
-    /// Was the endpoint configured, so that requests for other hosts are mistakes?
+    /// The origin of the endpoint. If it was configured, requests for other hosts are mistakes.
     pub endpoint: Endpoint,
-    /// What is between clients and the listener.
+    /// The connection between clients and the listener.
     pub transport: Transport,
     /// What a lease may read.
     pub read: Read,
 }
 
-/// Where the endpoint that clients are told comes from.
+/// The origin of the endpoint that is reported to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// From the configuration.
     Configured,
-    /// It is the address of the listener.
+    /// The address of the listener.
     Listener,
 }
 
-/// What is between clients and the listener.
+/// The connection between clients and the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// This machine only.
     Loopback,
-    /// A network, without encryption: whoever is on the way can read and change what the signature does not cover.
+    /// A network without encryption: an attacker on the path can read everything, and change what the signature does
+    /// not cover.
     Plaintext,
 }
 

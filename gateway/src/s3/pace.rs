@@ -1,4 +1,4 @@
-//! How fast a body must come.
+//! The minimum pace of a body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// So much, or the rest, must arrive in each period after the first.
+/// The bytes, or the rest of the body, that must arrive in each period after the first.
 pub(super) const LEAST_BYTES: usize = 64 << 10;
 
-/// Watches a body: something must arrive in each period of patience, and after the first one [`LEAST_BYTES`]. Only the
-/// time that the gateway waits for the client counts.
+/// Enforces the pace of a body: something must arrive in each period, and [`LEAST_BYTES`] in each after the first.
+/// Only the time in which the gateway waits for the client counts.
 pub(super) struct Pace {
     patience: Duration,
     silence: Option<Pin<Box<Sleep>>>,
@@ -18,7 +18,7 @@ pub(super) struct Pace {
     period: Period,
 }
 
-/// The time waited, and what arrived in it.
+/// The time waited in a period, and the bytes that arrived in it.
 #[derive(Default)]
 struct Period {
     is_later: bool,
@@ -31,14 +31,14 @@ impl Pace {
         Pace { patience, silence: None, waiting_since: None, period: Period::default() }
     }
 
-    /// Something has arrived. `Err`: the body is too slow.
+    /// Records that bytes have arrived. `Err`: the body is too slow.
     pub(super) fn arrived(&mut self, bytes: usize) -> Result<(), String> {
         self.silence = None;
         let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| since.elapsed());
         self.period.add(waited, bytes, self.patience)
     }
 
-    /// Nothing has arrived yet. Ready when that is so for too long.
+    /// Records that nothing has arrived yet. Completes when that lasts too long.
     pub(super) fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<String> {
         self.waiting_since.get_or_insert_with(Instant::now);
         let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.patience)));

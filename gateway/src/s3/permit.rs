@@ -1,8 +1,8 @@
-//! Which requests of S3 clients go further: an allow-list of reads; everything else is a write and goes through the
-//! judge, or is not offered at all.
+//! Decides which requests of S3 clients are admitted. An allow-list names the reads. Every other call is a write and
+//! goes through the judge, or is not offered at all.
 //!
-//! Our own code gets a request as a [`Call`], which has the caller that was checked. Only the check makes one
-//! ([`Permitted`]), so a call that was not checked does not reach it.
+//! The gateway's own code gets a request as a [`Call`], which contains the checked caller. Only the check creates a
+//! [`Permitted`] caller, so an unchecked request cannot reach that code.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use super::request::ListPlaces;
 use crate::credentials::S3Credentials;
 use crate::credentials::keyring::Signer;
 
-/// What only looks.
+/// Calls that change nothing.
 pub(super) const READS: &[&str] = &[
     "GetBucketAccelerateConfiguration",
     "GetBucketAcl",
@@ -66,7 +66,7 @@ pub(super) const READS: &[&str] = &[
     "ListParts",
 ];
 
-/// What changes something, and is judged.
+/// Calls that change something, and are judged.
 pub(super) const WRITES: &[&str] = &[
     "AbortMultipartUpload",
     "CompleteMultipartUpload",
@@ -81,10 +81,10 @@ pub(super) const WRITES: &[&str] = &[
     "UploadPartCopy",
 ];
 
-/// What is taken into memory whole before it is looked at: lists of keys and of parts.
+/// Calls whose body is buffered whole before it is parsed: lists of keys and of parts.
 const WHOLE: &[&str] = &["CompleteMultipartUpload", "CreateBucket", "DeleteObjects"];
 
-/// Something that may be done. Only [`Permit::check`] makes one.
+/// A value that was checked. Only [`Permit::check`] creates one.
 #[derive(Clone)]
 pub(super) struct Permitted<T>(T);
 
@@ -96,22 +96,22 @@ impl<T> Deref for Permitted<T> {
     }
 }
 
-/// A request whose caller was checked, as every call gets it.
+/// A request with its checked caller, as every call gets it.
 pub(super) struct Call<T> {
     pub(super) caller: Permitted<Caller>,
     pub(super) input: T,
     pub(super) headers: HeaderMap,
-    /// They arrive after the body.
+    /// Headers that arrive after the body.
     pub(super) trailing_headers: Option<TrailingHeaders>,
-    /// A body that was taken whole, as it was measured.
+    /// The measurement of a body that was buffered whole.
     pub(super) measuring: Option<Measuring>,
-    /// What the request holds until it is answered, such as its place among the lists.
+    /// What the request holds until it is answered, such as its place for a list.
     _held: Extensions,
 }
 
 impl<T> Call<T> {
-    /// The one place where the S3 library hands over a request. The library has no room for the caller but among the
-    /// extensions of the request, and it is taken from there here and nowhere else.
+    /// The only place where the S3 library hands over a request. The library can carry the caller only in the
+    /// extensions of the request; it is taken from there here and nowhere else.
     pub(super) fn new(request: S3Request<T>) -> S3Result<Call<T>> {
         let S3Request { input, headers, mut extensions, trailing_headers, .. } = request;
         let caller = extensions.remove::<Permitted<Caller>>();
@@ -121,7 +121,7 @@ impl<T> Call<T> {
     }
 }
 
-/// Decides which requests go further.
+/// Decides which requests are admitted.
 pub(super) struct Permit {
     pub(super) credentials: Arc<S3Credentials>,
     pub(super) calls: Calls,
@@ -129,7 +129,7 @@ pub(super) struct Permit {
 
 #[async_trait]
 impl S3Access for Permit {
-    /// Runs after the signature was verified and before any of the body is looked at.
+    /// Runs after the signature was verified and before any of the body is read.
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let Some(credentials) = cx.credentials() else {
             return Err(s3_error!(
@@ -164,10 +164,10 @@ impl S3Access for Permit {
         if writes {
             let named = match cx.s3_path() {
                 S3Path::Object { bucket, key } => Some(names::judged_by(bucket, key)?),
-                // What DeleteObjects removes is in its body.
+                // The keys that DeleteObjects removes are in its body.
                 S3Path::Bucket { .. } if name == "DeleteObjects" => None,
-                // Clients ask for a bucket to be made that is there, and expect to learn that it is; the call itself
-                // decides about those that are not.
+                // Clients create buckets that already exist, and expect an answer that says so. The call itself
+                // decides about new ones.
                 S3Path::Bucket { .. } if name == "CreateBucket" => None,
                 S3Path::Bucket { bucket } => Some(bucket_name(bucket)?),
                 S3Path::Root => None,
@@ -175,7 +175,7 @@ impl S3Access for Permit {
             if let Some(named) = named
                 && let Err(denied) = covers(&self.calls.objects, &caller, &named)
             {
-                // A wrong name of a bucket is reported as that, and not as a matter of locks.
+                // A wrong bucket name is reported as such, and not as a refusal of the lease.
                 self.calls.objects.need_bucket(bucket_of(&named)).await.map_err(errors::s3_error)?;
                 return Err(denied);
             }
@@ -189,14 +189,14 @@ impl S3Access for Permit {
 }
 
 impl Permit {
-    /// Refuses a lease that reads something of another resource. What is asked of a bucket itself is the same for all.
+    /// Refuses a lease that reads from another resource. Calls about the bucket itself are the same for all callers.
     fn reads_its_own(&self, caller: &Caller, path: &S3Path, uri: &Uri, call: &str) -> S3Result<()> {
         let name = match path {
             S3Path::Object { bucket, key } => names::judged_by(bucket, key)?,
             S3Path::Bucket { bucket } if call.starts_with("List") => {
                 let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
                 let prefix = query.into_iter().find(|(name, _)| name == "prefix").map(|(_, prefix)| prefix);
-                // The folder that every name of the list is in.
+                // The folder that contains every name of the listing.
                 match prefix.as_deref().and_then(|prefix| prefix.rsplit_once('/')) {
                     Some((folder, _)) => names::judged_by(bucket, folder)?,
                     None => bucket_name(bucket)?,
@@ -213,7 +213,7 @@ impl Permit {
         may_read(&self.calls, caller, &name)
     }
 
-    /// Decides about a body that is taken into memory whole, before any of it is.
+    /// Decides about a body that is buffered whole, before any of it is read.
     async fn may_send_a_list(&self, cx: &mut S3AccessContext<'_>, caller: &Caller) -> S3Result<()> {
         if chunks::are_used(cx.headers()) {
             return Err(s3_error!(InvalidRequest, "This call takes its body in one piece, and not in signed chunks."));
@@ -228,16 +228,16 @@ impl Permit {
         let places = cx.extensions_mut().get::<ListPlaces>().cloned();
         let place = places.and_then(|ListPlaces(share)| share.try_take(1));
         let place = place.ok_or_else(|| s3_error!(SlowDown, "Too many lists of keys and parts arrive at once."))?;
-        // Given back with the request.
+        // Released with the request.
         cx.extensions_mut().insert(Arc::new(place));
         Ok(())
     }
 
-    /// Refuses a caller without a token where every guard asks for one. What is decided counts at the commit.
+    /// Refuses a caller without a token if every guard requires one. The decisive check is at the commit.
     async fn may_write_without_a_token(&self, path: &S3Path, call: &str) -> S3Result<()> {
         let probe = match path {
             S3Path::Object { bucket, key } => names::judged_by(bucket, key)?,
-            // Which keys it is about stands in the body; some of them may be watched only.
+            // The keys are in the body, and some of them may have guards that only observe.
             S3Path::Bucket { bucket } if call != "DeleteObjects" || self.observes(bucket) => return Ok(()),
             S3Path::Bucket { bucket } => object_name(bucket, "any")?,
             S3Path::Root => return Ok(()),
@@ -245,7 +245,7 @@ impl Permit {
         self.calls.objects.foresee_fence(&probe, None).await.map_err(|error| self.calls.error(error))
     }
 
-    /// Could a key of this bucket be written without a token, because its guard only observes?
+    /// Returns whether a key of this bucket could be written without a token, because its guard only observes.
     fn observes(&self, bucket: &str) -> bool {
         self.calls.objects.guards().list().iter().map(|guard| guard.spec()).any(|guard| {
             let first = guard.keys.split('/').next().unwrap_or_default();
@@ -254,7 +254,7 @@ impl Permit {
     }
 }
 
-/// Lasts as long as the credentials of a request.
+/// A grant that lasts as long as the credentials of a request.
 fn grant(known: Arc<S3Credentials>, signed: Credentials) -> Grant {
     Grant::new(move || match known.keyring().signer(&signed.access_key) {
         Ok(Signer::Lease(verified)) if verified.lease.expired(Timestamp::now()) => Err(ObjectError::Expired),

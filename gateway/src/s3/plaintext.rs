@@ -1,5 +1,5 @@
-//! What a signature has to cover where requests cross a network without encryption: whoever is on the way can change
-//! everything else.
+//! What a signature must cover where requests cross a network without encryption, because an attacker on the path can
+//! change everything else.
 
 use hyper::Method;
 use hyper::http::request::Parts;
@@ -7,7 +7,7 @@ use s3s::{S3Result, s3_error};
 
 use super::signed::PAYLOAD;
 
-/// Headers that decide nothing, or that proxies add. The length of a body is implied by its hash.
+/// Headers that affect nothing, or that proxies add. The length of a body is implied by its hash.
 const MAY_BE_UNSIGNED: &[&str] = &[
     "accept",
     "accept-encoding",
@@ -37,7 +37,7 @@ const MAY_BE_UNSIGNED: &[&str] = &[
 /// Bodies whose chunks are signed one by one.
 const SIGNED_CHUNKS: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 
-/// Refuses a request whose body or headers could have been changed on the way. `signed` is its list of signed headers.
+/// Refuses a request whose body or headers could be changed in transit. `signed` is its list of signed headers.
 pub(super) fn check(head: &Parts, signed: &str) -> S3Result<()> {
     let is_signed = |name: &str| signed.split(';').any(|known| known == name);
     let unsigned = head.headers.keys().map(|name| name.as_str());
@@ -58,7 +58,7 @@ pub(super) fn check(head: &Parts, signed: &str) -> S3Result<()> {
     ))
 }
 
-/// The bodies of other requests are not looked at.
+/// Returns whether a request of this method has a body. The bodies of other requests are ignored.
 fn has_a_body(method: &Method) -> bool {
     *method == Method::PUT || *method == Method::POST
 }

@@ -1,14 +1,14 @@
-//! Which query parameters each call takes.
+//! The query parameters that each call accepts.
 //!
-//! The S3 library chooses a call by the parameters that it knows and ignores all others: a newer `PUT ?renameObject`
-//! would be taken for a plain PUT, which empties the object. So a call that changes something is refused if it has a
-//! parameter that is not listed here, and a read if it asks for a part of S3 ([`SUBRESOURCES`]) that is not offered.
-//! Parameters of reads that S3 does not know either are ignored, as S3 does.
+//! The S3 library chooses a call by the parameters that it knows and ignores all others. A newer `PUT ?renameObject`
+//! would be treated as a plain PUT, which empties the object. So a call that changes something is refused if it has a
+//! parameter that is not listed here, and a read is refused if it names a subresource of S3 ([`SUBRESOURCES`]) that
+//! is not offered. Parameters of reads that S3 does not know either are ignored, as in S3.
 
 use hyper::Uri;
 use s3s::{S3Result, s3_error};
 
-/// The parameters of each call that is offered, besides [`EVERYWHERE`]. A call without a row takes none.
+/// The parameters of each offered call, besides [`EVERYWHERE`]. A call without a row accepts none.
 const PARAMETERS: &[(&str, &[&str])] = &[
     ("AbortMultipartUpload", &["uploadId"]),
     ("CompleteMultipartUpload", &["uploadId"]),
@@ -46,7 +46,7 @@ const PARAMETERS: &[(&str, &[&str])] = &[
     ("UploadPartCopy", &["partNumber", "uploadId"]),
 ];
 
-/// Parameters of the signature, and those that SDKs add to presigned URLs and that change nothing, in lower case.
+/// Parameters of the signature, and those without effect that SDKs add to presigned URLs, in lower case.
 const EVERYWHERE: &[&str] = &[
     "x-amz-algorithm",
     "x-amz-content-sha256",
@@ -60,13 +60,13 @@ const EVERYWHERE: &[&str] = &[
     "x-amz-user-agent",
 ];
 
-/// SDKs put a checksum of nothing into presigned URLs of uploads, because they do not know the body yet.
+/// SDKs add the checksum of an empty body to presigned URLs of uploads, because they do not know the body yet.
 const CHECKSUMS: &str = "x-amz-checksum-";
 
 /// Names the call, for logs of proxies.
 const CALL: &str = "x-id";
 
-/// What S3 has below a bucket or an object, all levels together.
+/// The subresources of buckets and objects in S3, on all levels.
 const SUBRESOURCES: &[&str] = &[
     "abac",
     "accelerate",
@@ -113,7 +113,7 @@ const SUBRESOURCES: &[&str] = &[
     "website",
 ];
 
-/// Does a call look only, or change something?
+/// Whether a call changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// It reads.
@@ -122,7 +122,7 @@ pub(super) enum Effect {
     Writes,
 }
 
-/// Refuses a call with parameters that it does not take: the client means another call, which is not offered.
+/// Refuses a call with parameters that it does not accept: the client means another call, which is not offered.
 pub(super) fn check(call: &str, effect: Effect, uri: &Uri) -> S3Result<()> {
     for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
         if !is_taken(call, effect, &name, &value) {

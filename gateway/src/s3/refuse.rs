@@ -1,10 +1,11 @@
-//! What clients can ask for and this gateway does not keep. Saying yes and doing nothing would be worse than no.
+//! Requests for features that this gateway does not have. They are refused, because accepting and ignoring them would
+//! be worse.
 
 use hyper::header::{HeaderMap, HeaderValue};
 use s3s::dto::*;
 use s3s::{S3Result, s3_error};
 
-/// What a write asks for besides its bytes and their description.
+/// Options of a write besides its bytes and their metadata.
 #[derive(Default)]
 pub(super) struct Unkept {
     acl: Option<String>,
@@ -16,7 +17,7 @@ pub(super) struct Unkept {
     storage_class: Option<String>,
 }
 
-/// Grants that say what is so anyway: whoever has the keys, has everything.
+/// ACLs that match the actual access: a caller with the keys has access to everything.
 const USUAL_ACLS: [&str; 3] = ["private", "bucket-owner-full-control", "bucket-owner-read"];
 
 macro_rules! unkept {
@@ -69,7 +70,7 @@ impl From<&PutObjectInput> for Unkept {
     }
 }
 
-/// Refuses what would not be kept.
+/// Refuses options that would not be stored.
 pub(super) fn unkept(asked: &Unkept) -> S3Result<()> {
     if let Some(acl) = asked.acl.as_ref().filter(|acl| !USUAL_ACLS.contains(&acl.as_str())) {
         return Err(s3_error!(
@@ -95,10 +96,10 @@ pub(super) fn unkept(asked: &Unkept) -> S3Result<()> {
     Ok(())
 }
 
-/// The id of the one version that each object has.
+/// The id of the only version of each object.
 pub(super) const ONLY_VERSION: &str = "null";
 
-/// There is one version of each object.
+/// Refuses versions other than the only one.
 pub(super) fn versions(version: Option<&str>) -> S3Result<()> {
     match version {
         None | Some(ONLY_VERSION) => Ok(()),
@@ -106,7 +107,7 @@ pub(super) fn versions(version: Option<&str>) -> S3Result<()> {
     }
 }
 
-/// Every bucket has one owner. A client that expects another one is wrong about the bucket that it reached.
+/// Refuses an expected bucket owner other than the actual one: such a client has reached the wrong bucket.
 pub(super) fn another_owner(headers: &HeaderMap) -> S3Result<()> {
     for name in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
         if headers.get_all(name).iter().any(|expected| expected != OWNER) {
@@ -116,7 +117,7 @@ pub(super) fn another_owner(headers: &HeaderMap) -> S3Result<()> {
     Ok(())
 }
 
-/// `Content-MD5` is that of 16 bytes, in base64.
+/// Checks that `Content-MD5` is 16 bytes in base64.
 pub(super) fn digests(headers: &HeaderMap) -> S3Result<()> {
     let is_md5 = |sent: &HeaderValue| {
         data_encoding::BASE64.decode(sent.as_bytes().trim_ascii()).is_ok_and(|digest| digest.len() == 16)
@@ -127,15 +128,15 @@ pub(super) fn digests(headers: &HeaderMap) -> S3Result<()> {
     }
 }
 
-/// The owner of everything.
+/// The owner of all buckets and objects.
 const OWNER: &str = "fencepost";
 
-/// The owner, as answers have it.
+/// The owner, for answers.
 pub(super) fn owner() -> Owner {
     Owner { id: Some(OWNER.to_owned()), display_name: Some(OWNER.to_owned()) }
 }
 
-/// The owner of everything, and that nobody else was granted anything.
+/// The owner of everything, with no grants to others.
 pub(super) fn everything_is_ours() -> (Owner, Grants) {
     let owner = owner();
     let grantee = Grantee {

@@ -32,31 +32,31 @@ use crate::listener::Arriving;
 use crate::metrics::Metrics;
 use crate::peer::PeerAddress;
 
-/// The least memory for bodies of one peer: some signed chunks.
+/// The least memory for the bodies of one peer: enough for some signed chunks.
 const LEAST_SHARE: usize = 4 << 20;
 
-/// How far a client's clock may be ahead.
+/// The most that a client's clock may be ahead, in seconds.
 const MAX_SKEW_SECONDS: u32 = 900;
 
-/// Names a request in answers and logs.
+/// The header with the id of a request, which is also logged.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
 /// Answers requests of S3 clients.
 pub(super) struct Requests {
     service: S3Service,
     count: AtomicU64,
-    /// How long a body may pause.
+    /// The longest pause in a body.
     patience: Duration,
-    /// Memory for bodies that stream.
+    /// Memory for streamed bodies.
     bodies: Shares,
-    /// Places for bodies that are taken whole.
+    /// Places for bodies that are buffered whole.
     lists: Shares,
     hosts: Hosts,
     transport: Transport,
     denials: Denials,
 }
 
-/// The places for lists that the caller's peer has.
+/// The places for lists that the caller's peer may use.
 #[derive(Clone)]
 pub(super) struct ListPlaces(pub(super) Share);
 
@@ -82,8 +82,8 @@ impl Requests {
         let mut config = S3Config::default();
         config.xml_max_body_size = List::Parts.bytes();
         config.presigned_url_max_skew_time_secs = MAX_SKEW_SECONDS;
-        // Uploads by HTML forms are read into memory before the signature is verified. They are not offered, so none
-        // is read.
+        // The library reads uploads by HTML forms into memory before it verifies the signature. They are not offered,
+        // so none is read.
         config.post_object_max_file_size = 0;
         config.form_max_fields_size = 64 << 10;
         config.form_max_field_size = 16 << 10;
@@ -129,7 +129,7 @@ impl Requests {
                 refused(error)?
             }
         };
-        // The S3 library sets this status on answers with a body only.
+        // The S3 library sets this status only on answers with a body.
         if is_head && answer.status() == StatusCode::OK && answer.headers().contains_key(CONTENT_RANGE) {
             *answer.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
@@ -140,7 +140,7 @@ impl Requests {
         Ok(answer)
     }
 
-    /// The request as the S3 library gets it, or why it does not get it.
+    /// The request for the S3 library, or why it is not admitted.
     fn admitted(&self, peer: PeerAddress, mut head: Parts, body: Arriving) -> S3Result<Admitted> {
         if is_a_form(&head) {
             return Err(s3_error!(NotImplemented, "Uploads by HTML forms are not offered."));
@@ -167,12 +167,12 @@ impl Requests {
 /// A request for the S3 library.
 struct Admitted {
     request: hyper::Request<Body>,
-    /// What will have been wrong with its list, if it has one.
+    /// The error in the request's list, once one is found.
     list: Option<FaultFound>,
 }
 
-/// Lists are parsed in one go, which takes a while: meanwhile the worker's other tasks, those of the fence among them,
-/// go on in another thread.
+/// Lists are parsed in one step, which takes a while. Meanwhile the other tasks of the worker, those of the fence
+/// among them, continue on another thread.
 struct Aside<F>(Pin<Box<F>>);
 
 impl<F: Future> Future for Aside<F> {
@@ -183,12 +183,12 @@ impl<F: Future> Future for Aside<F> {
     }
 }
 
-/// Where the ids of requests begin. They continue from the time of the start, so that several runs never share one.
+/// The first request id. It is derived from the start time, so that ids are unique across restarts.
 fn first_id() -> u64 {
     Timestamp::now().0 << 20
 }
 
-/// An answer with its id and its words, and the code if it is an error.
+/// Completes an answer with its request id and error text. Also returns the code of an error.
 async fn finished(id: u64, path: &str, mut answer: HttpResponse) -> (HttpResponse, Option<String>) {
     let id = format!("{id:016X}");
     if let Ok(id) = HeaderValue::try_from(&id) {
@@ -197,7 +197,7 @@ async fn finished(id: u64, path: &str, mut answer: HttpResponse) -> (HttpRespons
     words::explained(answer, path, &id).await
 }
 
-/// An error as an answer.
+/// Converts an error to an answer.
 pub(super) fn refused(error: S3Error) -> Result<HttpResponse, HttpError> {
     error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
 }

@@ -1,4 +1,4 @@
-//! A bound on memory of which no peer gets more than a share.
+//! A memory limit of which no peer gets more than a share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::peer::PeerAddress;
 
-/// So much there is, and so much of it for each peer.
+/// The total, and the share of each peer.
 pub(super) struct Shares {
     all: Arc<Semaphore>,
     share: usize,
@@ -16,13 +16,13 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// A peer gets a quarter, but not less than this.
+    /// Each peer gets a quarter of the total, but at least `least`.
     pub(super) fn new(all: usize, least: usize) -> Shares {
         let share = (all / 4).max(least).max(1);
         Shares { all: Arc::new(Semaphore::new(all.max(share))), share, peers: Mutex::default() }
     }
 
-    /// The share of a peer. All connections of a peer have the same.
+    /// The share of a peer, common to all its connections.
     pub(super) fn of(&self, peer: PeerAddress) -> Share {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let own = peers.get(&peer).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -35,7 +35,7 @@ impl Shares {
     }
 }
 
-/// What one peer may take.
+/// The share of one peer.
 #[derive(Clone)]
 pub(super) struct Share {
     all: Arc<Semaphore>,
@@ -44,19 +44,20 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// More than the whole share is never asked for: it would never be there.
+    /// Caps a request at the whole share, because more would never be available.
     fn units(&self, wanted: usize) -> u32 {
         u32::try_from(wanted.min(self.most)).unwrap_or(u32::MAX)
     }
 
-    /// Takes as much, if it is there now.
+    /// Takes room, if it is available now.
     pub(super) fn try_take(&self, wanted: usize) -> Option<Room> {
         let units = self.units(wanted);
         let own = self.own.clone().try_acquire_many_owned(units).ok()?;
         Some(Room { own, all: self.all.clone().try_acquire_many_owned(units).ok()? })
     }
 
-    /// Takes as much, as soon as it is there. The own share first: who waits for that is not in the way of others.
+    /// Takes room as soon as it is available. The peer's own share is taken first, so that waiting for it does not
+    /// block other peers.
     pub(super) async fn take(self, wanted: usize) -> Option<Room> {
         let units = self.units(wanted);
         let own = self.own.acquire_many_owned(units).await.ok()?;
@@ -64,7 +65,7 @@ impl Share {
     }
 }
 
-/// What was taken, given back when it is dropped.
+/// Room that was taken, released on drop.
 #[derive(Debug)]
 pub(super) struct Room {
     own: OwnedSemaphorePermit,
@@ -72,12 +73,12 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Bytes that hold this until the last of them is dropped.
+    /// Ties the room to bytes: it is released when the last of them is dropped.
     pub(super) fn over(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Held { bytes, _room: self })
     }
 
-    /// Bytes that hold as much of it as they have.
+    /// Ties as much of the room to bytes as they need.
     pub(super) fn part_over(&mut self, bytes: Bytes) -> Bytes {
         let part = bytes.len().min(self.own.num_permits());
         match (self.own.split(part), self.all.split(part)) {

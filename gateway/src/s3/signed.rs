@@ -1,7 +1,7 @@
-//! What a signature has to cover, and how long it may live, beyond what the S3 library asks of it.
+//! What a signature must cover and how long it may be valid, beyond what the S3 library requires.
 //!
-//! All of it is checked before the library verifies the signature itself. The library takes more than one way to write
-//! a signature; here there is one, and it is read the same way as the library reads it.
+//! All of it is checked before the library verifies the signature. The library accepts several notations of a
+//! signature. Only one is accepted here, and it is parsed as the library parses it.
 
 use hyper::header::{AUTHORIZATION, DATE, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
@@ -11,25 +11,25 @@ use s3s::{S3Error, S3Result, s3_error};
 use super::options::Transport;
 use super::plaintext;
 
-/// A presigned URL lives at most a week, as with S3.
+/// A presigned URL is valid for at most a week, as in S3.
 const MAX_PRESIGNED_SECONDS: u64 = 7 * 24 * 3600;
 
-/// The only algorithm, and the space after it.
+/// The only accepted algorithm, with the space after it.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256 ";
 
 /// The members of the `Authorization` header, in their order.
 const MEMBERS: [&str; 3] = ["Credential=", "SignedHeaders=", "Signature="];
 
-/// May be unsigned beside a presigned URL: it says only whether the body is.
+/// May be unsigned with a presigned URL: it only states whether the body is signed.
 pub(super) const PAYLOAD: &str = "x-amz-content-sha256";
 
-/// When the request was signed.
+/// The header with the time of the signature.
 const AMZ_DATE: &str = "x-amz-date";
 
-/// Refuses a signature that leaves out what decides what is done, that never ages, or that can be read in two ways. A
-/// request without any passes: it is refused after the library found no credentials.
+/// Refuses a signature that does not cover every header that matters, that never expires, or that is ambiguous. A
+/// request without a signature passes here; it is refused later, when the library finds no credentials.
 ///
-/// If there are several signatures, they are looked at in the order of the library.
+/// Several signatures are checked in the order of the library.
 pub(super) fn check(head: &Parts, transport: Transport) -> S3Result<()> {
     let headers = &head.headers;
     let query: Vec<_> = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()).collect();
@@ -54,12 +54,12 @@ pub(super) fn check(head: &Parts, transport: Transport) -> S3Result<()> {
     }
 }
 
-/// Gives a request that is signed with a `Date`, which SigV4 allows, the `x-amz-date` that the library asks for.
+/// Adds the `x-amz-date` that the library requires to a request signed with a `Date`, which SigV4 allows.
 pub(super) fn date(headers: &mut HeaderMap) {
     if headers.contains_key(AMZ_DATE) {
         return;
     }
-    // A date that is not signed would let an old request be sent again.
+    // With an unsigned date, an old request could be replayed.
     let signed = authorization(headers).ok().flatten().and_then(|header| signed_headers(header).ok());
     if !signed.is_some_and(|names| names.split(';').any(|name| name == DATE.as_str())) {
         return;
@@ -82,7 +82,7 @@ fn amz_date(text: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{seconds}Z")).ok()
 }
 
-/// The one `Authorization` header, if it is of version 4.
+/// The only `Authorization` header, if it is of version 4.
 fn authorization(headers: &HeaderMap) -> S3Result<Option<&str>> {
     let mut found = headers.get_all(AUTHORIZATION).iter();
     let header = match (found.next(), found.next()) {
@@ -118,7 +118,7 @@ fn signed_headers(header: &str) -> S3Result<&str> {
     }
 }
 
-/// What S3 answers, so that clients show it.
+/// The same answer as from S3, so that clients show it.
 fn version_2() -> S3Error {
     s3_error!(
         InvalidRequest,
@@ -127,7 +127,7 @@ fn version_2() -> S3Error {
     )
 }
 
-/// Is every header signed that decides what is done, and for which server?
+/// Checks that every header is signed that determines the operation or the server.
 fn covers(headers: &HeaderMap, signed: &str, besides: Option<&str>) -> S3Result<()> {
     let is_signed = |name: &str| signed.split(';').any(|known| known == name);
     if !is_signed("host") {
@@ -138,7 +138,7 @@ fn covers(headers: &HeaderMap, signed: &str, besides: Option<&str>) -> S3Result<
         if !name.starts_with("x-amz-") || besides == Some(name) {
             continue;
         }
-        // The library leaves out of the signature what is no text.
+        // The library leaves headers that are not text out of the signature.
         if std::str::from_utf8(value.as_bytes()).is_err() {
             return Err(s3_error!(InvalidRequest, "The header {name} is not UTF-8."));
         }

@@ -1,5 +1,5 @@
-//! Settings of a bucket that this gateway does not have. Consoles, infrastructure tools and clean-up scripts ask for them,
-//! and expect the answer that they are not set. Setting one is not offered.
+//! Bucket settings that this gateway does not have. Consoles, infrastructure tools and clean-up scripts query them,
+//! and expect the answer that they are not set. They cannot be set.
 
 use hyper::StatusCode;
 use s3s::dto::*;
@@ -9,7 +9,7 @@ use super::calls::{Answer, Calls};
 use super::errors;
 use super::permit::Call;
 
-/// Says that a setting is not there, with the code that S3 has for it.
+/// Answers that a setting is absent, with S3's code for it.
 macro_rules! unset {
     ($($call:ident: $input:ident => $output:ident, $code:literal;)*) => {
         impl Calls {
@@ -40,7 +40,7 @@ unset! {
         "NoSuchPublicAccessBlockConfiguration";
 }
 
-/// Says that a setting has its default, which S3 does by an empty answer.
+/// Answers that a setting has its default, which S3 expresses by an empty answer.
 macro_rules! empty {
     ($($call:ident: $input:ident => $output:ident,)*) => {
         impl Calls {
@@ -61,7 +61,7 @@ empty! {
 }
 
 impl Calls {
-    /// There is no requester but the owner.
+    /// The payer is always the owner, the only requester.
     pub(super) async fn get_bucket_request_payment(
         &self,
         call: Call<GetBucketRequestPaymentInput>,

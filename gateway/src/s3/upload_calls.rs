@@ -1,4 +1,4 @@
-//! Calls about uploads in parts.
+//! Calls about multipart uploads.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ use super::names::{Named, Target};
 use super::permit::Call;
 use super::refuse::{self, Unkept};
 
-/// Parts are counted from 1 to this.
+/// The highest part number; the lowest is 1.
 const MAX_PART_NUMBER: i32 = 10_000;
 
-/// The largest object there is, as S3 has it.
+/// The largest object, as in S3.
 const MAX_OBJECT_BYTES: u64 = 5 << 40;
 
-/// How long a completion says nothing. Whatever ends sooner is answered with its own status; what takes longer can only
-/// be 200, with the error, if there is one, in its body: S3 does the same, and its clients know it.
+/// How long the answer to a completion is held back. A completion that ends sooner is answered with its own status. A
+/// slower one gets status 200, with any error in the body. S3 does the same, and its clients expect it.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Entries of a list, unless fewer are asked for.
+/// The default and largest number of entries in a listing.
 const MAX_LISTED: i32 = 1000;
 
 impl Calls {
@@ -203,7 +203,7 @@ impl Calls {
         });
         match tokio::time::timeout(SILENCE, &mut completing).await {
             Ok(answer) => answer,
-            // The status is sent, and then a space now and then, so that the client goes on waiting.
+            // Send the status now, and a space from time to time, so that the client keeps waiting.
             Err(_) => Ok(S3Response::new(CompleteMultipartUploadOutput {
                 future: Some(Box::pin(async move { completing.await.map(|answer| answer.output) })),
                 ..CompleteMultipartUploadOutput::default()
@@ -224,7 +224,7 @@ impl Calls {
 
     pub(super) async fn list_parts(&self, call: Call<ListPartsInput>) -> Answer<ListPartsOutput> {
         let input = call.input;
-        // There are no uploads of what cannot exist.
+        // A name that cannot exist has no uploads.
         let Named::Object(name) = Named::new(&input.bucket, &input.key)? else { return Err(no_upload()) };
         let id = upload(&input.upload_id)?;
         self.objects.need_upload(&name, id).await.map_err(|error| self.error(error))?;
@@ -325,7 +325,7 @@ fn no_upload() -> S3Error {
     s3_error!(NoSuchUpload, "There is no such upload.")
 }
 
-/// Which checksum an upload is begun with, if any. What is not said about its kind is as with S3.
+/// The checksum of a new upload, if one is requested. The default kind is that of S3.
 fn checksum(asked: Option<&ChecksumAlgorithm>, kind: Option<&ChecksumType>) -> S3Result<Option<UploadChecksum>> {
     let Some(asked) = asked else { return Ok(None) };
     let Some(algorithm) = Algorithm::named(asked.as_str()) else {
@@ -363,7 +363,7 @@ fn number(number: i32) -> S3Result<u16> {
     }
 }
 
-/// How many entries of a list are wanted.
+/// The number of entries that a listing requests.
 pub(super) fn limit(asked: Option<i32>, what: &str) -> S3Result<usize> {
     let asked = asked.unwrap_or(MAX_LISTED);
     usize::try_from(asked.min(MAX_LISTED)).map_err(|_| s3_error!(InvalidArgument, "{what} is {asked}, below 0."))

@@ -1,10 +1,10 @@
-//! Words for errors that come without any: what the S3 library finds wrong by itself, before anybody else is asked.
+//! Messages for errors without one: those that the S3 library finds by itself, before the gateway's own code runs.
 
 use fencepost_objects::untellable;
 use http_body_util::BodyExt;
 use s3s::{Body, HttpResponse};
 
-/// Errors without words, and what they mean.
+/// Codes of errors without a message, and their messages.
 const WORDS: &[(&str, &str)] = &[
     (
         "SignatureDoesNotMatch",
@@ -22,18 +22,18 @@ const WORDS: &[(&str, &str)] = &[
     ("NotImplemented", "This is not offered by this gateway."),
 ];
 
-/// An answer whose error says what is wrong, with what, and in which request; and the code of the error.
+/// Adds a message, the path and the request id to an error answer. Also returns the code of the error.
 pub(super) async fn explained(answer: HttpResponse, path: &str, request_id: &str) -> (HttpResponse, Option<String>) {
     if !(answer.status().is_client_error() || answer.status().is_server_error()) {
         return (answer, None);
     }
     let (mut head, body) = answer.into_parts();
-    // Errors are short, and already there.
+    // Error bodies are short and already in memory.
     let text = match body.collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => return (HttpResponse::from_parts(head, Body::empty()), None),
     };
-    // What repeats a client's own words may have characters in it that XML cannot tell.
+    // Errors that repeat text of the client may have characters that XML cannot represent.
     let shown: String = String::from_utf8_lossy(&text).chars().flat_map(tellable).collect();
     let code =
         shown.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code.to_owned());
@@ -50,7 +50,7 @@ pub(super) async fn explained(answer: HttpResponse, path: &str, request_id: &str
     (HttpResponse::from_parts(head, Body::from(named(&told, path, request_id))), code)
 }
 
-/// Says at the end of an error to which path it belongs, and to which request.
+/// Adds the path and the request id to the end of an error.
 fn named(text: &str, path: &str, request_id: &str) -> String {
     match text.rsplit_once("</Error>") {
         None => text.to_owned(),
@@ -61,7 +61,7 @@ fn named(text: &str, path: &str, request_id: &str) -> String {
     }
 }
 
-/// A character, or how it is shown where it cannot be told.
+/// A character, or its replacement if XML cannot represent it.
 fn tellable(c: char) -> impl Iterator<Item = char> {
     let hidden = untellable(c) && !matches!(c, '\n' | '\t');
     let escaped = hidden.then(|| c.escape_unicode());
