@@ -1,4 +1,4 @@
-//! An answer on its way out.
+//! Answers of the HTTP front end, before they are sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -34,16 +34,16 @@ pub(super) fn json(body: &impl Serialize) -> Bytes {
     serde_json::to_vec(body).unwrap_or_default().into()
 }
 
-/// Status, headers and body.
+/// An answer: status, headers and body.
 #[derive(Debug)]
 pub(super) struct Answer(Response<Body>);
 
 impl Answer {
     pub(super) fn new(status: u16) -> Answer {
         let mut response = Response::new(Full::default());
-        // Enough for every answer, so that it does not grow step by step.
+        // Enough for every answer, so that the map does not grow step by step.
         response.headers_mut().reserve(10);
-        // No browser may take an answer for anything but what it says it is.
+        // Browsers must not guess another type than the declared one.
         response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         // Statuses come from constants; an impossible one would be a server error.
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -74,7 +74,7 @@ impl Answer {
         self
     }
 
-    /// The answer to HEAD: it tells the length of the body, and leaves it out. (HTTP/2 would send it.)
+    /// The answer to HEAD: it states the length of the body, and leaves the body out. (HTTP/2 would send it.)
     pub(super) fn without_body(self) -> Answer {
         match self.0.body().size_hint().exact() {
             Some(bytes) if bytes > 0 => {
@@ -89,7 +89,7 @@ impl Answer {
         self.0.body().size_hint().lower()
     }
 
-    /// Puts other bytes in the place of the body, which is complete.
+    /// Replaces the bytes of the body, which is complete.
     pub(super) fn map_body(self, map: impl FnOnce(Bytes) -> Result<Bytes, Problem>) -> Result<Answer, Problem> {
         let (head, mut body) = self.0.into_parts();
         let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
@@ -106,7 +106,7 @@ impl Answer {
         self
     }
 
-    /// Adds a header. A value that cannot travel in one is left out.
+    /// Adds a header. A value that is not valid in a header is left out.
     pub(super) fn header(mut self, name: HeaderName, value: &str) -> Answer {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.0.headers_mut().insert(name, value);
@@ -125,7 +125,7 @@ impl Answer {
         }
     }
 
-    /// Why it would have been refused, by each resource whose guard only observes.
+    /// Adds why each resource whose guard only observes would have refused the request.
     pub(super) fn observed(self, reasons: &[Reason]) -> Answer {
         match reasons {
             [] => self,
@@ -137,7 +137,7 @@ impl Answer {
         }
     }
 
-    /// This is what an earlier request with the same key was answered; the fence may have been raised since.
+    /// Marks the recorded answer of an earlier request with the same key. The fence may have been raised since.
     pub(super) fn replayed(self, fence_now: Option<Token>) -> Answer {
         let answer = self.header_static(IDEMPOTENT_REPLAYED, "true");
         match fence_now {

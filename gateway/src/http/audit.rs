@@ -1,4 +1,4 @@
-//! The audit log: what administrators did, a JSON object a line.
+//! The audit log: administrators' calls, one JSON object per line.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 
 use super::permit::Identity;
 
-/// Appends to a file, which is opened anew for each line so that it may be moved away at any time.
+/// Appends to a file, which is opened for each line so that it may be moved away at any time.
 #[derive(Clone, Debug)]
 pub struct AuditLog(PathBuf);
 
 impl AuditLog {
-    /// A log in this file; made with the first line.
+    /// A log in this file, which the first line creates.
     pub fn new(path: &Path) -> AuditLog {
         AuditLog(path.to_owned())
     }
@@ -35,12 +35,12 @@ impl AuditLog {
     }
 }
 
-/// One line.
+/// A line of the log.
 #[derive(Clone, Debug)]
 pub(super) struct Entry(Map<String, Value>);
 
 impl Entry {
-    /// Who asks for what.
+    /// A line for an action, with its caller and its request.
     pub(super) fn new(action: &str, identity: &Identity, request_id: &str) -> Entry {
         let (by, uid, pid) = match identity {
             Identity::Anonymous => ("nobody", None, None),
@@ -63,7 +63,7 @@ impl Entry {
         self
     }
 
-    /// The same request, later.
+    /// A later line for the same request, with its outcome.
     pub(super) fn again(mut self, outcome: &str) -> Entry {
         self.0.insert("at".into(), json!(Timestamp::now()));
         self.with("outcome", outcome)

@@ -41,7 +41,7 @@ struct Reservation {
 }
 
 impl Reservation {
-    /// Counts more bytes. `Err`: they are over this limit (and stay counted until dropped).
+    /// Counts more bytes. `Err` holds the limit that they exceed; they stay counted until the reservation is dropped.
     fn grow(&mut self, bytes: usize) -> Result<(), usize> {
         let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
@@ -61,14 +61,14 @@ impl Drop for Reservation {
     }
 }
 
-/// An answer's bytes, which count against a budget until the last of them is gone, whoever holds them by then.
+/// Counts an answer's bytes against a budget until the last reference to them is dropped.
 pub(super) fn hold(bytes: Bytes, budget: &Arc<ByteBudget>) -> Result<Bytes, Problem> {
     let mut reserved = budget.reserve();
     reserved.grow(bytes.len()).map_err(Problem::answers_full)?;
     Ok(reserved.over(bytes))
 }
 
-/// The same for bytes that must be sent in any case; whoever comes next finds the budget full.
+/// Like [`hold`], for bytes that must be sent in any case. They may exceed the budget; later answers then find it full.
 pub(super) fn hold_anyway(bytes: Bytes, budget: &Arc<ByteBudget>) -> Bytes {
     let mut reserved = budget.reserve();
     // Counted whether or not it fits.
@@ -87,7 +87,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// Receives a body whole, or says which limit it broke. A body that was announced too large is not read at all.
+/// Receives a whole body, or returns the limit that it exceeds. A body that was announced too large is not read at all.
 pub(super) async fn receive(
     body: Arriving,
     headers: &HeaderMap,
@@ -109,7 +109,7 @@ pub(super) async fn receive(
     let mut reserved = budget.reserve();
     let bytes = {
         let mut collecting = pin!(collect(body, route, limit, &mut reserved));
-        // Most bodies have arrived with their heads; a timer would cost more than they do.
+        // Most bodies have arrived with their headers; setting a timer would cost more than reading them.
         match poll_fn(|cx| Poll::Ready(collecting.as_mut().poll(cx))).await {
             Poll::Ready(collected) => collected,
             Poll::Pending => tokio::time::timeout(limits.body_timeout, collecting)

@@ -1,4 +1,4 @@
-//! Who makes a request, and what it may have of the memory for answers.
+//! The caller of a request, and its share of the memory for answers.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use super::waiting::ConnectionWaits;
 use crate::config::Limits;
 use crate::peer::PeerAddress;
 
-/// Who makes a request. Every request of a connection has the same caller.
+/// The caller of a request. All requests of a connection have the same caller.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(super) identity: Identity,
     pub(super) peer: PeerAddress,
     /// Its requests that wait for a lock.
     pub(super) waits: Arc<ConnectionWaits>,
-    /// Of the memory for answers.
+    /// Its share of the memory for answers.
     pub(super) share: Arc<AnswerShare>,
 }
 
-/// What a caller may have of the memory for answers: a quarter, until it has taken what it was sent. Callers on this
-/// machine have it per connection, others per address.
+/// A caller's share of the memory for answers: a quarter. Answers count until the caller has received them. Callers on
+/// this machine have a share per connection, others per address.
 pub(crate) struct AnswerShare {
     answers: Arc<ByteBudget>,
-    /// Requests at once whose answers hold values and are sent in any case.
+    /// Limits the requests whose answers hold values and must be sent.
     makers: Semaphore,
 }
 
-/// Smaller answers are not counted; there is one for each request at the most.
+/// Smaller answers are not counted; each request has at most one.
 const SMALL: u64 = 4 << 10;
 
 impl AnswerShare {
@@ -43,14 +43,16 @@ impl AnswerShare {
         Arc::new(AnswerShare { answers: ByteBudget::new(share), makers })
     }
 
-    /// Waits for the caller's turn to make an answer that must be sent, if it has taken its earlier ones.
+    /// Waits for the caller's turn to make an answer that must be sent. Refused while its earlier answers fill its
+    /// share.
     pub(super) async fn turn(&self) -> Result<Option<SemaphorePermit<'_>>, Problem> {
         // The semaphore is never closed.
         let turn = self.makers.acquire().await.ok();
         hold(Bytes::from_static(b"{}"), &self.answers).map(|_| turn)
     }
 
-    /// Counts an answer until the caller has taken it. A read may be refused for it; anything else was done already.
+    /// Counts an answer until the caller has received it. A read may be refused if the share is full; any other call
+    /// has already been executed, and is answered.
     pub(super) fn hold(&self, method: &Method, answer: Answer) -> Result<Answer, Problem> {
         if answer.length() <= SMALL {
             return Ok(answer);

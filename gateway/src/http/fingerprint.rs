@@ -1,8 +1,8 @@
-//! What makes a request this one and no other, for idempotency keys. Tokens are not part of it.
+//! Fingerprints, which identify requests for idempotency keys. Tokens are not part of them.
 
 use sha2::{Digest, Sha256};
 
-/// Of the parts, each with its length, so that no two lists of parts look alike.
+/// Hashes the parts, each with its length, so that different lists of parts are different input.
 pub(super) fn fingerprint(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {

@@ -78,7 +78,7 @@ impl FrontEnd<UnixStream> for Administrators {
         if !request.uri().path().starts_with("/v1/admin/") {
             return self.0.handle(request, caller).await;
         }
-        // An act goes on to its end, and to its line in the audit log, also if its caller does not wait for it.
+        // A call runs to its end, and to its line in the audit log, even if its caller does not wait for it.
         let (gateway, caller) = (self.0.clone(), caller.clone());
         match tokio::spawn(async move { gateway.handle(request, &caller).await }).await {
             Ok(answered) => answered,
@@ -96,7 +96,7 @@ impl FrontEnd<UnixStream> for Administrators {
 }
 
 impl Gateway {
-    /// Answers a request for which there is no place.
+    /// Answers a request that exceeds a limit of the listener.
     fn no_place(&self, full: Full) -> Response<Body> {
         let id = self.next_id();
         let problem = Problem::new(ProblemKind::Overloaded, full.to_string()).advice("Try again shortly.");
@@ -110,7 +110,7 @@ impl Gateway {
             .into_response()
     }
 
-    /// Answers a connection that has no request to answer.
+    /// The closing answer of a connection without a request to answer.
     fn closing_answer(&self, why: Closing) -> String {
         let (kind, detail) = match why {
             Closing::Full(full) => (ProblemKind::Overloaded, full.to_string()),

@@ -1,4 +1,4 @@
-//! What a request says in its headers.
+//! The headers of a request, decoded.
 
 use fencepost_core::wire::header;
 use fencepost_core::{Holder, IdempotencyKey, Issuer, Presented};
@@ -27,7 +27,7 @@ pub(super) fn within(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
     if bytes > limit { Err(Problem::headers_too_large(bytes, limit)) } else { Ok(()) }
 }
 
-/// HTTP/1.1 asks for exactly one `Host`; without it, two servers on the way may understand two different requests.
+/// HTTP/1.1 requires exactly one `Host`. Otherwise two servers on the path may interpret one request differently.
 pub(super) fn one_host(head: &Parts) -> Result<(), Problem> {
     match head.headers.get_all(HOST).iter().count() {
         1 => Ok(()),
@@ -37,7 +37,7 @@ pub(super) fn one_host(head: &Parts) -> Result<(), Problem> {
     }
 }
 
-/// The only value of a header. Two values are two answers to one question, even if they are equal.
+/// The only value of a header. A repeated header is refused, even if its values are equal.
 fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), rest) = (values.next(), values.next()) else { return Ok(None) };
@@ -48,7 +48,7 @@ fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h st
     std::str::from_utf8(value.as_bytes()).map(Some).map_err(|_| Problem::header(name.as_str(), "it is not UTF-8"))
 }
 
-/// The token, and who presents it.
+/// The token, its holder and its issuer.
 pub(super) fn presented(headers: &HeaderMap) -> Result<Option<Presented>, Problem> {
     let token = single(headers, &TOKEN)?.map(str::parse).transpose()?;
     let holder = single(headers, &HOLDER)?.map(Holder::new).transpose();
@@ -64,7 +64,7 @@ pub(super) fn lease(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
     lease.map_err(|why: &str| Problem::header(header::FENCING_LEASE, why))
 }
 
-/// A read with a holder or issuer but no token looks checked, and is not.
+/// Refuses a read with a holder or issuer but no token: it looks checked, and is not.
 pub(super) fn presented_for_read(headers: &HeaderMap) -> Result<Option<Presented>, Problem> {
     let presented = presented(headers)?;
     for name in [&HOLDER, &ISSUER] {
@@ -78,7 +78,8 @@ pub(super) fn presented_for_read(headers: &HeaderMap) -> Result<Option<Presented
     Ok(presented)
 }
 
-/// The name of this request over all its retries. Quotes around it, as an Internet draft asks for, are not part of it.
+/// The idempotency key, which all retries of a request share. Quotes around it, as an Internet draft asks for, are not
+/// part of it.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(text) = single(headers, &IDEMPOTENCY_KEY)? else { return Ok(None) };
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
@@ -86,7 +87,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyK
     key.map(Some).map_err(|error| Problem::header(header::IDEMPOTENCY_KEY, &error.to_string()))
 }
 
-/// Does the request name itself, so that it may be a retry?
+/// Whether the request has an idempotency key, so that it may be a retry.
 pub(super) fn has_idempotency_key(headers: &HeaderMap) -> bool {
     headers.contains_key(&IDEMPOTENCY_KEY)
 }
@@ -100,7 +101,7 @@ pub(super) fn no_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A request's conditions as they were sent, to tell one request from another.
+/// A request's conditions as they were sent, for its fingerprint.
 pub(super) fn raw_conditions(headers: &HeaderMap) -> [&[u8]; 2] {
     [IF_MATCH, IF_NONE_MATCH].map(|name| headers.get(name).map_or(&b""[..], |value| value.as_bytes()))
 }
@@ -122,7 +123,7 @@ fn refuse(headers: &HeaderMap, names: &[HeaderName], instead: &str) -> Result<()
     }
 }
 
-/// What a write may ask for that this version does not do. Ignoring it would make a promise by silence.
+/// Headers for features that this version does not have. Ignoring one would silently promise the feature.
 const UNSUPPORTED: [(HeaderName, &str); 3] = [
     (CONTENT_RANGE, "a value is written whole, never in part"),
     (
@@ -132,7 +133,7 @@ const UNSUPPORTED: [(HeaderName, &str); 3] = [
     (IF_UNMODIFIED_SINCE, "conditions on time are not precise enough; use If-Match"),
 ];
 
-/// Refuses what is not safe to ignore.
+/// Refuses headers that are not safe to ignore.
 pub(super) fn none_unsupported(headers: &HeaderMap) -> Result<(), Problem> {
     match UNSUPPORTED.iter().find(|(name, _)| headers.contains_key(name)) {
         Some((name, why)) => Err(Problem::new(ProblemKind::UnsupportedHeader, format!("header {name}: {why}"))),
@@ -142,14 +143,14 @@ pub(super) fn none_unsupported(headers: &HeaderMap) -> Result<(), Problem> {
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The type of a value, if the request says one.
+/// The type of a value, if the request names one.
 pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     match single(headers, &CONTENT_TYPE)? {
         Some(value) if value.len() > MAX_CONTENT_TYPE_BYTES => {
             Err(Problem::header("content-type", &format!("it is longer than {MAX_CONTENT_TYPE_BYTES} bytes")))
         }
         Some("") | None => Ok(None),
-        // What curl sends with `-d` unless told otherwise. It says nothing about the value.
+        // The default of `curl -d`, which does not describe the value.
         Some(value) if value.eq_ignore_ascii_case(FORM) => Ok(None),
         Some(value) => Ok(Some(value.to_owned())),
     }
@@ -165,12 +166,12 @@ pub(super) enum Tags {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     weak: bool,
-    /// `None`: a tag that this gateway never gave, which matches nothing.
+    /// `None`: a tag that this gateway never issued; it matches nothing.
     version: Option<Version>,
 }
 
 impl Tags {
-    /// Does a value with this version match, when strength does not matter? (For reads.)
+    /// Whether a value with this version matches by weak comparison, as reads need it.
     pub(super) fn match_weakly(&self, current: Option<Version>) -> bool {
         match self {
             Tags::Any => current.is_some(),

@@ -52,7 +52,7 @@ pub use origin::{Host, NotAHost};
 /// The body of every answer.
 pub type Body = Full<Bytes>;
 
-/// Requests at once whose answers hold values; more would not fit into one batch anyway.
+/// The most requests at once whose answers hold values. More would not fit into one batch anyway.
 const MAX_MAKERS: usize = 1024;
 
 /// Answers requests from a store.
@@ -63,13 +63,13 @@ pub struct Gateway {
     metrics: Arc<Metrics>,
     reload: Reload,
     audit: AuditLog,
-    /// Of the S3 front end, if there is one.
+    /// Credentials of the S3 front end, if there is one.
     s3: Option<Arc<S3Credentials>>,
-    /// What it serves.
+    /// Objects that the S3 front end serves.
     objects: Option<Arc<Objects>>,
     bodies: Arc<ByteBudget>,
     answers: Arc<ByteBudget>,
-    /// Requests whose answers hold values and are made in any case: as many as fit the budget if all are of the
+    /// Limits the requests whose answers hold values and must be sent: as many as fit the budget if all are of the
     /// largest size.
     makers: Semaphore,
     /// Connections with requests that wait for a lock.
@@ -83,7 +83,8 @@ impl Gateway {
     /// A gateway over an open store. `metrics` should be the store's observer too.
     pub fn new(store: Arc<Store>, limits: Limits, metrics: Arc<Metrics>, reload: Reload, audit: AuditLog) -> Gateway {
         let mut run = [0; 4];
-        // Ids tell requests of one run apart by their count; the run's part only has to differ mostly.
+        // The count distinguishes requests of one run. The run's part only has to differ in most cases, so a failure is
+        // ignored.
         let _ = getrandom::fill(&mut run);
         Gateway {
             store,

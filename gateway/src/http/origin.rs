@@ -1,4 +1,4 @@
-//! Requests that web pages send. Loopback keeps the network out, but not the browser of somebody who works on this machine.
+//! Refuses requests that web pages send. A loopback listener keeps the network out, but not a browser on this machine.
 //!
 //! A page reaches a local port in two ways: it sends requests across origins, which browsers mark with `Origin` or
 //! `Sec-Fetch-Site`, or its own name is rebound to this address, which shows in `Host`.
@@ -30,18 +30,19 @@ pub(crate) struct Hosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Addresses {
     Loopback,
-    /// Beyond loopback the address that callers use may be that of a router or a proxy. A literal address cannot be rebound.
+    /// Beyond loopback, callers may use the address of a router or a proxy. A literal address cannot be rebound, so
+    /// each is accepted.
     Any,
 }
 
 impl Hosts {
-    /// For a listener at this address.
+    /// The hosts of a listener at this address.
     pub(crate) fn new(configured: &[Host], listens_on: IpAddr) -> Hosts {
         let addresses = if listens_on.is_loopback() { Addresses::Loopback } else { Addresses::Any };
         Hosts { configured: configured.to_vec(), addresses }
     }
 
-    /// Refuses what a web page of another origin may have sent.
+    /// Refuses a request that a web page of another origin may have sent.
     pub(super) fn check(&self, head: &Parts) -> Result<(), Problem> {
         let host = requested(head)?;
         if let Some(host) = host
@@ -80,8 +81,8 @@ fn requested(head: &Parts) -> Result<Option<&str>, Problem> {
     }
 }
 
-/// Browsers name the page's origin with every request that is not a plain read, and how it relates to ours with all that
-/// go to a loopback address. Programs send neither.
+/// Browsers send the page's origin with every request that is not a plain read. To a loopback address they also send
+/// how that origin relates to ours, with every request. Other programs send neither.
 fn same_origin(headers: &HeaderMap, host: Option<&str>) -> Result<(), Problem> {
     let own = |origin: &[u8]| {
         let (Ok(origin), Some(host)) = (std::str::from_utf8(origin), host) else { return false };
@@ -119,11 +120,11 @@ struct Authority {
 pub enum Host {
     /// A literal address.
     Address(IpAddr),
-    /// In lower case, without the dot of a name that ends in one.
+    /// A name in lower case, without a trailing dot.
     Name(String),
 }
 
-/// Not a host.
+/// A text that is not a host.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no host: write a name or an address, without a port")]
 pub struct NotAHost(String);

@@ -1,16 +1,16 @@
-//! Who asks, and whether they may. The store is reached only with a [`Permitted`] call.
+//! The identity of a caller, and whether it may make a call. The store is reached only with a [`Permitted`] call.
 
 use super::calls::HttpCall;
 use super::problem::Problem;
 use super::routes::Door;
 
-/// Who asks. Until identities exist, everybody at the public door is nobody in particular; that is why it listens on
-/// loopback only. Whoever may open the Unix socket is an administrator.
+/// The identity of a caller. Until authentication exists, every caller of the public listener is anonymous; that is why
+/// it listens on loopback by default. A process that may open the Unix socket is an administrator.
 #[derive(Clone, Debug)]
 pub(super) enum Identity {
     Anonymous,
     Administrator(Peer),
-    /// SIGHUP: whoever may signal the process.
+    /// SIGHUP, from a process that may signal this one.
     Signal,
 }
 
@@ -30,7 +30,7 @@ impl Identity {
     }
 }
 
-/// Something that may be done. Only [`permit`] makes one.
+/// A call that passed the check. Only [`permit`] makes one.
 pub(super) struct Permitted<T>(T);
 
 impl<T> Permitted<T> {

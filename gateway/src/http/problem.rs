@@ -1,4 +1,4 @@
-//! What went wrong, for the caller and for the log. Becomes HTTP once, at the end.
+//! Error answers, for the caller and for the log. They become HTTP once, at the end.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ pub(super) struct Problem {
     retry_after: Option<u32>,
     allow: Option<String>,
     close: bool,
-    /// It was answered before; with the fence now.
+    /// Set if this is a recorded answer, with the current fence.
     replayed: Option<Option<Token>>,
 }
 
 /// An error answer of up to this many bytes is not counted against the budget of answers.
 const SMALL: usize = 4 << 10;
 
-/// The same as [`MAX_TEXT`], for why a configuration cannot be used.
+/// Like [`MAX_TEXT`], for the reason why a configuration cannot be used.
 const MAX_RELOAD_TEXT: usize = 2_000;
 
 /// Seconds after which a rejected request may be tried again.
 pub(super) const SOON: u32 = 1;
-/// The same, when somebody has to act first.
+/// Like [`SOON`], when an operator has to act first.
 pub(super) const LATER: u32 = 30;
 
 impl Problem {
@@ -41,7 +41,7 @@ impl Problem {
         Problem { kind, document, retry_after: None, allow: None, close: false, replayed: None }
     }
 
-    /// The same with texts of bounded length.
+    /// Shortens its texts to a bounded length.
     pub(super) fn bounded(mut self) -> Problem {
         let limit = match self.kind {
             // Only administrators get it, and it quotes their own file.
@@ -68,15 +68,15 @@ impl Problem {
         self
     }
 
-    /// Surely not applied; may be tried again.
+    /// States that the request was not applied and may be retried.
     pub(super) fn not_applied(mut self, retry_after: u32) -> Problem {
         self.document.outcome = Some("not-applied".into());
         self.retry_after = Some(retry_after);
         self
     }
 
-    /// For a request with an idempotency key: what was rejected before the record of the key was looked for says
-    /// nothing about earlier requests with the same key (T44).
+    /// For a request with an idempotency key: a rejection before the record of the key was read says nothing about
+    /// earlier requests with the same key (T44).
     pub(super) fn of_a_keyed_request(mut self) -> Problem {
         if matches!(self.kind.status(), 408 | 429 | 503 | 507) {
             self.document.outcome = Some("not-applied-by-this-request".into());
@@ -88,7 +88,7 @@ impl Problem {
         self
     }
 
-    /// The rest of the request is not worth reading.
+    /// Closes the connection: the rest of the request is not worth reading.
     fn closing(mut self) -> Problem {
         self.close = true;
         self
@@ -127,7 +127,7 @@ impl Problem {
         .closing()
     }
 
-    /// Of all callers, or of this one.
+    /// The limit of all callers together, or that of this caller, is reached.
     pub(super) fn answers_full(limit: usize) -> Problem {
         let detail = format!("answers that clients have not taken yet have reached the limit of {limit} bytes");
         Problem::new(ProblemKind::Overloaded, detail).advice("Try again shortly.").not_applied(SOON)
@@ -146,7 +146,7 @@ impl Problem {
             .closing()
     }
 
-    /// What the recorded answer of an earlier request was. The fence may have been raised since.
+    /// Marks the recorded answer of an earlier request. The fence may have been raised since.
     pub(super) fn replayed(mut self, fence_now: Option<Token>) -> Problem {
         self.replayed = Some(fence_now);
         self
@@ -166,7 +166,7 @@ impl Problem {
         self
     }
 
-    /// Writes down what the operator should know. Refusals are the caller's business, and only counted.
+    /// Logs what the operator should know. Refusals concern the caller, and are only counted.
     pub(super) fn log(&self, id: &str) {
         let (kind, detail) = (self.kind.slug(), &self.document.detail);
         match self.kind.status() {

@@ -8,7 +8,7 @@ use fencepost_store::record::LeaseId;
 
 use super::problem::Problem;
 
-/// What a list asks for.
+/// The parameters of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListQuery {
     pub(super) prefix: String,
@@ -45,7 +45,7 @@ impl ListQuery {
         Ok(ListQuery { prefix: prefix.unwrap_or_default(), after, limit })
     }
 
-    /// No query at all.
+    /// Refuses any query.
     pub(super) fn none(query: Option<&str>) -> Result<(), Problem> {
         match query {
             None | Some("") => Ok(()),

@@ -1,57 +1,58 @@
-//! Routes, and which of them a request takes. Dispatch works on the raw path; names are decoded later, exactly once.
+//! Routes, and how the route of a request is found. Dispatch works on the raw path; names are decoded later, exactly
+//! once.
 
 use hyper::Method;
 
 use super::calls::{Endpoint, ROUTES};
 use super::problem::Problem;
 
-/// Who may come in.
+/// Callers that may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
-    /// Everybody who reaches the gateway.
+    /// Any caller that reaches the gateway.
     Public,
-    /// The administrator, by the Unix socket.
+    /// Administrators, over the Unix socket.
     Admin,
 }
 
 /// Whether a route takes a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// It does.
+    /// The call reads the body.
     Body,
-    /// It does not; one that is sent must be empty.
+    /// No body; one that is sent must be empty.
     Nothing,
 }
 
 /// Whether a route takes a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Query {
-    /// Its call decodes it.
+    /// The call decodes the query.
     Parameters,
-    /// One that is sent is refused.
+    /// No query; one that is sent is refused.
     Nothing,
 }
 
-/// Where a call is found: `/v1/kv/{key}`, `/v1/locks/{name}/renew`, `/healthz`.
+/// Method and path of a call: `/v1/kv/{key}`, `/v1/locks/{name}/renew`, `/healthz`.
 #[derive(Debug)]
 pub(crate) struct Route {
     /// The method.
     pub(crate) method: Method,
     /// The path up to the name, or the whole path.
     pub(crate) path: &'static str,
-    /// What the rest of the path is, if there is a rest.
+    /// What the rest of the path names, if there is a rest.
     pub(super) name: Option<&'static str>,
     /// The last raw segment after the name, if there is one: `/renew`.
     pub(super) action: &'static str,
     pub(super) takes: Takes,
     pub(super) query: Query,
     pub(super) door: Door,
-    /// One line for people.
+    /// One line for the API document.
     pub(super) summary: &'static str,
 }
 
 impl Route {
-    /// A whole path that everybody may use, without a body or a query.
+    /// A whole path that any caller may use, without a body or a query.
     pub(super) const fn new(method: Method, path: &'static str, summary: &'static str) -> Route {
         let (takes, query, door) = (Takes::Nothing, Query::Nothing, Door::Public);
         Route { method, path, name: None, action: "", takes, query, door, summary }
@@ -108,7 +109,8 @@ impl Route {
 pub(super) fn find<'p>(method: &Method, path: &'p str) -> Result<(Endpoint, &'static Route, &'p str), Problem> {
     let mut allowed = Vec::new();
     let served_as = if *method == Method::HEAD { &Method::GET } else { method };
-    // A last raw segment that is an action is never part of a name, whatever the method: there it is written `%2F`.
+    // A last raw segment that is an action is never part of a name, whatever the method. A name with that ending writes
+    // its slash as `%2F`.
     let has_action = ROUTES.iter().any(|(_, route)| !route.action.is_empty() && route.matches(path).is_some());
     for (endpoint, route) in ROUTES.iter().filter(|(_, route)| route.action.is_empty() != has_action) {
         if let Some(name) = route.matches(path) {

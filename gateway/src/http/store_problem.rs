@@ -1,4 +1,4 @@
-//! What the store said, as problems: refusals, failed conditions, locks, and outcomes that are not known.
+//! Results of the store as problems: refusals, failed conditions, locks, and outcomes that are not known.
 
 use fencepost_core::{Holder, Key, ProblemKind, Refusal, RefusedResource, Resource, Timestamp, Token};
 use fencepost_store::engine::Version;
@@ -8,7 +8,7 @@ use super::answer::etag;
 use super::problem::{LATER, Problem, SOON};
 
 impl Problem {
-    /// Every resource that refused a transaction. The facts at the top are those of the one to look at first.
+    /// Every resource that refused a transaction. The top-level fields are those of the resource to look at first.
     pub(super) fn all_refused(refusals: &[Refusal]) -> Problem {
         let fenced = refusals.iter().find(|refusal| refusal.reason.problem().status() == 409);
         let Some(first) = fenced.or(refusals.first()) else {
@@ -191,7 +191,7 @@ impl Problem {
     }
 }
 
-/// A time in words.
+/// A duration in seconds, for messages.
 fn seconds(millis: u64) -> String {
     format!("{:.1} s", millis as f64 / 1000.0)
 }

@@ -1,5 +1,6 @@
-//! Requests that wait for a lock. Each occupies a connection, or a stream of one, for up to ten minutes; at most half of
-//! both may do that, so that a holder can always connect, renew, write and release.
+//! Requests that wait for a lock. Each occupies a connection, or a stream of one, for up to ten minutes. At most half
+//! of the connections, and half of the streams of each, may wait, so that a holder can always connect, renew, write and
+//! release.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,18 +19,18 @@ pub(super) struct WaitingConnections {
     limit: usize,
 }
 
-/// The requests of one connection that wait.
+/// The waiting requests of one connection.
 #[derive(Default)]
 pub(super) struct ConnectionWaits(Mutex<Waits>);
 
 #[derive(Default)]
 struct Waits {
     count: usize,
-    /// Held while any of them waits.
+    /// Held while any request of the connection waits.
     connection: Option<OwnedSemaphorePermit>,
 }
 
-/// A request that waits, until it is dropped.
+/// Counts a waiting request until it is dropped.
 pub(super) struct Waiting<'c>(&'c ConnectionWaits);
 
 /// Why a request cannot wait.
@@ -40,7 +41,7 @@ pub(super) enum Full {
 }
 
 impl WaitingConnections {
-    /// Half of all connections.
+    /// Allows half of all connections to wait.
     pub(super) fn of(connections: usize) -> WaitingConnections {
         let limit = connections / 2;
         WaitingConnections { free: Arc::new(Semaphore::new(limit)), limit }

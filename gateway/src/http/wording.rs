@@ -1,4 +1,4 @@
-//! Texts of error answers, cut to a bounded length. Callers' own words are in them, and may have any length.
+//! Texts of error answers, cut to a bounded length. They quote the caller's input, which may have any length.
 
 /// Bytes of a text in an error answer, as JSON writes them.
 pub(super) const MAX_TEXT: usize = 400;
@@ -6,15 +6,16 @@ pub(super) const MAX_TEXT: usize = 400;
 /// Bytes of a name inside such a text.
 const MAX_NAME: usize = 100;
 
-/// What stands for the part that was left out.
+/// Stands for the part that was left out.
 const LEFT_OUT: char = '…';
 
-/// Cuts names in backquotes, then the whole, each in the middle: the beginning says what it is, the end what to do.
+/// Cuts names in backquotes, then the whole text, each in the middle: the beginning names the error, the end the next
+/// step.
 pub(super) fn shorten(text: &mut String, limit: usize) {
     if written(text) <= limit {
         return;
     }
-    // Bounds what is looked at from here on.
+    // Bounds the work of the steps below.
     cut(text, 16 * limit);
     let mut parts: Vec<String> = text.split('`').map(str::to_owned).collect();
     for name in parts.iter_mut().skip(1).step_by(2) {

@@ -14,7 +14,7 @@ use crate::http::problem::Problem;
 use crate::http::routes::Route;
 
 pub(super) struct AbandonOutcome {
-    /// Whose key it is.
+    /// The scope of the key.
     caller: &'static str,
     key: IdempotencyKey,
 }

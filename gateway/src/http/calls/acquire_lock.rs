@@ -31,7 +31,7 @@ impl HttpCall for AcquireLock {
             let detail = format!("wait_ms is {wait_ms}, the limit is {MAX_WAIT_MS}; ask again when it is over");
             return Err(Problem::new(ProblemKind::MalformedBody, detail));
         }
-        // How long to wait is no part of what is asked for: a retry has less time left.
+        // The wait is not part of the fingerprint: a retry has less time left.
         let once = request.once(|| {
             fingerprint(&[b"ACQUIRE", resource.as_str().as_bytes(), holder.as_str().as_bytes(), &ttl_ms.to_le_bytes()])
         })?;
@@ -64,7 +64,7 @@ impl HttpCall for AcquireLock {
     }
 }
 
-/// Waits for a lock only while enough connections are left for those who hold one.
+/// Waits for a lock only while enough connections are left for lock holders.
 async fn acquire(wanted: store::AcquireLock, context: &Context<'_>) -> Result<Outcome, Problem> {
     let Context { gateway, caller, .. } = context;
     if wanted.wait.is_zero() {
@@ -72,7 +72,7 @@ async fn acquire(wanted: store::AcquireLock, context: &Context<'_>) -> Result<Ou
     }
     match gateway.waiting.enter(&caller.waits) {
         Ok(_waiting) => Ok(gateway.store.acquire(wanted).await??),
-        // A lock that is free can be had without waiting.
+        // A free lock can be acquired without waiting.
         Err(full) => match gateway.store.acquire(store::AcquireLock { wait: Duration::ZERO, ..wanted }).await?? {
             Outcome::Held(_) => Err(full.into()),
             outcome => Ok(outcome),

@@ -1,4 +1,4 @@
-//! What administrators do. Each act is written to the audit log before it is done, and again with how it ended.
+//! Calls of administrators. Each is written to the audit log before it is executed, and again with its result.
 
 use fencepost_core::{ProblemKind, is_hidden};
 use fencepost_store::Rejected;
@@ -13,26 +13,26 @@ use crate::http::permit::{Identity, Permitted};
 use crate::http::problem::Problem;
 use crate::http::routes::Route;
 
-/// What the audit log should know of how an act ended.
+/// Facts about the result of a call, for the audit log.
 pub(super) type Facts = Vec<(&'static str, Value)>;
 
-/// A call that only administrators may make. It is a call like the others, and audited.
+/// A call that only administrators may make: a call like the others, and audited.
 pub(super) trait AdminCall: Sized {
-    /// Where it is found.
+    /// Method and path of the call.
     const ROUTE: Route;
-    /// Its name in the audit log.
+    /// The call's name in the audit log.
     const ACTION: &'static str;
 
-    /// The call that a request asks for, or why it is none.
+    /// Decodes the call from a request, or returns the problem of the request.
     fn decode(request: Request<'_>) -> Result<Self, Problem>;
 
-    /// Adds what is asked for to its line in the audit log.
+    /// Adds the call's parameters to its line in the audit log.
     fn audit(&self, entry: Entry) -> Entry;
 
-    /// Does it: the answer, and what the audit log should know of it.
+    /// Executes the call and returns its answer, with facts for the audit log.
     async fn act(call: Permitted<Self>, gateway: &Gateway) -> Result<(Answer, Facts), Problem>;
 
-    /// What the API document says about it.
+    /// The call's part of the API document.
     fn describe() -> Details;
 }
 
@@ -52,7 +52,7 @@ impl<C: AdminCall> HttpCall for C {
     }
 }
 
-/// Does what an administrator asks for, between two lines of the audit log.
+/// Executes an administrator's call between two lines of the audit log.
 pub(super) async fn administer<C: AdminCall>(
     call: Permitted<C>,
     gateway: &Gateway,
@@ -60,7 +60,7 @@ pub(super) async fn administer<C: AdminCall>(
     id: &str,
 ) -> Result<Answer, Problem> {
     let entry = call.get().audit(Entry::new(C::ACTION, identity, id));
-    // An act that cannot be written down is not done.
+    // A call that cannot be recorded is not executed.
     gateway.audit.write(entry.clone().with("outcome", "requested")).await.map_err(|error| {
         tracing::error!(%error, "the audit log cannot be written");
         Problem::from(Rejected::Unavailable(format!("the audit log cannot be written: {error}")))
@@ -79,7 +79,7 @@ pub(super) async fn administer<C: AdminCall>(
     result.map(|(answer, _)| answer)
 }
 
-/// A reason is for the reader of the audit log, who must see all of it.
+/// Refuses a reason that is empty, too long or has hidden characters: readers of the audit log must see all of it.
 pub(super) fn readable_reason(text: &str) -> Result<(), Problem> {
     match text.trim().len() {
         1..=1024 => match text.chars().find(|character| is_hidden(*character)) {

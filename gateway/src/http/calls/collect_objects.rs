@@ -34,7 +34,7 @@ impl AdminCall for CollectObjects {
     async fn act(call: Permitted<CollectObjects>, gateway: &Gateway) -> Result<(Answer, Facts), Problem> {
         let (objects, CollectObjects(asked)) = (objects(gateway)?, call.into_inner());
         let before = Timestamp(Timestamp::now().0.saturating_sub(asked.older_than_s.saturating_mul(1000)));
-        // First, because what they leave is removed with them.
+        // Uploads first, so that the leftovers of removed uploads are removed too.
         let uploads = objects.abandoned_uploads(before, asked.dry_run).await.map_err(of_objects)?;
         let left = objects.leftovers(before, asked.dry_run).await.map_err(of_objects)?;
         let answer = ObjectsCollectAnswer { found: left.refs, removed: left.removed, uploads };

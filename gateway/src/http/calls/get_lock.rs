@@ -1,4 +1,4 @@
-//! `GET /v1/locks/{name}`: who holds a lock?
+//! `GET /v1/locks/{name}`: show the holder of a lock.
 
 use fencepost_core::wire::LockView;
 use fencepost_core::{ProblemKind, Resource};
@@ -38,7 +38,7 @@ impl HttpCall for GetLock {
     }
 }
 
-/// A lock as everybody may see it: without its lease.
+/// A lock as any caller may see it: without its lease.
 pub(super) fn lock_view(lock: LockInfo) -> LockView {
     let LockInfo { resource, holder, token, ttl_ms, remaining_ms, waiting } = lock;
     LockView { name: resource, token, holder, ttl_ms, remaining_ms, waiting }

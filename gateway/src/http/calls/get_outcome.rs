@@ -1,4 +1,4 @@
-//! `GET /v1/outcomes/{key}`: what became of a request with an idempotency key?
+//! `GET /v1/outcomes/{key}`: show the outcome of a request with an idempotency key.
 
 use fencepost_core::wire::{OutcomeAnswer, OutcomeState, TxnResult};
 use fencepost_core::{IdempotencyKey, ProblemKind, Timestamp};
@@ -15,7 +15,7 @@ use crate::http::problem::Problem;
 use crate::http::routes::Route;
 
 pub(super) struct GetOutcome {
-    /// Whose key it is.
+    /// The scope of the key.
     caller: &'static str,
     key: IdempotencyKey,
 }
@@ -53,7 +53,7 @@ impl HttpCall for GetOutcome {
     }
 }
 
-/// A recorded outcome.
+/// A recorded outcome, as it is answered.
 pub(super) fn outcome_answer(key: IdempotencyKey, outcome: Outcome, at: Option<Timestamp>) -> OutcomeAnswer {
     let failed = |kind: ProblemKind| (OutcomeState::Failed, Some(kind.slug().to_owned()));
     let (mut results, mut token) = (None, None);

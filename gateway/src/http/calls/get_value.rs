@@ -65,8 +65,8 @@ impl HttpCall for GetValue {
         if read.unclaimed {
             answer = answer.header_static(FENCING_UNCLAIMED, "true");
         }
-        // The writer of the value chose its type. As a page it must not act with the gateway's origin, nor be part of
-        // another site's page.
+        // The writer of the value chose its type. A browser that shows it as a page must not run it with the gateway's
+        // origin, nor embed it in another site's page.
         Ok(answer
             .header_static(CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")
             .header_static(CROSS_ORIGIN_RESOURCE_POLICY, "same-origin")

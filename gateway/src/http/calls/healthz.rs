@@ -1,4 +1,4 @@
-//! `GET /healthz`: is the process alive?
+//! `GET /healthz`: whether the process is alive.
 
 use fencepost_store::Health;
 use hyper::Method;

@@ -34,7 +34,7 @@ impl HttpCall for IssueS3Credentials {
         Ok(IssueS3Credentials { presented, request })
     }
 
-    /// The fence is raised now, and not by the first write: until then the holder before could still write.
+    /// The fence is raised now and not by the first write: until then the previous holder could still write.
     async fn execute(call: Permitted<IssueS3Credentials>, context: &Context<'_>) -> Result<Answer, Problem> {
         let IssueS3Credentials { presented, request: S3CredentialsRequest { resource, ttl_s } } = call.into_inner();
         let s3 = context.gateway.s3.as_deref().ok_or_else(|| {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fencepost_core::wire::TextOrBase64;
 
-/// Text where JSON carries it well.
+/// A value as text if JSON represents it well, otherwise as base64.
 pub(super) fn text_or_base64(body: &Bytes) -> TextOrBase64 {
     match std::str::from_utf8(body) {
         // Control characters would take six bytes each.

@@ -20,7 +20,7 @@ pub(super) fn no_token_nor_conditions(headers: &HeaderMap) -> Result<(), Problem
     headers::no_conditions(headers, "a lock has no conditions but who holds it")
 }
 
-/// The lease that a header names, or another part of the request. Two different ones are no request.
+/// The lease from the header or from another part of the request. Two different leases are refused.
 pub(super) fn one_lease(header: Option<LeaseId>, elsewhere: Option<LeaseId>) -> Result<Option<LeaseId>, Problem> {
     match (header, elsewhere) {
         (Some(header), Some(elsewhere)) if header != elsewhere => {

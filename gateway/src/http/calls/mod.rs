@@ -1,5 +1,5 @@
-//! The calls of the HTTP interface, one file each: its route, what it is decoded from, what it does, what it answers,
-//! and its part of the API document. A new call is a file here and its lines in the list below.
+//! The calls of the HTTP interface, one file each: route, decoding, execution, answer, and the call's part of the API
+//! document. A new call needs a file here and its lines in the list below.
 
 mod admin;
 mod json_value;
@@ -52,18 +52,18 @@ use super::routes::{Query, Route};
 
 pub(super) use request::Request;
 
-/// A call of the interface, as it was decoded from a request.
+/// A call of the interface, decoded from a request.
 pub(super) trait HttpCall: Sized {
-    /// Where it is found.
+    /// Method and path of the call.
     const ROUTE: Route;
 
-    /// The call that a request asks for, or why it is none.
+    /// Decodes the call from a request, or returns the problem of the request.
     fn decode(request: Request<'_>) -> Result<Self, Problem>;
 
-    /// Does it, and answers.
+    /// Executes the call and returns its answer.
     async fn execute(call: Permitted<Self>, context: &Context<'_>) -> Result<Answer, Problem>;
 
-    /// What the API document says about it.
+    /// The call's part of the API document.
     fn describe() -> Details;
 }
 
@@ -76,8 +76,8 @@ pub(super) struct Context<'c> {
 }
 
 impl Context<'_> {
-    /// An answer that is sent in any case needs room before it is made. Only so many are made at once, so that they
-    /// cannot all find the same room.
+    /// Checks that there is room for an answer that must be sent once its call is executed. The permits limit how many
+    /// calls are past this check at once, so that they do not all count on the same room.
     async fn room_for_an_answer(&self) -> Result<[Option<SemaphorePermit<'_>>; 2], Problem> {
         let of_caller = self.caller.share.turn().await?;
         // The semaphore is never closed.
@@ -97,7 +97,8 @@ async fn answer<C: HttpCall>(request: Request<'_>, context: &Context<'_>) -> Res
     C::execute(permitted, context).await
 }
 
-/// Makes the table of routes, and dispatch by a `match`: the future of a call is part of its request's, not boxed.
+/// Makes the table of routes, and dispatches by a `match`, so that the future of a call is part of its request's future
+/// and not boxed.
 macro_rules! calls {
     ($($file:ident::$call:ident,)*) => {
         /// Which call a request makes.
@@ -106,7 +107,7 @@ macro_rules! calls {
             $($call,)*
         }
 
-        /// Every route. HEAD is taken wherever GET is.
+        /// Every route. HEAD is accepted wherever GET is.
         pub(crate) const ROUTES: &[(Endpoint, Route)] =
             &[$((Endpoint::$call, <$file::$call as HttpCall>::ROUTE),)*];
 
@@ -118,7 +119,7 @@ macro_rules! calls {
                 }
             }
 
-            /// What the API document says about the call.
+            /// The call's part of the API document.
             pub(super) fn describe(self) -> Details {
                 match self {
                     $(Endpoint::$call => <$file::$call as HttpCall>::describe(),)*

@@ -1,4 +1,4 @@
-//! What the administrators' calls about objects share.
+//! Shared parts of the administrators' calls about objects.
 
 use fencepost_core::ProblemKind;
 
@@ -15,7 +15,7 @@ pub(super) fn objects(gateway: &Gateway) -> Result<&Objects, Problem> {
     })
 }
 
-/// What went wrong with a request about objects: a bucket or name in the body that there is not is a malformed body.
+/// The problem of a call about objects. An unknown bucket or an invalid name makes the body malformed.
 pub(super) fn of_objects(error: ObjectError) -> Problem {
     match error {
         ObjectError::Failure(failure) => failure.into(),

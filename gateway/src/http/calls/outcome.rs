@@ -6,7 +6,7 @@ use fencepost_store::Outcome;
 use crate::http::answer::Answer;
 use crate::http::problem::Problem;
 
-/// Marks what was answered before, with the fence now: what was recorded names that of its time.
+/// Marks a replayed answer and adds the current fence: the recorded answer names the fence of its time.
 pub(super) fn marked(
     outcome: Outcome,
     answer: impl FnOnce(Outcome) -> Result<Answer, Problem>,
@@ -23,7 +23,7 @@ pub(super) fn marked(
     }
 }
 
-/// Every known outcome other than the one hoped for.
+/// The problem for an outcome other than the success of the call.
 pub(super) fn unfulfilled(outcome: Outcome) -> Problem {
     match outcome {
         Outcome::Refused(refusals) => match refusals.first() {

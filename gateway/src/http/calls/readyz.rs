@@ -1,4 +1,4 @@
-//! `GET /readyz`: can it take writes?
+//! `GET /readyz`: whether the gateway can take writes.
 
 use std::sync::atomic::Ordering;
 

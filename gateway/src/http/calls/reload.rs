@@ -37,7 +37,7 @@ impl AdminCall for Reload {
                 Ok((Answer::json_bytes(json(&answer)), facts))
             }
             Err(error) => {
-                // A message about the file shows its lines, and ends with one.
+                // A message about the file quotes its lines, and ends with a line end.
                 let detail = format!("the old rules stay: {}", error.to_string().trim_end());
                 Err(Problem::new(ProblemKind::ReloadRefused, detail))
             }
@@ -53,7 +53,7 @@ impl AdminCall for Reload {
 }
 
 impl Gateway {
-    /// Reads the rules again because of a signal; audited like any other act.
+    /// Reads the rules again after a signal. Audited like an administrator's call.
     pub(in crate::http) async fn reload_by_signal(&self) {
         let (id, signal) = (self.next_id(), Identity::Signal);
         let done = match permit(&signal, Reload) {

@@ -34,7 +34,7 @@ impl<'r> Request<'r> {
         self.head.uri.query()
     }
 
-    /// Reads the body, or says what it should be.
+    /// Reads the body as JSON. The problem of an unreadable body shows the example.
     pub(super) fn json<T: DeserializeOwned>(&self, example: &str) -> Result<T, Problem> {
         let mut input = serde_json::Deserializer::from_slice(&self.body);
         object(&mut input)
@@ -42,7 +42,7 @@ impl<'r> Request<'r> {
             .map_err(|error| Problem::new(ProblemKind::MalformedBody, format!("{error}; this call takes {example}")))
     }
 
-    /// Refuses a body that says anything.
+    /// Refuses a body that is neither empty nor `{}`.
     pub(super) fn empty(&self) -> Result<(), Problem> {
         match self.body.trim_ascii() {
             b"" | b"{}" => Ok(()),

@@ -36,7 +36,8 @@ impl AdminCall for RotateAll {
 
     async fn act(call: Permitted<RotateAll>, gateway: &Gateway) -> Result<(Answer, Facts), Problem> {
         let RotateAll(RotateAllRequest { from, .. }) = call.into_inner();
-        // By the clock too, in case this store is an older copy that was put back unnoticed (trap 40).
+        // The clock also gives a lower bound, in case this store is an older copy that was restored unnoticed (trap
+        // 40).
         match gateway.store.rotate_all_to(from, generation_by_clock()).await? {
             Outcome::Rotated { generation } => {
                 let answer = RotatedAnswer { resource: None, generation };

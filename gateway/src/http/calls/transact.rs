@@ -74,7 +74,7 @@ impl HttpCall for Transact {
         let outcome = gateway.store.transact(transaction).await??;
         gateway.metrics.transaction(&outcome);
         let fences_now = match &outcome {
-            // One fence goes into a header, and leaves the body as it was.
+            // A single fence goes into a header and leaves the body unchanged.
             Outcome::Replayed(_, fences) if fences.len() > 1 => {
                 fences.iter().cloned().map(|(resource, fence)| FenceNow { resource, fence }).collect()
             }
@@ -168,7 +168,7 @@ fn operation(spec: OperationSpec) -> Result<(Key, Operation), Problem> {
     })
 }
 
-/// It is answered as a header later.
+/// Whether a text can be sent as a header value, as reads will answer it.
 fn is_header(text: &str) -> bool {
     hyper::header::HeaderValue::from_str(text).is_ok()
 }

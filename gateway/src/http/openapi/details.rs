@@ -1,4 +1,4 @@
-//! What a route does not say about its call: what it takes, what it answers, and which problems it can have.
+//! Details of a call that its route does not hold: its parameters, its answers, and its problems.
 
 use fencepost_core::{Access, ProblemKind, Reason};
 use serde_json::{Value, json};
@@ -7,24 +7,24 @@ use utoipa::openapi::schema::ComponentsBuilder;
 
 use super::parts::{self, Headers};
 
-/// One call.
+/// The details of one call.
 pub(in crate::http) struct Details {
-    /// Its group.
+    /// The call's group in the document.
     pub(super) tag: &'static str,
-    /// What the name in its path is.
+    /// The schema of the name in its path.
     pub(super) name: Option<Value>,
     /// Headers and query.
     pub(super) parameters: Vec<Value>,
     pub(super) body: Option<Value>,
     /// Answers that are no problems, by status.
     pub(super) answers: Vec<(u16, Value)>,
-    /// Beside those that every call can have.
+    /// Problems beside those that every call can have.
     pub(super) problems: Vec<ProblemKind>,
     /// Each adds the schema of a type that the call refers to.
     pub(super) schemas: Vec<fn(ComponentsBuilder) -> ComponentsBuilder>,
 }
 
-/// A commit that was refused, or whose outcome is not known.
+/// Problems of a write: the commit was refused, or its outcome is not known.
 pub(in crate::http) const WRITING: [ProblemKind; 6] = [
     ProblemKind::OutcomeUnknown,
     ProblemKind::Unavailable,
@@ -34,7 +34,7 @@ pub(in crate::http) const WRITING: [ProblemKind; 6] = [
     ProblemKind::NoSpace,
 ];
 pub(in crate::http) const READING: [ProblemKind; 2] = [ProblemKind::ReadFailed, ProblemKind::MappingChanged];
-/// Of an idempotency key.
+/// Problems of an idempotency key.
 pub(in crate::http) const ONCE: [ProblemKind; 2] = [ProblemKind::KeyReused, ProblemKind::Abandoned];
 
 impl Details {
@@ -107,7 +107,7 @@ impl Details {
         self
     }
 
-    /// What the judge can say to this kind of request.
+    /// Adds the refusals that the judge can answer to this kind of request.
     pub(in crate::http) fn judged(mut self, access: Access) -> Details {
         let reasons = Reason::ALL.into_iter().filter(|reason| match (reason, access) {
             (_, Access::Write) => true,

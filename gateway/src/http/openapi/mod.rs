@@ -43,7 +43,7 @@ const TAGS: [(&str, &str); 8] = [
     ("operations", "For those who run the gateway."),
 ];
 
-/// Problems of requests that no operation is about.
+/// Problems of requests that match no operation.
 const OUTSIDE: [(&str, ProblemKind); 2] =
     [("NoSuchRoute", ProblemKind::NoSuchRoute), ("MethodNotAllowed", ProblemKind::MethodNotAllowed)];
 
@@ -79,7 +79,7 @@ fn paths() -> Map<String, Value> {
     paths
 }
 
-/// Everything that a path or another schema refers to by name: what problems and parameters are made of, and what each
+/// Every schema that a path or another schema refers to by name: those of problems and parameters, and those that each
 /// call adds.
 fn schemas() -> Components {
     let shared = ComponentsBuilder::new()

@@ -11,7 +11,7 @@ use super::super::routes::{Route, Takes};
 use super::details::Details;
 use super::parts::{self, Headers};
 
-/// What can be wrong with any request.
+/// Problems that any request can have.
 const ANYWHERE: [ProblemKind; 8] = [
     ProblemKind::MalformedHeader,
     ProblemKind::MalformedQuery,
@@ -42,7 +42,7 @@ pub(super) fn of(endpoint: Endpoint, route: &Route) -> Value {
     operation
 }
 
-/// The same without the bodies of its answers.
+/// The operation for HEAD: that of GET without the bodies of its answers.
 pub(super) fn head(endpoint: Endpoint, route: &Route) -> Value {
     let mut operation = of(endpoint, route);
     operation["operationId"] = format!("head{endpoint:?}").into();

@@ -1,6 +1,6 @@
 //! The pieces that operations are made of: parameters, headers, bodies.
 //!
-//! They are plain JSON: utoipa's own types for them cannot say that an answer always has a header.
+//! They are plain JSON: utoipa's own types for them cannot express that an answer always has a header.
 
 use fencepost_core::wire::{MAX_PAGE, header};
 use fencepost_core::{Holder, IdempotencyKey, Issuer, Token};
@@ -29,7 +29,7 @@ pub(in crate::http) fn etag() -> Value {
 pub(in crate::http) struct Headers(Map<String, Value>);
 
 impl Headers {
-    /// The one that every answer has.
+    /// The header that every answer has.
     pub(in crate::http) fn new() -> Headers {
         let id = json!({"type": "string", "minLength": 1});
         Headers(Map::new()).required(header::REQUEST_ID, "The request's id, also in the log.", id)
@@ -57,18 +57,18 @@ impl Headers {
     }
 }
 
-/// Of an answer that a guard which only observes may have let pass.
+/// Headers of an answer that an observing guard may have let pass.
 pub(in crate::http) fn observed() -> Headers {
     let why = "The guard only observes: why this would have been refused, a word per resource.";
     Headers::new().optional(header::FENCING_OBSERVED, why, json!({"type": "string"}))
 }
 
-/// The same, about one resource.
+/// Headers of such an answer about one resource: also its fence.
 pub(in crate::http) fn fenced() -> Headers {
     observed().optional(header::FENCE, "The resource's fence now.", schema::<Token>())
 }
 
-/// Of an answer to a write, which may have been recorded.
+/// Headers of an answer to a write, which may be a replay.
 pub(in crate::http) fn written() -> Headers {
     fenced().optional_replayed()
 }
@@ -114,7 +114,7 @@ fn query(name: &str, description: &str, schema: Value) -> Value {
     json!({"in": "query", "name": name, "description": description, "required": false, "schema": schema})
 }
 
-/// The token, and who presents it.
+/// Parameters for the token, its holder and its issuer.
 pub(in crate::http) fn presented() -> [Value; 3] {
     [
         header(header::FENCING_TOKEN, "The token your lock service handed out.", schema::<Token>()),
@@ -146,7 +146,7 @@ fn tags() -> Value {
     json!({"type": "string", "pattern": TAGS})
 }
 
-/// Lists come in pages.
+/// Parameters for a page of a list.
 pub(in crate::http) fn page() -> [Value; 3] {
     let limit = json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": DEFAULT_LIMIT});
     [
@@ -156,13 +156,13 @@ pub(in crate::http) fn page() -> [Value; 3] {
     ]
 }
 
-/// A lease in a header, which logs of proxies seldom have.
+/// A lease in a header, which proxies seldom log.
 pub(in crate::http) fn lease_header() -> Value {
     let description = "The lease, as it was granted. It may be given elsewhere instead, but not another one.";
     header(header::FENCING_LEASE, description, json!({"type": "string", "pattern": LEASE}))
 }
 
-/// The same in the query.
+/// A lease in the query.
 pub(in crate::http) fn lease_query() -> Value {
     let description = "The lease, unless the header names it. Proxies and logs keep URLs: prefer the header.";
     query("lease", description, json!({"type": "string", "pattern": LEASE}))

@@ -1,4 +1,4 @@
-//! The document says what the tables say.
+//! The API document agrees with the tables in the code.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn operations(document: &Value) -> impl Iterator<Item = (String, &Value)> {
     })
 }
 
-/// Every value under this member name, wherever it stands.
+/// Every value under this member name, at any depth.
 fn members<'d>(value: &'d Value, name: &str, found: &mut Vec<&'d Value>) {
     match value {
         Value::Object(object) => {
