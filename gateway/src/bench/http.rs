@@ -1,4 +1,4 @@
-//! The gateway's side of the load: requests of a workload as plain HTTP/1.1.
+//! The load for the gateway: requests of a workload as plain HTTP/1.1.
 
 use std::io::Write as _;
 use std::num::NonZeroU64;
@@ -22,12 +22,13 @@ pub struct Http {
     number: u64,
     sent: u64,
     expected: u16,
-    /// The lease of the lock that is to be given back.
+    /// The lease of the lock to release next.
     lease: Option<String>,
 }
 
 impl Http {
-    /// Requests over so many resources, each a key with a value of so many bytes, with names that begin with the prefix.
+    /// Requests over this many resources, whose names begin with the prefix. Each is a key with a value of `value`
+    /// bytes.
     pub fn new(workload: Workload, number: u64, resources: u64, value: usize, prefix: &str) -> Http {
         Http {
             workload,
@@ -41,12 +42,12 @@ impl Http {
         }
     }
 
-    /// Goes on as if so many requests had been sent, so that another measurement meets other resources.
+    /// Continues as if this many requests had been sent, so that another measurement uses other resources.
     pub fn starting_at(self, sent: u64) -> Http {
         Http { sent, ..self }
     }
 
-    /// What every resource is written with before.
+    /// The credentials with which every resource is written before the load.
     pub fn credentials() -> Presented {
         let number = NonZeroU64::new(TOKEN).unwrap_or(NonZeroU64::MIN);
         Presented { token: Token::from_parts(0, number), holder: None, issuer: None }
@@ -100,7 +101,7 @@ impl Protocol for Http {
                 200
             }
             Workload::Lock => {
-                // A lock of this connection's own.
+                // Each connection has a lock of its own.
                 let path = format!("/v1/locks/{}lock/{}", self.prefix, self.number);
                 match self.lease.take() {
                     Some(lease) => {
@@ -148,7 +149,7 @@ fn request(out: &mut Vec<u8>, method: &str, path: &str, token: Option<u64>, body
     let _ = write!(out, "\r\n{body}");
 }
 
-/// Status and body, if all of the answer is there.
+/// Status and body, once the whole answer has arrived.
 fn parse(input: &[u8]) -> Option<(u16, &[u8])> {
     let head = input.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&input[..head]).ok()?;

@@ -1,7 +1,7 @@
-//! The load itself, whatever it speaks.
+//! The load generator, for any protocol.
 //!
-//! One task per connection sends its next request when it has read the last answer: a closed loop, as the users of a
-//! gateway are. Run it on one thread, so that it takes as little as possible of the machine that it measures.
+//! One task per connection sends its next request when it has read the last answer: a closed loop, like the users of a
+//! gateway. Run it on one thread, so that it takes as little as possible of the machine that it measures.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,49 +14,49 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-/// What one connection says, and how it reads the answers.
+/// The requests of one connection, and how it reads the answers.
 pub trait Protocol: Send + 'static {
     /// Appends the next request.
     fn request(&mut self, out: &mut Vec<u8>);
 
-    /// Looks at what has arrived. `None`: the answer is not whole yet.
+    /// Reads what has arrived. `None`: the answer is not complete yet.
     fn answer(&mut self, input: &[u8]) -> Option<Answered>;
 }
 
-/// What an answer was.
+/// How an answer compares with the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// As expected.
+    /// The expected answer.
     Expected,
-    /// As expected, but only a part of what is counted; the next one belongs to it.
+    /// An expected answer that is only part of what is counted; the next answer belongs to it.
     Part,
-    /// Not as expected.
+    /// Any other answer, which is counted as unexpected.
     Unexpected,
-    /// It makes no sense to go on.
+    /// An answer after which the load cannot continue, with the reason.
     Senseless(String),
 }
 
-/// Where, and for how long.
+/// Target and duration of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Where to.
+    /// The address of the gateway.
     pub address: SocketAddr,
-    /// Not measured.
+    /// Time before the measurement begins.
     pub warm_up: Duration,
-    /// Measured.
+    /// Time that is measured.
     pub duration: Duration,
 }
 
-/// Why there is nothing to measure.
+/// Why a load has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// No connection.
+    /// A connection cannot be opened.
     #[error("cannot connect to {0}: {1}")]
     Connect(SocketAddr, io::Error),
     /// A connection broke.
     #[error("a connection broke: {0}")]
     Broken(String),
-    /// An answer that makes no sense.
+    /// An answer after which the load cannot continue.
     #[error("{0}")]
     Senseless(String),
 }
@@ -67,16 +67,16 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Connections at once.
     pub connections: usize,
-    /// Answers that were expected.
+    /// Expected answers.
     pub answered: u64,
-    /// Answers that were not.
+    /// Unexpected answers.
     pub unexpected: u64,
-    /// How long it was measured.
+    /// Duration of the measurement.
     pub seconds: f64,
     /// From sending to the whole answer, in microseconds.
     pub latency: Histogram<u64>,
@@ -99,15 +99,15 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 3).unwrap_or_else(|_| unreachable!("the bounds are constants"))
 }
 
-/// Connections that are being opened at once: those whose first answer is not there yet.
+/// The most connections at once that wait for their first answer.
 const OPENING: u32 = 256;
 
-/// From when to when it is measured; unknown until every connection has had an answer.
+/// Begin and end of the measurement; unset until every connection has had an answer.
 type Period = Arc<OnceLock<(Instant, Instant)>>;
 
-/// Opens one connection for each speaker, and lets them all speak. Each begins at once, because thousands take a while to
-/// open and a server need not keep one that says nothing; and only so many wait for their first answer that no server's
-/// queue of new connections overflows.
+/// Opens one connection for each speaker, and runs them all. Each begins at once, because thousands of connections take
+/// a while to open, and a server may close one that sends nothing. Only a limited number wait for their first answer at
+/// once, so that no server's queue of new connections overflows.
 pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, Trouble> {
     let connections = speakers.len();
     let (period, latency) = (Period::default(), Arc::new(Mutex::new(histogram())));
@@ -123,11 +123,11 @@ pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, 
             speak(stream, speaker, turn, period, latency).await
         });
     }
-    // All turns are back: all are open.
+    // All permits are back, so all connections are open.
     let all = opening.acquire_many(OPENING).await.map_err(|error| Trouble::Broken(error.to_string()))?;
     drop(all);
     let begin = Instant::now() + load.warm_up;
-    // Nobody else sets it.
+    // It is set only here.
     let _ = period.set((begin, begin + load.duration));
     let mut unexpected = 0;
     while let Some(ended) = speaking.join_next().await {
@@ -138,7 +138,8 @@ pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, 
     Ok(Measured { connections, answered: latency.len(), unexpected, seconds, latency })
 }
 
-/// How many answers were not as expected. All connections share one histogram: one each would be 0.6 GB at 4,096.
+/// Returns the number of unexpected answers. All connections share one histogram: with one each, 4,096 connections
+/// would take 0.6 GB.
 async fn speak<P: Protocol>(
     mut stream: TcpStream,
     mut speaker: P,

@@ -1,4 +1,5 @@
-//! Load on a running gateway, and what it answers: `fencepost bench`, and the gateway's part of `make bench`.
+//! Load on a running gateway, and the measurement of its answers: `fencepost bench`, and the gateway's part of `make
+//! bench`.
 
 mod http;
 mod load;
@@ -12,7 +13,7 @@ pub use load::{Answered, Load, Measured, Protocol, Trouble, run};
 pub use spread::{spread, text};
 pub use workload::{WORKLOADS, Workload};
 
-/// What a table of measurements begins with.
+/// The heading of a table of measurements.
 pub fn heading() -> String {
     format!(
         "{:<12} {:>11} {:>12} {:>9} {:>9} {:>9} {:>11}",
@@ -20,7 +21,7 @@ pub fn heading() -> String {
     )
 }
 
-/// A measurement as a line of it.
+/// A measurement as a line of that table.
 pub fn line(workload: Workload, measured: &Measured) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.

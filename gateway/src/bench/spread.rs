@@ -1,18 +1,19 @@
-//! Which resource comes next, and what is written: random in look, and the same in every run.
+//! The next resource, and the text of values: pseudorandom, and the same in every run.
 
 /// The resource of a connection's request, uniform over all of them.
 pub fn spread(connection: u64, request: u64, resources: u64) -> u64 {
     mixed(connection.rotate_left(40) ^ request) % resources.max(1)
 }
 
-/// A text of letters and digits that hardly compresses, so that no engine gains by compression what users would not.
+/// A text of letters and digits that hardly compresses, so that an engine does not profit from compression that real
+/// values would not allow.
 pub fn text(seed: u64, bytes: usize) -> String {
     const SIGNS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
     let mut text = String::with_capacity(bytes);
     let mut state = mixed(seed);
     while text.len() < bytes {
         state = mixed(state);
-        // Twelve times five bits of the 64.
+        // Twelve characters of five bits each, out of the 64.
         let signs = (0..12).map(|at| char::from(SIGNS[(state >> (5 * at)) as usize % SIGNS.len()]));
         text.extend(signs.take(bytes - text.len()));
     }

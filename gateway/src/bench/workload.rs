@@ -1,4 +1,4 @@
-//! What is sent.
+//! The kinds of requests that a load sends.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ pub enum Workload {
     Put,
     /// Writes with an old token.
     Stale,
-    /// Half of each.
+    /// Half with the current token, half with an old one.
     Mixed,
     /// Plain reads.
     Get,
     /// Reads with the current token.
     CheckedGet,
-    /// Raise and read.
+    /// Claims: raise the fence and read.
     Claim,
     /// A transaction of four keys of four resources.
     Txn,
     /// A lock taken and given back.
     Lock,
-    /// Nothing but HTTP.
+    /// Health checks, which measure HTTP alone.
     Healthz,
 }
 
@@ -44,7 +44,7 @@ impl Workload {
         WORKLOADS.iter().find(|(workload, ..)| *workload == self).map_or("", |(_, name, _)| name)
     }
 
-    /// By name.
+    /// The workload of this name.
     pub fn find(name: &str) -> Option<Workload> {
         WORKLOADS.iter().find(|(_, known, _)| *known == name).map(|(workload, ..)| *workload)
     }
