@@ -23,30 +23,30 @@ use file::File;
 pub use flags::Flags;
 pub use s3::{Objects, S3Flags, S3FrontEnd, S3Settings, S3SettingsError};
 
-/// What a gateway runs with.
+/// The complete configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: String,
-    /// Where the data lives.
+    /// The data directory.
     pub data: PathBuf,
-    /// May other users enter that directory?
+    /// Whether other users may have access to that directory.
     pub data_mode_ok: bool,
-    /// Which engine keeps it.
+    /// The name of the engine that keeps the data.
     pub engine: String,
     /// The administrator's Unix socket.
     pub admin_socket: PathBuf,
-    /// Where administrators' acts are written down.
+    /// The file of the audit log.
     pub audit_log: PathBuf,
-    /// Where the position of the store is noted.
+    /// The directory in which the position of the store is noted.
     pub state_dir: StateDir,
-    /// May it listen beyond loopback although nobody has to say who they are?
+    /// Whether it may listen beyond loopback although every caller is anonymous.
     pub insecure_no_auth: bool,
     /// Names by which clients reach the gateway, beside localhost and its addresses.
     pub hosts: Vec<Host>,
-    /// May the process dump core, and may debuggers of its own user attach to it?
+    /// Whether the process may dump core, and debuggers of its own user may attach to it.
     pub debuggable: bool,
-    /// What protects what.
+    /// The guards: which resource protects which keys, and by which rules.
     pub guards: Guards,
     /// The S3 front end.
     pub s3: S3Settings,
@@ -58,13 +58,13 @@ pub struct Config {
     pub engine_options: EngineOptions,
 }
 
-/// More connections or queued writes than this are no bound.
+/// A larger limit of connections or queued writes would limit nothing.
 const MAX_COUNT: usize = 1_000_000;
 
-/// Longer than this a lock that nobody holds should not be kept from others.
+/// The longest time that a lock without a holder may be kept from other callers.
 const MAX_LOCK_DELAY: Duration = Duration::from_secs(24 * 3600);
 
-/// An outcome that is gone before anybody can ask for it is of no use.
+/// The shortest retention of outcomes: a client must be able to ask for one.
 const MIN_RETENTION: Duration = Duration::from_secs(1);
 
 /// Bounds of requests and connections.
@@ -114,12 +114,12 @@ impl Limits {
     /// Connections of administrators.
     pub const ADMIN_CONNECTIONS: usize = 16;
 
-    /// Requests of S3 clients under way, each with files that may be open.
+    /// Requests of S3 clients at once, each of which may have files open.
     pub fn s3_requests(&self) -> usize {
         self.connections.saturating_mul(2).min(1024)
     }
 
-    /// The bounds of a listener with so many connections, under the limit per peer.
+    /// The bounds of a listener with this many connections and requests, under the limit per peer.
     pub(crate) fn bounds(&self, connections: usize, requests: usize) -> Bounds {
         Bounds {
             connections,
@@ -129,18 +129,18 @@ impl Limits {
         }
     }
 
-    /// Of the public listener. An HTTP/2 connection may have many requests under way, all of them together four per
-    /// connection.
+    /// Bounds of the public listener. An HTTP/2 connection may have many requests under way; all connections together
+    /// may have four per connection.
     pub(crate) fn public_bounds(&self) -> Bounds {
         self.bounds(self.connections, self.connections.saturating_mul(4))
     }
 
-    /// Of the S3 listener.
+    /// Bounds of the S3 listener.
     pub(crate) fn s3_bounds(&self) -> Bounds {
         self.bounds(self.connections, self.s3_requests())
     }
 
-    /// Of the administrators' listener.
+    /// Bounds of the administrators' listener.
     pub(crate) fn admin_bounds(&self) -> Bounds {
         let connections = Limits::ADMIN_CONNECTIONS;
         Bounds { connections, per_peer: connections, binds_local: false, requests: connections * 4 }
@@ -153,10 +153,10 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the configuration file {0}: {1}")]
     Read(PathBuf, std::io::Error),
-    /// The file is not what it should be.
+    /// The file is not valid.
     #[error("{0}: {1}")]
     Parse(PathBuf, Box<toml::de::Error>),
-    /// The same, in a file whose lines must not be shown.
+    /// The file is not valid, and its lines must not be shown.
     #[error("{path}: line {line}, column {column}: {why} (the line is not shown, because the file may hold a secret)")]
     ParseSecret {
         /// The file.
@@ -168,13 +168,13 @@ pub enum ConfigError {
         /// What kind of error, in words that repeat nothing of the file.
         why: String,
     },
-    /// A secret stands in the file, and others can read or write it.
+    /// The file holds a secret, and other users can read or write it.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
-    /// The S3 front end cannot be as it is asked for.
+    /// The settings of the S3 front end cannot be used.
     #[error(transparent)]
     S3(#[from] S3SettingsError),
-    /// Not a place for the note of the store's position.
+    /// The directory for the note of the store's position is not valid.
     #[error("state_dir: {0}")]
     StateDir(String),
     /// A guard is wrong.
@@ -188,25 +188,25 @@ pub enum ConfigError {
         "this fencepost was built without the engine `{0}`: choose one of: {1} (`--engine memory` keeps nothing), or build it with the feature `{0}`"
     )]
     EngineNotBuilt(String, String),
-    /// A bound that would stop everything.
+    /// A limit so small that nothing would work.
     #[error("{0} must be at least {1}")]
     TooSmall(&'static str, u64),
-    /// A bound that bounds nothing.
+    /// A limit so large that it limits nothing.
     #[error("{0} must be at most {1}")]
     TooLarge(&'static str, u64),
-    /// A time too long to be meant.
+    /// A time too long to be intended.
     #[error("{0} must be at most {1}")]
     Long(&'static str, Span),
     /// A time too short to be of use.
     #[error("{0} must be at least {1}")]
     Brief(&'static str, Span),
-    /// A deadline that nobody can meet.
+    /// A deadline that no client can meet.
     #[error("{0} must be longer than 0")]
     NoTime(&'static str),
 }
 
 impl Config {
-    /// Puts flags, environment, file and defaults together, and checks the result.
+    /// Merges flags, environment, file and defaults, and checks the result.
     pub fn load(flags: &Flags) -> Result<Config, ConfigError> {
         let file = flags.config.as_deref().map_or_else(|| Ok(File::default()), File::read)?;
         Config::merge(flags, file)

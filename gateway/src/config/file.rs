@@ -15,7 +15,7 @@ use crate::credentials::secret_file;
 use crate::http::Host;
 use crate::quantity::{Size, Span};
 
-/// A larger file is none of ours.
+/// A larger file is not a configuration file.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The file. Every key is optional; an unknown one is an error.
@@ -88,7 +88,7 @@ impl File {
     pub(super) fn read(path: &Path) -> Result<File, ConfigError> {
         let cannot = |error| ConfigError::Read(path.to_owned(), error);
         let opened = std::fs::File::open(path).map_err(cannot)?;
-        // Of the open file, not of what has its name by now.
+        // The metadata of the open file: its name may belong to another file by now.
         let metadata = opened.metadata().map_err(cannot)?;
         let mut text = Zeroizing::new(String::new());
         opened.take(MAX_BYTES).read_to_string(&mut text).map_err(cannot)?;

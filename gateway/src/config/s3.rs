@@ -16,7 +16,7 @@ use crate::credentials::secret_file;
 use crate::quantity::Span;
 use crate::s3::options::Read;
 
-/// The shortest bound of credentials, and the longest: a week, as for presigned URLs.
+/// The shortest and the longest limit for the lifetime of credentials. The longest is a week, as for presigned URLs.
 const CREDENTIALS_TTL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7 * 24 * 3600));
 
 /// The shortest time that unfinished uploads can be kept.
@@ -25,15 +25,15 @@ const LEAST_RETENTION: Duration = Duration::from_secs(1);
 /// Settings of the S3 front end.
 #[derive(Clone, Debug)]
 pub struct S3Settings {
-    /// Where it listens and what it serves, if there is one.
+    /// Address and objects of the front end, if there is one.
     pub front_end: Option<S3FrontEnd>,
-    /// The URL that clients are told, if it is not the listener's own.
+    /// The URL that clients are given, if it is not the listener's own.
     pub endpoint: Option<String>,
-    /// May clients make and remove buckets?
+    /// Whether clients may create and remove buckets.
     pub create_buckets: bool,
-    /// May it listen beyond loopback although nothing is encrypted?
+    /// Whether it may listen beyond loopback although nothing is encrypted.
     pub insecure_plaintext: bool,
-    /// What a lease may read.
+    /// What the credentials of a lease may read.
     pub read: Read,
     /// How long unfinished uploads of a holder that was fenced off are kept.
     pub upload_retention: Duration,
@@ -41,20 +41,20 @@ pub struct S3Settings {
     pub credentials_max_ttl: Duration,
     /// The keys that sign lease credentials; `None`: the gateway's own.
     pub mac_keys: Option<MacKeys>,
-    /// Keys that carry no lease.
+    /// Long-term keys, which carry no lease.
     pub keys: Vec<LongTermKey>,
 }
 
 /// An S3 front end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3FrontEnd {
-    /// Where it listens.
+    /// The address of its listener.
     pub listen: String,
-    /// Where the objects are.
+    /// The storage of its objects.
     pub objects: Objects,
 }
 
-/// Where objects are.
+/// A storage of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Objects {
     /// In a directory: a bucket is a directory in it, an object a file of its own name.
@@ -84,13 +84,13 @@ impl fmt::Display for Objects {
 /// Why the settings of the S3 front end cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum S3SettingsError {
-    /// One is of no use without the other.
+    /// An address without a storage of objects, or the reverse.
     #[error("the S3 face needs an address and a place for objects: give {0} too, or leave both out")]
     Half(&'static str),
-    /// Not a place.
+    /// The storage of objects is not valid.
     #[error("objects: {0}")]
     Objects(String),
-    /// Not a URL that clients could use.
+    /// The endpoint is not a URL that clients could use.
     #[error("the endpoint `{0}` is not a URL without a path: write it like http://files.example:9000")]
     Endpoint(String),
     /// A MAC key is wrong.
@@ -99,7 +99,7 @@ pub enum S3SettingsError {
     /// A long-term key is wrong.
     #[error(transparent)]
     Key(#[from] LongTermKeyError),
-    /// The secret of a long-term key is not where it should be.
+    /// A long-term key must name exactly one secret.
     #[error("the key `{0}` needs its secret: give either secret_access_key or secret_access_key_file")]
     NoSecret(String),
 }
@@ -182,7 +182,7 @@ struct FileKey {
 }
 
 impl FileS3 {
-    /// Does a secret stand in the file itself?
+    /// Whether the file itself holds a secret.
     pub(super) fn holds_a_secret(&self) -> bool {
         self.key.iter().any(|key| key.secret_access_key.is_some())
     }
@@ -203,7 +203,7 @@ impl FileKey {
 }
 
 impl S3Settings {
-    /// Puts flags, file and defaults together. Files of secrets are read, so that a wrong one is known at once.
+    /// Merges flags, file and defaults. Files of secrets are read here, so that a wrong one is reported at once.
     pub(super) fn merge(flags: &S3Flags, file: FileS3) -> Result<S3Settings, ConfigError> {
         let objects = match (&flags.objects, file.objects) {
             (Some(objects), _) => Some(objects.clone()),
@@ -265,7 +265,7 @@ fn mac_keys(keys: Vec<FileMacKey>) -> Result<MacKeys, S3SettingsError> {
     Ok(MacKeys::new(keys?)?)
 }
 
-/// A URL with a path would be signed by clients in one way and understood by the gateway in another.
+/// Refuses a URL with a path: clients would sign it in one way, and the gateway would interpret it in another.
 fn endpoint(text: String) -> Result<String, S3SettingsError> {
     let uri: Option<Uri> = text.parse().ok();
     let usable = |uri: &Uri| {

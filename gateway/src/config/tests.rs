@@ -1,4 +1,4 @@
-//! Files, flags and what they come to.
+//! Configuration from files and flags.
 
 use std::num::NonZeroU64;
 

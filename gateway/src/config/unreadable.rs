@@ -1,15 +1,15 @@
-//! Why a configuration file cannot be read, in words that repeat no secret of it.
+//! Why a configuration file cannot be read, in messages that repeat no secret of it.
 
 use std::path::Path;
 
 use super::ConfigError;
 
-/// Tables in which a secret may stand, and words that give one away.
+/// Tables that may hold a secret, and words that hint at one.
 const MAY_HOLD_A_SECRET: [&str; 5] = ["s3", "identity", "secret", "password", "private"];
 
-/// An error shows the line that it is about, unless the file may hold a secret: then only where the error is, and what kind of
-/// error in our own words. The messages of the parser repeat values, and a secret can stand on any line, for example in a string that was
-/// not closed.
+/// An error quotes its line, unless the file may hold a secret. Then it has only the position and our own words for the
+/// kind of error: the messages of the parser repeat values, and a secret can be on any line, for example in a string
+/// that was not closed.
 pub(super) fn unreadable(path: &Path, text: &str, error: toml::de::Error) -> ConfigError {
     let lower = text.to_ascii_lowercase();
     if !MAY_HOLD_A_SECRET.iter().any(|word| lower.contains(word)) && !names_are_escaped(&lower) {
@@ -19,7 +19,7 @@ pub(super) fn unreadable(path: &Path, text: &str, error: toml::de::Error) -> Con
     ConfigError::ParseSecret { path: path.to_owned(), line, column, why: kind(error.message()) }
 }
 
-/// `"\u0073\u0033"` is a name too.
+/// Whether names may be escaped: `"\u0073\u0033"` is `s3`.
 fn names_are_escaped(text: &str) -> bool {
     text.contains("\\u") || text.contains("\\x")
 }
@@ -32,7 +32,7 @@ fn position(text: &str, at: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// The kind of an error, without anything that stands in the file. What follows "expected" is a list of our own names.
+/// The kind of an error, without any text of the file. What follows "expected" is a list of our own names.
 fn kind(message: &str) -> String {
     let expected =
         || message.rsplit_once(", expected ").map_or(String::new(), |(_, names)| format!(", expected {names}"));
