@@ -1,29 +1,29 @@
-//! Who may enter the data directory. It holds every value, the audit log and the key of S3 credentials.
+//! Permissions of the data directory. It holds every value, the audit log and the key of S3 credentials.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Any right of others, and the right of the group to change what is in it. The group may be let in to read, as with PostgreSQL:
-/// the files in the directory are private all the same.
+/// Permissions that are refused: any of other users, and the group's to write. The group may read the directory, as
+/// with PostgreSQL; the files in it are private in any case.
 const TOO_OPEN: u32 = 0o027;
 
 /// Why a data directory is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirectoryError {
-    /// Other users can read what is in it, or replace it.
+    /// Other users can read its files, or replace them.
     #[error(
         "other users may enter the data directory {0}, or its group may write it (mode {1:03o}): run `chmod 700 {0}`, or insist with --data-mode-ok"
     )]
     Open(PathBuf, u32),
-    /// The system does not let us look at it.
+    /// Its permissions cannot be read.
     #[error("cannot look at the data directory {0}: {1}")]
     Unknown(PathBuf, io::Error),
 }
 
-/// Refuses a directory that is open to other users and has something in it. An empty one is made private, as one that is missing will be
-/// made with mode 0700.
+/// Refuses a directory that is open to other users and is not empty. An empty one is made private; a missing one will
+/// be created with mode 0700.
 pub fn check(path: &Path, insist: bool) -> Result<(), DataDirectoryError> {
     let unknown = |error| DataDirectoryError::Unknown(path.to_owned(), error);
     let found = match fs::metadata(path) {

@@ -1,9 +1,9 @@
 //! The `fencepost` program: listeners, the HTTP and S3 front ends, and the commands.
 //!
-//! [`server::Server`] runs every listener by the one accept loop in [`listener`], each with its front end: [`http`] (public
-//! and administrators') and [`s3`]. The front ends do not know each other; what both need stands beside them. A request goes
-//! one way: limits, identity, decode, permit, the store, reply. The program is the interface; this library exists for the
-//! binary and for tests.
+//! [`server::Server`] runs every listener by the one accept loop in [`listener`], each with its front end: [`http`]
+//! (public and administrators') and [`s3`]. The front ends do not depend on each other; what both need is in modules
+//! beside them. A request goes one way: limits, identity, decode, permit, the store, reply. The program is the
+//! interface; this library exists for the binary and for tests.
 //!
 //! ```sh
 //! fencepost serve --data ./fencepost-data
@@ -21,7 +21,7 @@
 //! | [`credentials`], [`metrics`] | what both front ends need: access keys of leases, and the counters |
 //! | [`cli`] | the commands, one file each; `serve` puts everything together |
 //! | [`config`], [`reload`] | settings of a gateway, and which of them change while it runs |
-//! | [`data_directory`], [`position_file`] | whose data these are, and whether they are the newest copy |
+//! | [`data_directory`], [`position_file`] | permissions of the data directory, and whether it is the newest copy |
 //! | [`mod@bench`] | the load of `fencepost bench` |
 //!
 //! # Read on

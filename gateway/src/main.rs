@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Requests are many small allocations, freed on other threads than they were made on.
+/// Requests make many small allocations, which are freed on other threads than they were made on.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// Codes of S3 requests that were not let in.
+/// Error codes by which denied S3 requests are counted.
 pub(crate) const S3_DENIALS: &[&str] = &[
     "AccessDenied",
     "AuthorizationQueryParametersError",
@@ -48,7 +48,7 @@ struct CodeLabel {
     code: &'static str,
 }
 
-/// How requests of one kind ended, a word each.
+/// Outcomes of each kind of request, as values of a label.
 const WRITES: &[&str] =
     &["applied", "replayed", "refused", "condition-failed", "impossible", "too-large", "key-reused", "abandoned"];
 const OBJECTS: &[&str] = &["applied", "refused", "condition-failed"];
@@ -136,7 +136,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Everything at zero.
+    /// All metrics at zero.
     pub fn new() -> Metrics {
         let mut registry = Registry::with_prefix("fencepost");
         let (writes, claims) = (Family::default(), Family::default());
@@ -230,7 +230,7 @@ impl Metrics {
         self.objects.count_word("condition-failed");
     }
 
-    /// A change on the way to an object, which writes none itself.
+    /// A change that prepares an object, and writes none itself, was judged.
     pub(crate) fn object_judged(&self, changed: &Changed) {
         changed.observed.iter().for_each(|(_, reason)| self.observed.count(*reason));
     }
@@ -262,7 +262,7 @@ impl Metrics {
         }
     }
 
-    /// An S3 request was not let in, with this code; others than [`S3_DENIALS`] are not counted.
+    /// An S3 request was denied with this code. Only the codes in [`S3_DENIALS`] are counted.
     pub(crate) fn s3_denied(&self, code: &str) {
         if let Some((_, counter)) = self.s3_denied.iter().find(|(counted, _)| *counted == code) {
             counter.inc();

@@ -1,4 +1,4 @@
-//! The other end of a connection: what limits per peer are counted by.
+//! The other end of a connection, by which limits per peer are counted.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -13,7 +13,7 @@ pub(crate) enum PeerAddress {
 }
 
 impl PeerAddress {
-    /// Of a connection over TCP.
+    /// The peer of a TCP connection.
     pub(crate) fn of(address: SocketAddr) -> PeerAddress {
         PeerAddress::Ip(match address.ip().to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -22,7 +22,7 @@ impl PeerAddress {
         })
     }
 
-    /// Is it on this machine, where all callers share one address?
+    /// Whether the peer is on this machine, where all callers share one address.
     pub(crate) fn is_local(self) -> bool {
         match self {
             PeerAddress::Ip(address) => address.is_loopback(),

@@ -1,8 +1,8 @@
-//! How far the store has come, noted outside of its data directory: a copy of that directory which is put back later is behind
-//! the note, and must not serve with its old fences (traps 27 and 40).
+//! The position of the store, noted outside of its data directory. If an older copy of that directory is put back, its
+//! position is behind the note, and it must not serve with its old fences (traps 27 and 40).
 //!
-//! The note is a lower bound, written at the start, now and then, and at the end. It only ever names what was durable when it was
-//! written, so a crash never makes a store look older than it is.
+//! The note is a lower bound, written at the start, at intervals, and at the end. It only names what was durable when
+//! it was written, so a crash never makes a store look older than it is.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,20 +17,20 @@ use fencepost_store::engine::Engine;
 use fencepost_store::{OpenError, Position, Store};
 use tokio::task::JoinHandle;
 
-/// How often the note is brought up to date.
+/// The interval at which the note is updated.
 const EVERY: Duration = Duration::from_secs(10);
 
 const FIRST_LINE: &str = "fencepost position 1";
 
-/// In which directory positions are noted.
+/// The directory in which positions are noted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StateDir {
     /// `fencepost` in `$XDG_STATE_HOME`, or in `~/.local/state`. Nothing is noted where that cannot be written.
     #[default]
     User,
-    /// This one. It must be writable.
+    /// This directory, which must be writable.
     At(PathBuf),
-    /// None.
+    /// No directory: positions are not noted.
     Off,
 }
 
@@ -73,7 +73,7 @@ impl StateDir {
 /// Why a store is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum PositionError {
-    /// It is older than it was.
+    /// The store is behind its note: an older copy of it was put back.
     #[error(
         "the store in {data} is behind: it is at write {} of base generation {}, and {note} says that it was at write {} of base \
          generation {}. An older copy of the data directory was put back, so its fences are too low, and lock holders of the time \
@@ -86,9 +86,9 @@ pub enum PositionError {
         data: String,
         /// The note's file.
         note: String,
-        /// Where the store is.
+        /// The position of the store.
         found: Position,
-        /// Where it was.
+        /// The position in the note.
         noted: Position,
     },
     /// The configured directory cannot be used.
@@ -98,7 +98,7 @@ pub enum PositionError {
     NotWritable {
         /// The directory.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
     /// The store cannot be read.
@@ -110,12 +110,12 @@ pub enum PositionError {
 #[derive(Debug)]
 pub struct PositionFile {
     path: PathBuf,
-    /// What it says.
+    /// The position in the file.
     noted: Mutex<Option<Position>>,
 }
 
 impl PositionFile {
-    /// Compares the store in an engine with its note, and brings the note up to date. `None`: nothing is noted.
+    /// Compares the store in an engine with its note, and updates the note. `None`: nothing is noted.
     pub async fn check(
         engine: &dyn Engine,
         state_dir: &StateDir,
@@ -127,7 +127,7 @@ impl PositionFile {
         }
     }
 
-    /// The same for a store that is open: one that has just been made had no position before.
+    /// Like [`PositionFile::check`], for an open store: a store that was just created had no position before.
     pub fn of_store(store: &Store, state_dir: &StateDir, data: &Path) -> Result<Option<PositionFile>, PositionError> {
         match store.position() {
             Some(found) => PositionFile::check_position(found, state_dir, data),
@@ -161,7 +161,7 @@ impl PositionFile {
         }
     }
 
-    /// Brings the note up to date.
+    /// Updates the note, which never goes back.
     pub fn note(&self, position: Position) -> std::io::Result<()> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.is_none_or(|noted| noted.is_behind(&position)) {
@@ -176,7 +176,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a file says of a store. One that cannot be read says nothing, and is written anew: it is an aid, and no reason to stop.
+/// The position of a store in a file. An unreadable file counts as missing and is written anew: the note is an aid, and
+/// no reason to stop.
 fn read(path: &Path, store_id: &[u8; 16]) -> Option<Position> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -225,14 +226,14 @@ pub struct PositionKeeper {
 }
 
 impl PositionKeeper {
-    /// Starts.
+    /// Starts to update the note at intervals.
     pub fn start(file: PositionFile, store: &Arc<Store>) -> PositionKeeper {
         let (file, store) = (Arc::new(file), Arc::downgrade(store));
         let task = tokio::spawn(keep(file.clone(), store.clone()));
         PositionKeeper { file, store, task }
     }
 
-    /// Notes where the store is, for the last time.
+    /// Stops, and notes the store's position for the last time.
     pub async fn stop(self) {
         self.task.abort();
         note(&self.file, &self.store).await;

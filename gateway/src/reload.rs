@@ -1,4 +1,5 @@
-//! Reading the configuration again while the gateway runs. Only the rules of guards and the keys of the S3 face change.
+//! Reading the configuration again while the gateway runs. Only the rules of guards and the keys of the S3 front end
+//! change.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,21 +11,21 @@ use crate::config::{Config, ConfigError, Flags};
 use crate::credentials::S3Credentials;
 use crate::credentials::mac_keys::MacKeyError;
 
-/// Why nothing was changed.
+/// Why a reload changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// It maps keys to other resources.
+    /// The configuration maps keys to other resources.
     #[error(transparent)]
     Mapping(#[from] MappingDiffers),
-    /// The gateway's own MAC key is of no use.
+    /// The gateway's own MAC key cannot be used.
     #[error(transparent)]
     MacKeys(#[from] MacKeyError),
 }
 
-/// What the gateway was started with.
+/// Reloads, based on what the gateway was started with.
 pub struct Reload {
     flags: Flags,
     running: Config,
@@ -38,7 +39,7 @@ impl Reload {
         Reload { flags, running, turn: Mutex::new(()) }
     }
 
-    /// Reads the configuration again. If anything is wrong with it the old rules and keys stay.
+    /// Reads the configuration again. If it is not valid, the old rules and keys stay.
     pub fn run(&self, store: &Store, s3: Option<&S3Credentials>) -> Result<ReloadAnswer, ReloadError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let read = Config::load(&self.flags)?;

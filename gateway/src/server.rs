@@ -21,19 +21,19 @@ const BACKLOG: u32 = 4096;
 /// Why the gateway does not listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Not an address.
+    /// The text is not an address.
     #[error("cannot listen on `{0}`: write an address with a port, such as 127.0.0.1:3362")]
     Address(String),
-    /// Everybody on the network could write.
+    /// Any client on the network could write.
     #[error(
         "will not listen on {0}: it is not a loopback address, and every caller is anonymous and may write.\n\
          Listen on 127.0.0.1, or pass --insecure-no-auth if something in front of the gateway decides who may reach it"
     )]
     BeyondLoopback(SocketAddr),
-    /// The system said no.
+    /// The address cannot be bound.
     #[error("cannot listen on {0}: {1}")]
     Bind(SocketAddr, io::Error),
-    /// The system said no.
+    /// Signals cannot be caught.
     #[error("cannot catch signals: {0}")]
     Signals(io::Error),
 }
@@ -48,7 +48,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds, unless that would open the gateway to strangers.
+    /// Binds. An address beyond loopback is refused unless `insecure_no_auth` is set.
     pub async fn bind(listen: &str, insecure_no_auth: bool) -> Result<Server, ServeError> {
         let mut found = tokio::net::lookup_host(listen).await.map_err(|_| ServeError::Address(listen.into()))?;
         let wanted = found.next().ok_or_else(|| ServeError::Address(listen.into()))?;
@@ -63,7 +63,7 @@ impl Server {
         Ok(Server { listener, address, terminate, interrupt, hangup })
     }
 
-    /// Where it listens; the real port if 0 was asked for.
+    /// The bound address; the real port if port 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -92,7 +92,7 @@ impl Server {
         // Report not-ready before closing the listeners, so that a probe in between sees the reason.
         gateway.drain();
         tracing::info!("draining: no new connections; a second signal stops at once");
-        // The listeners hold the other end until they have stopped.
+        // The listeners hold the receivers until they have stopped.
         let _ = stop.send(true);
         tokio::select! {
             () = async { while listeners.join_next().await.is_some() {} } => return Stopped::Drained(sole_owner(gateway).await),
@@ -104,7 +104,8 @@ impl Server {
     }
 }
 
-/// Like `TcpListener::bind`, with room for a fleet that connects at once; who finds none tries again only after a second.
+/// Like `TcpListener::bind`, with a backlog for a fleet that connects at once: a client that finds the backlog full
+/// retries only after a second.
 fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;

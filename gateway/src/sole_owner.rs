@@ -1,9 +1,9 @@
-//! What was shared, once nothing else uses it any more.
+//! A shared value, taken back once nothing else uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A connection that has just ended may hold on to it for a moment, until its task is gone.
+/// Waits up to a second for other owners: a connection that has just ended keeps its reference until its task is gone.
 pub(crate) async fn sole_owner<T>(mut shared: Arc<T>) -> Option<T> {
     for _ in 0..200 {
         match Arc::try_unwrap(shared) {

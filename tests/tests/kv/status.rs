@@ -121,7 +121,9 @@ fn evidence(kind: ProblemKind) -> Evidence {
         ProblemKind::Overloaded => Here(full_queue),
         ProblemKind::Draining => Elsewhere("operations/drain.rs: it needs a signal"),
         ProblemKind::NoSpace => Here(no_space),
-        ProblemKind::OutcomeUnknown | ProblemKind::Poisoned => Elsewhere("faults/disk.rs: it needs an fsync that fails"),
+        ProblemKind::OutcomeUnknown | ProblemKind::Poisoned => {
+            Elsewhere("faults/disk.rs: it needs an fsync that fails")
+        }
         ProblemKind::Unavailable => Elsewhere("faults/disk.rs: it needs free space that cannot be read"),
         ProblemKind::ReadFailed => Elsewhere("store tests with an engine whose reads fail"),
         ProblemKind::MappingChanged => Elsewhere("store tests: it needs an engine that two processes share"),
