@@ -1,4 +1,4 @@
-//! What commands of administrators take, `fencepost fence rotate` and `fencepost reload`.
+//! Arguments of administrators' commands, and the commands `fencepost fence rotate` and `fencepost reload`.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ impl Rotate {
     }
 }
 
-/// Page by page, with progress on standard error.
+/// Rotates page by page, with progress on standard error.
 fn rotate_prefix(admin: &AdminArgs, mut request: RotatePrefixRequest) -> Result<(), Failed> {
     let (mut rotated, mut left) = (0, 0);
     loop {

@@ -97,7 +97,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Every resource gets a value and a fence first, so that reads find something and refusals have a reason.
+    /// Writes a value and a fence for every resource first, so that reads find a value and refusals have a reason.
     async fn fill(&self) -> Result<(), Failed> {
         let gateway = gateway_at(&self.url, Duration::from_secs(30))?;
         let value = usize::try_from(self.value_size.0).unwrap_or(usize::MAX);

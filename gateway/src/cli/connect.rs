@@ -1,4 +1,4 @@
-//! What every command that talks to a gateway takes.
+//! Arguments of every command that calls a gateway.
 
 use std::future::Future;
 use std::io::Read;
@@ -120,7 +120,7 @@ pub(super) struct ListArgs {
 }
 
 impl ListArgs {
-    /// Prints a page, and says on standard error how to go on.
+    /// Prints a page, and reports on standard error how to get the next one.
     pub(super) fn print<T: Serialize>(&self, page: &T, lines: &str, next: Option<&str>) -> Result<(), Failed> {
         if self.connect.json {
             return super::print(&serde_json::to_string(page).map_err(Failed::other)?);

@@ -1,4 +1,4 @@
-//! The documents say what the code says.
+//! The documents agree with the code.
 
 use std::collections::BTreeSet;
 
@@ -97,7 +97,7 @@ fn options_below(heading: &str) -> BTreeSet<String> {
     section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
 }
 
-/// As the guide writes them: `--level LEVEL`, `--tap`, `FILE`, and what stands behind `--`.
+/// Options as the guide writes them: `--level LEVEL`, `--tap`, `FILE`, and what follows `--`.
 fn options_of(command: &clap::Command) -> BTreeSet<String> {
     let written = |argument: &clap::Arg| {
         let values = argument.get_value_names().filter(|_| argument.get_action().takes_values()).unwrap_or_default();

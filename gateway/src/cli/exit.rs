@@ -51,7 +51,7 @@ impl Failed {
         Failed { code: 5, message }
     }
 
-    /// Something was done before it failed, so it is no longer true that nothing was.
+    /// Part of the work was done before it failed, so the exit code must not claim that nothing was.
     pub(super) fn after(self, done: &str) -> Failed {
         Failed { code: 1, message: format!("{done}: {}; run the command again", self.message) }
     }
@@ -70,7 +70,7 @@ impl From<Error> for Failed {
             (Some(service), _) => service_code(service),
             (None, ErrorKind::Fenced | ErrorKind::Lost) => 3,
             (None, ErrorKind::Conflict) => 4,
-            // A read that failed after it was sent is 1.
+            // A read that failed after it was sent ends with 1.
             (None, ErrorKind::Unavailable) if was_rejected(&error) => 6,
             (None, ErrorKind::UnknownOutcome) => 7,
             (None, ErrorKind::Busy) => 8,
@@ -86,7 +86,7 @@ impl From<LockError> for Failed {
     }
 }
 
-/// Was this request surely not applied, because nothing was sent or because the gateway rejected it?
+/// Whether this request was certainly not applied, because nothing was sent or because the gateway rejected it.
 fn was_rejected(error: &Error) -> bool {
     error.is_unreachable() || error.problem().is_some_and(|problem| matches!(problem.status, 408 | 429 | 503 | 507))
 }
@@ -100,7 +100,7 @@ fn service_code(error: &LockError) -> u8 {
     }
 }
 
-/// Writes text to standard output, with what a terminal would not show written out.
+/// Writes text to standard output, with characters that a terminal would not show escaped.
 pub(super) fn write_text(text: &str) -> Result<(), Failed> {
     write(terminal::escaped(text).as_bytes())
 }
@@ -110,7 +110,7 @@ pub(super) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "fencepost: {}", terminal::escaped(text));
 }
 
-/// Writes to standard output. A reader that went away (`| head`) ends the command quietly.
+/// Writes to standard output. A closed pipe (`| head`) ends the command without a message.
 pub(super) fn write(bytes: &[u8]) -> Result<(), Failed> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

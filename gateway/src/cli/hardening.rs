@@ -1,11 +1,11 @@
-//! What `serve` does to its own process before it touches a file: files of its own are private, and memory with keys in it
+//! Hardening of the `serve` process before it touches a file: its own files are private, and memory with keys in it
 //! stays in the process.
 
 use fencepost_objects::directory::SharedModes;
 use rustix::fs::Mode;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, umask};
 
-/// Of files that are made without a mode of their own, those of the engine among them.
+/// The umask for files that are created without a mode of their own, those of the engine among them.
 const PRIVATE: Mode = Mode::RWXG.union(Mode::RWXO);
 
 /// Makes new files private. Published objects keep the modes that the umask of the caller gives them.

@@ -77,7 +77,7 @@ impl ServiceArgs {
         }
     }
 
-    /// The same beside a lease: only one of the two can be read from standard input.
+    /// The URL, for a command that also takes a lease: only one of the two can be read from standard input.
     fn url_beside(&self, lease: &LeaseArgs) -> Result<Option<String>, Failed> {
         let is_input = self.lock_file.as_ref().is_some_and(|file| file.as_os_str() == "-");
         if is_input && lease.is_input() {
@@ -163,7 +163,7 @@ impl Acquire {
                 let lease = taken.lease.clone();
                 let reported = printable(taken).and_then(|answer| report("acquired", &answer, as_json));
                 if reported.is_err() {
-                    // Its text was never shown, so no other process could release it.
+                    // The lease was never printed, so no other process could release it.
                     let _ = tokio::time::timeout(GIVE_UP_TIME, client.release_detached(&name, &lease)).await;
                 }
                 reported
@@ -192,7 +192,7 @@ fn printable(taken: Detached) -> Result<LeaseAnswer, Failed> {
     Ok(LeaseAnswer { name: resource, lease, token, holder, issuer, ttl_ms: Span(ttl).millis() })
 }
 
-/// Does something at another lock service. What was begun and came to nothing is given back before the end.
+/// Runs `work` at another lock service. If it fails or a signal ends it, what was begun is given up before the end.
 pub(super) fn elsewhere<T, F: Future<Output = Result<T, Failed>>>(
     connect: &Connect,
     service: &str,
@@ -231,7 +231,7 @@ fn backends() -> Result<(), Failed> {
     super::print(&lines.join("\n"))
 }
 
-/// Tells this acquisition apart from every other.
+/// A holder that is unique to this acquisition.
 fn some_holder() -> Result<Holder, Failed> {
     let mut nonce = [0; 8];
     getrandom::fill(&mut nonce).map_err(Failed::other)?;

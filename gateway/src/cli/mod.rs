@@ -91,7 +91,7 @@ enum ConfigCommand {
     Check(Box<Flags>),
 }
 
-/// Parses the arguments and does what they say.
+/// Parses the arguments and runs the command.
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -127,9 +127,9 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Help and versions are no failure. To whoever asked for a verdict, 2 would say that it is unknown.
+/// Help and versions are no failure. For `conform`, the exit code 2 of wrong arguments would mean an unknown verdict.
 fn refuse(wrong: &clap::Error) -> ExitCode {
-    // There is nobody to tell if this fails.
+    // If printing fails, there is no other place to report it.
     let _ = wrong.print();
     let asked_for_a_verdict = std::env::args_os().nth(1).is_some_and(|command| command == "conform");
     match wrong.exit_code() {

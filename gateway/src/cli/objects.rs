@@ -1,4 +1,4 @@
-//! `fencepost objects`: does the index of a running gateway agree with its storage?
+//! `fencepost objects`: compare the index of a running gateway with its storage, and remove leftovers.
 
 use clap::{Args, Subcommand};
 use fencepost_core::wire::{ObjectsCheckAnswer, ObjectsCheckRequest, ObjectsCollectRequest};
@@ -49,7 +49,7 @@ impl Objects {
 }
 
 impl Check {
-    /// Page by page, with progress on standard error. What differs and was not mended is a failure.
+    /// Checks page by page, with progress on standard error. A difference that was not repaired is a failure.
     fn run(self) -> Result<(), Failed> {
         let Check { bucket, adopt, admin } = self;
         let mut request = ObjectsCheckRequest { bucket, after: None, adopt };

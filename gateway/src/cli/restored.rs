@@ -30,7 +30,7 @@ impl Restored {
         let (engine, runtime) = store.open()?;
         let restored = fencepost_store::restored(engine.as_ref(), generation_by_clock());
         let Done { generation, locks } = runtime.block_on(restored).map_err(Failed::other)?;
-        // Ahead of whatever was noted before. Without a note it serves as well.
+        // The store is ahead of any earlier note now. It can be served without a note, so an error is only reported.
         if let Err(error) = store.check_position(engine.as_ref(), &runtime) {
             eprintln!("fencepost: {error}");
         }

@@ -23,10 +23,10 @@ use crate::quantity::Span;
 use job::{Change, Job};
 pub(super) use signals::Signals;
 
-/// Where the URL of the lock service may be.
+/// The variable that may hold the URL of the lock service.
 const LOCK_VARIABLE: &str = "FENCEPOST_LOCK";
 
-/// How long giving the lock back may delay the end.
+/// How long the release of the lock may delay the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a call to the gateway may take.
@@ -35,7 +35,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the gateway may take to issue credentials for its S3 front end.
 const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an acquisition that is given up has to leave the queue, or to give back what it was granted meanwhile.
+/// How long an acquisition that is given up has to leave the queue, or to release a lock that was granted meanwhile.
 pub(super) const GIVE_UP_TIME: Duration = Duration::from_secs(3);
 
 #[derive(Args)]
@@ -113,7 +113,7 @@ impl Run {
     pub(super) fn run(self) -> Result<(), Failed> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::other)?;
         let ended = runtime.block_on(self.under_lock());
-        // Nothing is left to be done; a release that hangs ends with the ttl.
+        // Nothing is left to do. If a release hangs, the lease ends with its ttl.
         runtime.shutdown_background();
         ended
     }
@@ -141,7 +141,7 @@ impl Run {
         };
         let ended = self.watch(&guard, &mut job, &mut signals).await;
         job.take_back();
-        // Kept alive meanwhile, as long as there is a guard.
+        // The guard renews the lease meanwhile.
         let longer = self.min_hold.0.saturating_sub(claimed.elapsed());
         if !longer.is_zero() {
             tokio::select! {
@@ -165,7 +165,7 @@ impl Run {
         }
     }
 
-    /// The lock, and credentials for the S3 face if there is one.
+    /// Acquires the lock, and credentials for the S3 front end if there is one.
     async fn acquire(&self) -> Result<(Guard, Option<S3CredentialsAnswer>), Failed> {
         let gateway = gateway_at(&self.url, CALL_TIMEOUT)?;
         let resource = self.resource.clone();
@@ -195,7 +195,7 @@ impl Run {
         command.env("FENCEPOST_URL", &self.url);
         command.env("FENCEPOST_HOLDER", guard.holder().map(Holder::as_str).unwrap_or_default());
         command.env("FENCEPOST_ISSUER", guard.issuer().map(Issuer::as_str).unwrap_or_default());
-        // Commands in the program still know which service there is; its password is not theirs to have.
+        // Commands in the program still need to know the lock service, but must not have its password.
         match std::env::var_os(LOCK_VARIABLE).map(|url| url.to_str().and_then(without_password)) {
             Some(Some(url)) => command.env(LOCK_VARIABLE, url),
             Some(None) => command.env_remove(LOCK_VARIABLE),
@@ -216,7 +216,7 @@ impl Run {
         })
     }
 
-    /// Until the program ends: signals are passed on, and a lost lease ends it.
+    /// Waits until the program ends. Signals are passed on to it, and a lost lease ends it.
     async fn watch(&self, guard: &Guard, job: &mut Job, signals: &mut Signals) -> Result<(), Failed> {
         let mut told = false;
         loop {
@@ -237,7 +237,8 @@ impl Run {
                     Change::Ended(status) => return passed_on(status.map_err(Failed::other)?),
                     Change::Program => job.follow(),
                     Change::Stop => job.stop(),
-                    // A lease that ended meanwhile is about to be told; the program shall not go on first.
+                    // The lease ended meanwhile, and its loss is about to be reported. The program must not continue
+                    // before that.
                     Change::Continued if guard.validity().is_zero() && self.on_lost != OnLost::Notify => {}
                     Change::Continued => job.resume(),
                 },
@@ -250,7 +251,7 @@ impl Run {
         if self.on_lost == OnLost::Term {
             say("sending TERM to the program");
             job.send(Signal::TERM);
-            // It may have been stopped.
+            // A stopped program would not handle TERM.
             job.send(Signal::CONT);
             if tokio::time::timeout(self.grace.0, job.child.wait()).await.is_err() {
                 say(&format!("the program is still there after {}; sending KILL to it", self.grace));
@@ -258,14 +259,14 @@ impl Run {
         } else {
             say("sending KILL to the program");
         }
-        // Also to what the program may have left behind in its group.
+        // Also to processes that the program may have left behind in its group.
         job.send(Signal::KILL);
         let _ = job.child.wait().await;
         Err(lost())
     }
 }
 
-/// As long as the gateway allows: they end with the lock anyway, at the fence.
+/// Credentials for as long as the gateway allows: the fence ends them with the lock anyway.
 async fn s3_credentials(guard: &Guard) -> Result<Option<S3CredentialsAnswer>, Failed> {
     match tokio::time::timeout(CREDENTIALS_TIMEOUT, guard.s3_credentials(None)).await {
         Ok(Ok(credentials)) => Ok(Some(credentials)),
@@ -275,7 +276,7 @@ async fn s3_credentials(guard: &Guard) -> Result<Option<S3CredentialsAnswer>, Fa
     }
 }
 
-/// The URL of a lock service as the program may have it. `None`: it is no such URL.
+/// The URL of a lock service without its password, for the program. `None`: it is no such URL.
 fn without_password(url: &str) -> Option<String> {
     Some(locks::LockUrl::parse(url).ok()?.without_password())
 }
@@ -284,13 +285,13 @@ fn lost() -> Failed {
     Failed::with(3, "the lease was lost, and the program was ended".into())
 }
 
-/// A signal has ended the command.
+/// The end of a command by a signal.
 pub(super) fn ended_by(number: i32) -> Failed {
     Failed::silent(128 + u8::try_from(number).unwrap_or(0))
 }
 
-/// Waits until what was begun is given up in the background: whoever waits behind us should not wait for our ttl.
-/// Another signal ends that.
+/// Waits while an acquisition is given up in the background, so that the next waiter need not wait for our ttl. Another
+/// signal ends the wait.
 pub(super) async fn given_up(signals: &mut Signals) {
     let tasks = tokio::runtime::Handle::current().metrics();
     let done = async {
@@ -308,7 +309,7 @@ pub(super) async fn given_up(signals: &mut Signals) {
 async fn give_back(guard: Guard) {
     match tokio::time::timeout(RELEASE_TIMEOUT, guard.release()).await {
         Ok(Ok(())) => {}
-        // No error of the work: the lease ends with its ttl.
+        // Not an error of the program: the lease ends with its ttl.
         Ok(Err(error)) => say(&format!("the lock could not be given back, and ends with its ttl: {error}")),
         Err(_) => say("the lock could not be given back in time, and ends with its ttl"),
     }

@@ -1,4 +1,4 @@
-//! `fencepost s3`: the S3 face, from the side of its clients.
+//! `fencepost s3`: credentials for clients of the S3 front end.
 
 mod formats;
 
@@ -97,7 +97,7 @@ impl Credentials {
         }
     }
 
-    /// For a token that the caller has: nothing is acquired.
+    /// Gets credentials for a token that the caller already has. No lock is acquired.
     fn again(&self, presented: Presented) -> Result<(), Failed> {
         let ttl = self.credentials_ttl.map(|ttl| ttl.0);
         let issued =
@@ -118,7 +118,7 @@ impl Credentials {
             let taken = client.acquire_detached(self.resource.as_str()).await?;
             let mut lease = Unknown { client, taken: Some(taken.clone()) };
             let ttl = self.credentials_ttl.map(|ttl| ttl.0);
-            // Gone with this block: its open connection would look like something to be given up.
+            // Dropped with this block: its open connection would look like an acquisition to be given up.
             let gateway = self.connect.gateway()?;
             let issued = gateway.s3_credentials(&self.resource, &taken.credentials, ttl).await?;
             let given = Given { issued, presented: taken.credentials, lease: Some(taken.lease) };
@@ -129,7 +129,7 @@ impl Credentials {
     }
 }
 
-/// A lease whose text was not shown yet: dropped, it is released.
+/// A lease that was not printed yet. Dropping it releases it.
 struct Unknown {
     client: Client,
     taken: Option<Detached>,
@@ -147,14 +147,15 @@ impl Drop for Unknown {
     }
 }
 
-/// For shells and programs, which read it as it stands.
+/// Prints a text unescaped, for shells and programs.
 fn exact(text: &str) -> Result<(), Failed> {
     exit::write(format!("{text}\n").as_bytes())
 }
 
 /// The token in `token:2:34?issuer=redis:9f2c`. `None`: it is the URL of a service.
 ///
-/// Without a holder: `fencepost run --lock token:34` presents it under a new one, which would be a second acquisition.
+/// It has no holder: `fencepost run --lock token:34` presents the token under a new one, which would be a second
+/// acquisition.
 fn given(url: &str) -> Result<Option<Presented>, Failed> {
     let Some(token) = url.strip_prefix("token:") else { return Ok(None) };
     let parsed = LockUrl::parse(url)?;
@@ -165,7 +166,7 @@ fn given(url: &str) -> Result<Option<Presented>, Failed> {
     Ok(Some(Presented { token, holder: None, issuer }))
 }
 
-/// Did the gateway say that it serves no S3? One of before there was an S3 face does not know the path.
+/// Whether the gateway answered that it serves no S3. A gateway older than the S3 front end does not know the path.
 pub(super) fn serves_no_s3(error: &Error) -> bool {
     let kind = error.problem().and_then(|problem| problem.kind());
     matches!(kind, Some(ProblemKind::NoS3Face | ProblemKind::NoSuchRoute))

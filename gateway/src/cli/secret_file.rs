@@ -1,4 +1,4 @@
-//! Secrets that come from files, so that neither `ps` nor a shell's history has them: leases, and URLs with passwords.
+//! Secrets from files, which keeps them out of `ps` and of a shell's history: leases, and URLs with passwords.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,15 +9,15 @@ use clap::Args;
 
 use super::exit::Failed;
 
-/// Far more than any lease or URL has.
+/// Far more bytes than any lease or URL has.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// Whose standard input is, which `-` names.
+/// The reader of standard input, which `-` names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
-    /// The command's.
+    /// The command itself.
     Ours,
-    /// That of the program that is run.
+    /// The program that the command runs.
     TheProgram,
 }
 
@@ -52,7 +52,7 @@ impl LeaseArgs {
         }
     }
 
-    /// Is it read from standard input?
+    /// Whether the lease is read from standard input.
     pub(super) fn is_input(&self) -> bool {
         self.lease_file.as_deref().is_some_and(is_input)
     }
@@ -91,7 +91,7 @@ fn read(flag: &str, path: &Path, input: Input) -> Result<String, Failed> {
     }
 }
 
-/// Pipes have no readers but us, whatever their mode is.
+/// Refuses a file that others may read. A pipe is accepted: it has no reader but us, whatever its mode is.
 fn owners_only(file: &File, path: &Path) -> std::io::Result<()> {
     let found = file.metadata()?;
     if found.is_file() && found.mode() & 0o077 != 0 {

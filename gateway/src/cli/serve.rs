@@ -62,14 +62,14 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
         let reload = Reload::new(*self.flags, asked);
         let result = runtime.block_on(serve(config, reload, modes));
-        // Not waiting for a disk that hangs.
+        // Does not wait for a disk that hangs.
         runtime.shutdown_background();
         result
     }
 
     fn start_log(&self) -> Result<(), Failed> {
         let mut filter = EnvFilter::try_new(&self.log).map_err(|error| Failed::usage(format!("--log: {error}")))?;
-        // It calls every refused request an error of its own.
+        // s3s logs every refused request as an error of its own.
         if !self.log.contains("s3s")
             && let Ok(quiet) = "s3s=off".parse()
         {
@@ -86,7 +86,7 @@ impl Serve {
 }
 
 async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(), Failed> {
-    // The address first: a second gateway on one port should not touch a store.
+    // Bind first: a second gateway on the same port should not touch a store.
     let server = Server::bind(&config.listen, config.insecure_no_auth).await.map_err(|error| match error {
         ServeError::Address(_) | ServeError::BeyondLoopback(_) => Failed::usage(error),
         ServeError::Bind(..) | ServeError::Signals(_) => Failed::other(error),
@@ -107,7 +107,7 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
     }
     data_directory::check(&config.data, config.data_mode_ok).map_err(Failed::usage)?;
     let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
-    // Before anything is committed: an older copy of the store must not go on.
+    // Before anything is committed: an older copy of the store must not be served.
     PositionFile::check(engine.as_ref(), &config.state_dir, &config.data).await.map_err(Failed::other)?;
     let metrics = Arc::new(Metrics::new());
     let store = Store::open(engine, config.guards.clone(), config.store.clone(), metrics.clone())
@@ -118,7 +118,7 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
         match make_ready(&config, &store, metrics, reload, s3, modes).await {
             Ok(ready) => ready,
             Err(failed) => {
-                // Its threads must be gone before the process ends.
+                // The store's threads must be gone before the process ends.
                 if let Some(store) = sole_owner(store).await {
                     store.close().await;
                 }
@@ -153,7 +153,7 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
     }
 }
 
-/// Everything that serves, before it listens.
+/// The parts of a gateway that is ready to serve.
 struct Ready {
     gateway: Gateway,
     admin: AdminListener,
@@ -172,12 +172,12 @@ async fn make_ready(
 ) -> Result<Ready, Failed> {
     // Again, because a store that was just made had no position before.
     let noted = PositionFile::of_store(store, &config.state_dir, &config.data).map_err(Failed::other)?;
-    // After the engine has the data directory to itself. An engine without one may not have made it.
+    // After the engine has the data directory to itself. An engine that needs none may not have created it.
     for directory in [&config.admin_socket, &config.audit_log].into_iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(directory)
             .map_err(|error| Failed::other(format!("cannot make {}: {error}", directory.display())))?;
     }
-    // Before any file is made: it narrows the mask of their modes for a moment.
+    // Before any file is created: binding narrows the umask for a moment.
     let admin = AdminListener::bind(&config.admin_socket).await.map_err(Failed::other)?;
     let (limits, audit) = (config.limits.clone(), AuditLog::new(&config.audit_log));
     let mut gateway = Gateway::new(store.clone(), limits.clone(), metrics.clone(), reload, audit);
@@ -204,7 +204,7 @@ async fn make_ready(
     Ok(Ready { gateway, admin, s3_listener, s3_welcome, noted })
 }
 
-/// Beyond loopback the operator must say that bodies and headers may be seen by others.
+/// Beyond loopback, the operator must accept that others may see bodies and headers.
 async fn listen_for_s3(front_end: &S3FrontEnd, insecure_plaintext: bool) -> Result<(TcpListener, Transport), Failed> {
     let wrong = |error| Failed::other(format!("cannot listen for S3 on {}: {error}", front_end.listen));
     let listener = TcpListener::bind(&front_end.listen).await.map_err(wrong)?;
@@ -237,7 +237,7 @@ async fn open_objects(
     Objects::open(store, Arc::new(directory)).await.map_err(Failed::other)
 }
 
-/// Issues what the S3 front end takes.
+/// Makes the issuer of the credentials that the S3 front end accepts.
 fn credentials(settings: &S3Settings, data: &Path, listener: &TcpListener) -> Result<Arc<S3Credentials>, Failed> {
     let endpoint = match &settings.endpoint {
         Some(endpoint) => endpoint.clone(),

@@ -18,7 +18,7 @@ pub(super) struct StoppedStore {
 }
 
 impl StoppedStore {
-    /// Finds the store. Where there is none, none is made; `hint` says what to do then.
+    /// Finds the store. A missing one is not created; `hint` is the advice for that case.
     pub(super) fn configured(flags: &Flags, hint: &str) -> Result<StoppedStore, Failed> {
         let config = Config::load(flags).map_err(Failed::usage)?;
         let kind = config.engine_kind().map_err(Failed::usage)?;
@@ -28,7 +28,7 @@ impl StoppedStore {
         Ok(StoppedStore { config, kind })
     }
 
-    /// Takes its data directory.
+    /// Opens the engine, which then has the data directory to itself.
     pub(super) fn open(&self) -> Result<(Arc<dyn Engine>, Runtime), Failed> {
         data_directory::check(&self.config.data, self.config.data_mode_ok).map_err(Failed::usage)?;
         let engine = (self.kind.open)(&self.config.data, &self.config.engine_options).map_err(Failed::other)?;
@@ -36,7 +36,7 @@ impl StoppedStore {
         Ok((engine, runtime))
     }
 
-    /// Compares it with its note, and brings that up to date.
+    /// Compares the store with its note, and updates the note.
     pub(super) fn check_position(&self, engine: &dyn Engine, runtime: &Runtime) -> Result<(), PositionError> {
         let checked = PositionFile::check(engine, &self.config.state_dir, &self.config.data);
         runtime.block_on(checked).map(|_| ())

@@ -1,4 +1,5 @@
-//! Text on its way to a terminal: what callers chose must not move its cursor, recolour it or turn it around.
+//! Escaping of text for a terminal: text that callers chose must not move the cursor, change colours or reverse the
+//! direction of writing.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -7,7 +8,7 @@ use fencepost_core::is_hidden;
 
 /// Text with control characters and hidden ones written as `\u202e`, except for ends of lines and tabs.
 ///
-/// JSON stays the same JSON by it: such characters are in its strings only, where this is how they are escaped.
+/// JSON keeps its meaning: such characters occur only in its strings, and this is their escaped form there.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     let is_escaped = |character: char| is_hidden(character) || character.is_control() && !"\n\t".contains(character);
     if !text.contains(is_escaped) {

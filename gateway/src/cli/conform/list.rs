@@ -1,4 +1,4 @@
-//! The cases, for people who want to know what is asked.
+//! The list of cases, with their rules and reasons.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use fencepost_conformance::cases::GROUPS;
 use fencepost_conformance::report::text::wrapped;
 use fencepost_conformance::run::Options;
 
-/// Columns of id and level, and the margin of what is said below a title.
+/// The width of the columns id and level, and the margin of the text below a title.
 const MARGIN: usize = 11;
 
-/// Those that the options select, group by group, in lines of so many columns.
+/// The cases that the options select, group by group, in lines of this width.
 pub(super) fn list(options: &Options, width: usize) -> String {
     let mut text = String::new();
     for group in GROUPS {

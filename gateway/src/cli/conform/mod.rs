@@ -1,4 +1,4 @@
-//! `fencepost conform`: is your resource really safe?
+//! `fencepost conform`: test whether a resource is really safe.
 
 mod list;
 mod recheck;
@@ -27,10 +27,10 @@ use crate::quantity::Span;
 /// The harness failed, or the input is wrong: nothing is known about the resource.
 pub(super) const HARNESS_FAILED: u8 = 3;
 
-/// How long the checker may think about one history.
+/// Time limit of the checker for one history.
 const THINKING: Duration = Duration::from_secs(20);
 
-/// How long it may take in silence to end what was started.
+/// If it takes longer than this to end what was started, a note is printed.
 const LEAVING: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -144,7 +144,7 @@ fn hook(text: &str) -> Result<(Hook, String), String> {
     Ok((hook, command.to_owned()))
 }
 
-/// A limit of time. With none at all nothing could be answered, and every case would be unknown.
+/// A time limit above zero. With zero, no request could be answered, and every case would be unknown.
 fn some_time(text: &str) -> Result<Span, String> {
     match text.parse()? {
         Span(Duration::ZERO) => {
@@ -191,7 +191,7 @@ impl Conform {
 
 impl Http {
     fn run(self) -> Result<(), Failed> {
-        // It may be missing for `--list` only, which opens nothing.
+        // Missing only with `--list`, which opens nothing.
         let map = self.map.unwrap_or_default();
         let mut words = vec!["http".to_owned(), "--map".to_owned(), map.to_string_lossy().into_owned()];
         words.extend(self.base.iter().flat_map(|base| ["--base".to_owned(), base.clone()]));
@@ -234,7 +234,7 @@ impl Exec {
     }
 }
 
-/// An option that was given, as a reproduction has to have it.
+/// An option that was given, for the command that reproduces the run.
 fn given(name: &str, time: Option<Span>) -> impl Iterator<Item = String> {
     time.into_iter().flat_map(move |time| [name.to_owned(), time.to_string()])
 }
@@ -254,7 +254,7 @@ fn listed(options: &Options) -> Result<(), Failed> {
     super::exit::write(list::list(options, Look::of(&io::stdout()).width).as_bytes())
 }
 
-/// Ends what was started and removes its files; says so if that takes long.
+/// Ends what was started and removes its files. Prints a note if that takes long.
 fn leave(subject: Box<dyn Subject>) {
     let (gone, waits) = mpsc::sync_channel::<()>(0);
     let note = thread::spawn(move || {
@@ -266,7 +266,7 @@ fn leave(subject: Box<dyn Subject>) {
     });
     drop(subject);
     drop(gone);
-    // It only prints; a panic there changes no verdict.
+    // The thread only prints; a panic in it changes no verdict.
     let _ = note.join();
 }
 
@@ -297,10 +297,10 @@ impl Selection {
         if self.list {
             return listed(&options);
         }
-        // A run may take many minutes: a directory that cannot be written to is told before it.
+        // A run may take many minutes: report a directory that cannot be written to before it.
         report::make_room(&self.out).map_err(broken)?;
         let signals = signals::Signals::listen()?;
-        // Before anything is started, and until everything was ended.
+        // Adopted before anything is started, and until everything has ended.
         let _orphans = Orphans::adopt().map_err(broken)?;
         let subject = open().map_err(broken)?;
         signals.end_gently(&options.stop);
@@ -313,7 +313,7 @@ impl Selection {
             let mut tree = Tree::new(io::stdout(), look);
             (run::run(subject.as_ref(), &options, &mut tree), look)
         };
-        // What was found is said first: its processes and directories may take long to go.
+        // Report the result first: ending the processes and removing their directories may take long.
         let written = report::write_all(&self.out, &results, &setting);
         let mut said = Vec::new();
         let saying = match self.tap {
@@ -329,9 +329,9 @@ impl Selection {
         let told = super::exit::write(&said);
         leave(subject);
         match (results.exit_code(), written) {
-            // Nobody who went away (`| head`) is told that a rule is broken.
+            // A report that could not be printed (`| head`) must not end with 1, which means that a rule is broken.
             (0, Ok(_)) => told.map_err(|_| Failed::silent(HARNESS_FAILED)),
-            // A rule that was seen broken counts, whatever else failed.
+            // A rule that was seen broken counts, even if the report could not be written.
             (1, Err(unwritten)) => Err(Failed::with(1, unwritten.to_string())),
             (_, Err(unwritten)) => Err(broken(unwritten)),
             (code, Ok(_)) => Err(Failed::silent(code)),

@@ -40,7 +40,8 @@ impl Recheck {
     }
 }
 
-/// No rule of the model is broken. What the case itself missed or saw is not in the history, so it still counts.
+/// No rule of the model is broken. What the case itself missed or saw is not in the history, so its verdict still
+/// counts.
 fn explained(history: &History) -> Result<(), Failed> {
     let (case, operations) = (&history.case, history.operations.len());
     let line = format!("EXPLAINED: an order of the {operations} operations of {case} explains every answer");
@@ -52,7 +53,7 @@ fn explained(history: &History) -> Result<(), Failed> {
         (Status::Pass | Status::Info, _) => exit::write(format!("{line}\n").as_bytes()),
         (_, Judge::Checker) => match lacking(history) {
             None => exit::write(format!("{line}; the run had said {word}: {reason}\n").as_bytes()),
-            // The checker had the first word then; this would have been the second.
+            // In the run, the checker's verdict came before this check of the evidence.
             Some(lacking) => {
                 exit::write(format!("UNKNOWN: {lacking}\n{line}; the run had said {word}: {reason}\n").as_bytes())?;
                 Err(Failed::silent(2))
@@ -68,7 +69,7 @@ fn explained(history: &History) -> Result<(), Failed> {
     }
 }
 
-/// What the case had to see, and did not.
+/// The evidence that the case needs and the history lacks.
 fn lacking(history: &History) -> Option<String> {
     Evidence::of(history).lacks(cases::find(&history.case)?.minima)
 }

@@ -59,7 +59,7 @@ impl Selftest {
         let shows = io::stderr().is_terminal();
         let report = selftest(&budget, &|done, all| {
             if shows {
-                // Only to look at.
+                // Progress only: a failed write does not matter.
                 let _ = write!(io::stderr(), "\r{done} of {all} runs");
             }
         });
@@ -68,7 +68,7 @@ impl Selftest {
         }
         exit::write(if self.markdown { report.markdown() } else { report.text() }.as_bytes())?;
         for missing in report.missing.iter().filter(|_| self.markdown) {
-            // Nobody needs this line.
+            // For information only: a failed write does not matter.
             let _ = writeln!(io::stderr(), "fencepost: not run: {missing}");
         }
         match report.exit_code() {

@@ -1,4 +1,4 @@
-//! A run that is ended by SIGINT or SIGTERM leaves no process behind, and says what it has seen.
+//! Handling of SIGINT and SIGTERM: a run that they end leaves no process behind, and reports what it has seen.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Failed, HARNESS_FAILED, broken};
 
-/// Listens from its making to the end of the process.
+/// Handles signals from its creation to the end of the process.
 pub(super) struct Signals {
     gently: Arc<OnceLock<Stop>>,
 }
@@ -30,7 +30,7 @@ impl Signals {
 
     /// From now on the first signal ends this run, which then reports; the second one ends the process.
     pub(super) fn end_gently(&self, run: &Stop) {
-        // It is called once.
+        // Called once, so this cannot fail.
         let _ = self.gently.set(run.clone());
     }
 }

@@ -1,7 +1,7 @@
-//! The program's process group, and its place at the terminal.
+//! The program's process group, and its use of the terminal.
 //!
-//! A shell knows only our group. So whatever happens to one of the two groups is done to the other: a program that is
-//! stopped takes us with it, and whoever continues us continues it.
+//! A shell knows only our process group, so both groups are kept in the same state: if the program is stopped, we stop
+//! too, and if we are continued, the program is continued.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -18,14 +18,14 @@ use tokio::signal::unix::SignalKind;
 
 use super::signals::Signals;
 
-/// A program that runs, with all that it starts.
+/// A running program, with all processes that it starts.
 pub(super) struct Job {
     pub(super) child: Child,
-    /// Its process group, which is its own.
+    /// The program's own process group.
     group: Option<Pid>,
-    /// The one that we were started at, if there is one.
+    /// The terminal that we were started at, if there is one.
     terminal: Option<File>,
-    /// Does the program have the terminal?
+    /// Whether the program has the terminal.
     given: bool,
     changes: Signals,
 }
@@ -36,30 +36,30 @@ pub(super) enum Change {
     Ended(std::io::Result<ExitStatus>),
     /// The program may have been stopped.
     Program,
-    /// We were told to stop.
+    /// We received a request to stop (TSTP).
     Stop,
-    /// We were stopped, and go on.
+    /// We were stopped and are continued (CONT).
     Continued,
 }
 
 impl Job {
     /// Starts a program in a group of its own, which has the terminal if we have it.
     pub(super) fn start(command: &mut Command) -> std::io::Result<Job> {
-        // Before it runs, so that nothing is missed.
+        // Before the program runs, so that no signal is missed.
         let stop = SignalKind::from_raw(Signal::TSTP.as_raw());
         let go_on = SignalKind::from_raw(Signal::CONT.as_raw());
         let changes = Signals::catch(&[SignalKind::child(), stop, go_on])?;
         let child = command.process_group(0).spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.try_into().unwrap_or(0)));
         let terminal = File::open("/dev/tty").ok();
-        // Or we would be stopped for speaking to the terminal, or taking it back, while the program has it. Not before
-        // the program is started, which would inherit it.
+        // SIGTTOU would stop us for writing to the terminal, or taking it back, while the program has it. It is blocked
+        // only after the program was started, which would inherit the block.
         let mut tty_output = SigSet::empty();
         tty_output.add(nix::sys::signal::Signal::SIGTTOU);
         tty_output.thread_block().map_err(std::io::Error::from)?;
         let mut job = Job { child, group, terminal, given: false, changes };
         if has_whole_terminal() && job.give() {
-            // It may have asked too early.
+            // The program may have been stopped for using the terminal too early.
             job.send(Signal::CONT);
         }
         Ok(job)
@@ -68,7 +68,7 @@ impl Job {
     /// Sends a signal to the program and all it has started.
     pub(super) fn send(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // It may have ended.
+            // The group may have ended.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -95,21 +95,21 @@ impl Job {
         }
         let had_terminal = self.given && self.foreground() == self.group;
         if !wants_terminal && !had_terminal {
-            // Stopped by somebody who will continue it.
+            // Stopped by another process, which will continue it.
             return;
         }
         self.take_back();
         if is_under_a_shell() {
-            // Everybody in our group: that is what the shell takes for stopped.
+            // Every process in our group: only then does the shell consider the job stopped.
             let _ = kill_current_process_group(Signal::STOP);
         } else if had_terminal {
-            // Nobody could bring it back.
+            // Without a shell, nothing could continue it.
             self.give();
             self.send(Signal::CONT);
         }
     }
 
-    /// Ctrl-Z reached us: the program stops too, or it would go on without anybody who renews.
+    /// Ctrl-Z reached us: the program stops too, because we cannot renew the lease while we are stopped.
     pub(super) fn stop(&mut self) {
         if is_under_a_shell() {
             self.send(Signal::TSTP);
@@ -117,7 +117,7 @@ impl Job {
         }
     }
 
-    /// We go on after a stop, in the foreground or not.
+    /// Continues the program after we were stopped, in the foreground or not.
     pub(super) fn resume(&mut self) {
         self.given = self.foreground() == self.group;
         if has_whole_terminal() {
@@ -126,11 +126,11 @@ impl Job {
         self.send(Signal::CONT);
     }
 
-    /// The terminal is ours again, for whoever comes after us.
+    /// Takes the terminal back, for the process that uses it next.
     pub(super) fn take_back(&mut self) {
         if let (Some(terminal), true) = (&self.terminal, self.given) {
             self.given = false;
-            // It may be gone.
+            // The terminal may be gone.
             let _ = tcsetpgrp(terminal, getpgrp());
         }
     }
@@ -154,16 +154,18 @@ impl Job {
     }
 }
 
-/// In a pipeline somebody else may be using the terminal; there the program gets it when it asks.
+/// Whether both input and output are the terminal. In a pipeline, another process may be using it; there the program
+/// gets it when it asks.
 fn has_whole_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// Is there a shell that sees our group stop, and can bring it back? Without one a stopped group is left for ever.
+/// Whether there is a shell that sees our group stop, and can continue it. Without one, a stopped group is left for
+/// ever.
 fn is_under_a_shell() -> bool {
     let (group, Ok(session)) = (getpgrp(), getsid(None)) else { return false };
     let mut process = getpid();
-    // The first ancestor of another group is that of the group's leader.
+    // The first ancestor in another group is the parent of our group's leader.
     while let Some(parent) = parent_of(process) {
         if getsid(Some(parent)) != Ok(session) {
             return false;
@@ -178,7 +180,7 @@ fn is_under_a_shell() -> bool {
 
 fn parent_of(process: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
-    // Number, name in parentheses, state, parent.
+    // The fields are process id, name in parentheses, state, parent.
     let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
     Pid::from_raw(parent.parse().ok()?)
 }

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(in crate::cli) struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
-    /// Those that end a program, or tell it something.
+    /// The signals that end a program or notify it.
     pub(in crate::cli) fn to_pass_on() -> std::io::Result<Signals> {
         Signals::catch(&[
             SignalKind::interrupt(),
@@ -26,7 +26,7 @@ impl Signals {
         Ok(Signals(caught.collect::<std::io::Result<_>>()?))
     }
 
-    /// The number of the next one.
+    /// The number of the next signal.
     pub(in crate::cli) async fn next(&mut self) -> i32 {
         poll_fn(|cx| {
             for (number, signal) in &mut self.0 {

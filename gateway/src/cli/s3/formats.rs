@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::cli::exit::Failed;
 
-/// For clients that want one; the gateway takes any.
+/// The region for clients that need one; the gateway accepts any.
 pub(in crate::cli) const REGION: &str = "us-east-1";
 
-/// What would make a client use other credentials, or another endpoint, than the ones it is given.
+/// Variables that would make a client use other credentials, or another endpoint, than the ones it is given.
 pub(in crate::cli) const AWS_UNSET: [&str; 7] = [
     "AWS_SESSION_TOKEN",
     "AWS_SECURITY_TOKEN",
@@ -34,16 +34,16 @@ pub(super) enum Format {
     Rclone,
 }
 
-/// Credentials, and what they were given for.
+/// Issued credentials, with the token and the lease behind them.
 pub(super) struct Given {
     pub(super) issued: S3CredentialsAnswer,
     pub(super) presented: Presented,
-    /// Of a lock that was taken for them.
+    /// The lease of a lock that was acquired for them.
     pub(super) lease: Option<String>,
 }
 
-/// The variables that S3 clients read. s5cmd has its own for the endpoint, and programs with the crate object_store send
-/// nothing without TLS unless they may.
+/// The variables that S3 clients read. s5cmd has its own for the endpoint. Programs with the crate object_store send
+/// nothing without TLS unless that is allowed.
 pub(in crate::cli) fn aws_variables(issued: &S3CredentialsAnswer) -> impl Iterator<Item = (&'static str, &str)> {
     let allow_http = issued.endpoint.starts_with("http://").then_some(("AWS_ALLOW_HTTP", "true"));
     let variables = [
@@ -86,7 +86,7 @@ fn env(given: &Given) -> String {
     lines.join("\n")
 }
 
-/// As one word of a shell, whatever is in it.
+/// Quotes a text as one word of a shell, whatever it contains.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
