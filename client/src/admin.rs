@@ -22,7 +22,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// The socket at this path: `admin.sock` in the data directory of the gateway.
+    /// Uses the socket at this path: `admin.sock` in the data directory of the gateway.
     pub fn new(socket: &Path, timeout: Duration) -> Admin {
         Admin { transport: Transport::Unix(socket.to_owned()), timeout }
     }
@@ -33,7 +33,7 @@ impl Admin {
         self.post(path, rotation).await
     }
 
-    /// Ends the generation of existing resources with a prefix, one page of them.
+    /// Ends the generation of existing resources with a prefix, one page at a time.
     pub async fn rotate_prefix(&self, rotation: &RotatePrefixRequest) -> Result<RotatePrefixAnswer, Error> {
         self.post("/v1/admin/rotate-prefix".to_owned(), rotation).await
     }
@@ -50,7 +50,7 @@ impl Admin {
         absent_is_none(done)?.map(|answer| answer.json()).transpose()
     }
 
-    /// Makes the gateway read the rules of its guards again.
+    /// Makes the gateway reload the rules of its guards.
     pub async fn reload(&self) -> Result<ReloadAnswer, Error> {
         self.post("/v1/admin/reload".to_owned(), &serde_json::Map::new()).await
     }
@@ -60,7 +60,7 @@ impl Admin {
         self.post("/v1/admin/objects/check".to_owned(), asked).await
     }
 
-    /// Removes bytes that belong to no object.
+    /// Removes stored bytes that belong to no object.
     pub async fn collect_objects(&self, asked: &ObjectsCollectRequest) -> Result<ObjectsCollectAnswer, Error> {
         self.post("/v1/admin/objects/collect".to_owned(), asked).await
     }

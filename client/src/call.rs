@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fencepost_core::{Holder, IdempotencyKey, Issuer, Presented, Token};
 
-/// The token, and who presents it.
+/// A token, its holder and its issuer.
 pub type Credentials = Presented;
 
 /// A condition on the current version of a key.
@@ -15,11 +15,11 @@ pub enum Precondition {
     Always,
     /// The key has no value.
     Absent,
-    /// The key has this version, as it came in an ETag.
+    /// The key has this version, as returned in an ETag.
     Version(String),
 }
 
-/// What goes with a write: token, condition, idempotency key.
+/// Options of a write: token, condition, idempotency key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until they are given to a call"]
 pub struct WriteOptions {
@@ -34,33 +34,33 @@ impl WriteOptions {
         WriteOptions::default()
     }
 
-    /// The token, and who presents it.
+    /// The token to present, with its holder and issuer.
     pub fn credentials(self, credentials: impl Into<Option<Credentials>>) -> WriteOptions {
         WriteOptions { credentials: credentials.into(), ..self }
     }
 
-    /// Writes only if this holds.
+    /// Writes only if this condition holds.
     pub fn precondition(self, precondition: Precondition) -> WriteOptions {
         WriteOptions { precondition, ..self }
     }
 
-    /// Names the request over all its retries, so that it is applied at most once.
+    /// Identifies the request across retries, so that it is applied at most once.
     pub fn idempotency_key(self, key: impl Into<Option<IdempotencyKey>>) -> WriteOptions {
         WriteOptions { idempotency_key: key.into(), ..self }
     }
 }
 
-/// A write that is durable.
+/// The result of a write that is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
     /// The new version; `None` for a delete.
     pub etag: Option<String>,
-    /// The fence now.
+    /// The fence after the write.
     pub fence: Option<Token>,
-    /// In observe mode: why it would have been refused.
+    /// In observe mode: why the write would have been refused.
     pub observed: Option<String>,
-    /// An earlier request with the same idempotency key did it.
+    /// An earlier request with the same idempotency key made this write.
     pub replayed: bool,
 }
 
@@ -68,17 +68,17 @@ pub struct Written {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadValue {
-    /// The value itself.
+    /// The bytes of the value.
     pub body: Bytes,
     /// The version of the value.
     pub etag: String,
-    /// The media type that it was written with.
+    /// The media type that the value was written with.
     pub content_type: String,
-    /// The token of the write that made it.
+    /// The token of the write that stored it.
     pub token: Option<Token>,
-    /// The fence now.
+    /// The current fence.
     pub fence: Option<Token>,
-    /// The token given is above the fence: claim before you rely on what was read.
+    /// The presented token is above the fence: claim it before relying on this value.
     pub unclaimed: bool,
 }
 

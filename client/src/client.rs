@@ -49,12 +49,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins a client: name its gateway and its lock service.
+    /// Starts building a client from its gateway and its lock service.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// A client of parts that are connected already, with the default options.
+    /// A client of an existing gateway and lock service, with the default options.
     pub fn new(gateway: Gateway, lock_service: Arc<dyn LockBackend>) -> Client {
         Client { gateway, backend: lock_service, options: Arc::default() }
     }
@@ -65,7 +65,7 @@ impl Client {
         Client { options: Arc::new(options), ..self.clone() }
     }
 
-    /// The gateway that tokens are claimed at, for calls without a lock.
+    /// The gateway at which tokens are claimed, for calls without a lock.
     pub fn gateway(&self) -> &Gateway {
         &self.gateway
     }
@@ -82,21 +82,20 @@ impl Client {
         Ok(Guard::keeping(self.clone(), resource, claimed))
     }
 
-    /// Takes several locks, in the order of their names, so that two clients that want the same ones never wait for each
-    /// other.
+    /// Takes several locks, in the order of their names, so that two clients that want the same locks cannot deadlock.
     pub async fn acquire_all(&self, resources: &[&str]) -> Result<Vec<Guard>, Error> {
         let mut sorted: Vec<&str> = resources.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
         let mut guards = Vec::with_capacity(sorted.len());
         for resource in sorted {
-            // The guards taken so far are dropped, and so released, if one cannot be had.
+            // If one acquisition fails, the guards taken so far are dropped, which releases them.
             guards.push(self.acquire(resource).await?);
         }
         Ok(guards)
     }
 
-    /// Does work under a lock. If the lease is lost, the work is cancelled at its next await, and the error is
+    /// Runs work under a lock. If the lease is lost, the work is cancelled at its next await, and the error is
     /// [`Lost`](ErrorKind::Lost).
     pub async fn with_lock<T, F>(&self, resource: &str, work: impl FnOnce(Arc<Guard>) -> F) -> Result<T, Error>
     where
@@ -112,8 +111,8 @@ impl Client {
         done
     }
 
-    /// Leads whenever it is its turn: waits for the lock, does the work while it holds it, and waits again if the lease
-    /// is lost. Ends when the work ends by itself, or with an error that trying again does not help against.
+    /// Leader election: waits for the lock, runs the work while holding it, and waits again if the lease is lost.
+    /// Returns when the work ends by itself, or with an error that a retry cannot fix.
     pub async fn lead<T, F>(&self, resource: &str, mut work: impl FnMut(Arc<Guard>) -> F) -> Result<T, Error>
     where
         F: Future<Output = T>,
@@ -122,11 +121,11 @@ impl Client {
             let guard = match self.acquire(resource).await {
                 Ok(guard) => Arc::new(guard),
                 Err(error) if error.kind() == ErrorKind::Busy => {
-                    // With a short wait it would ask without a pause otherwise.
+                    // With a short `wait` this loop would otherwise poll without a pause.
                     tokio::time::sleep(jittered(LEAD_AGAIN)).await;
                     continue;
                 }
-                // A client that is cut off from the service, or from the gateway, may lead again when it is back.
+                // A client cut off from the lock service or the gateway may lead again once it is reachable.
                 Err(error) if error.is_transient() => {
                     tokio::time::sleep(jittered(Duration::from_secs(1))).await;
                     continue;
@@ -144,7 +143,8 @@ impl Client {
     }
 }
 
-/// Releases it, unless the work has kept a share: then it is released when the last one is dropped.
+/// Releases the lock, unless the work kept a clone of the guard: then the lock is released when the last clone is
+/// dropped.
 async fn give_back(guard: Arc<Guard>) {
     let Ok(guard) = Arc::try_unwrap(guard) else { return };
     let resource = guard.resource().clone();

@@ -1,7 +1,7 @@
-//! The clock of leases, which goes on while the machine is suspended.
+//! The clock of leases, which keeps running while the machine is suspended.
 //!
-//! A lease ends at its service whether the holder's machine sleeps or not. `Instant` is `CLOCK_MONOTONIC`, which stands
-//! still meanwhile: after a resume it would call a lease valid that ended long ago. (The fence refuses it anyway.)
+//! A lease ends at its service whether the holder's machine sleeps or not. `Instant` is `CLOCK_MONOTONIC`, which stops
+//! during suspension: after a resume it would report an expired lease as valid. (The fence refuses it anyway.)
 
 use std::fmt;
 use std::ops::Add;
@@ -18,7 +18,7 @@ impl Moment {
         Moment(since_boot())
     }
 
-    /// How long ago it was; zero for a moment to come.
+    /// The time since this moment; zero if it is in the future.
     pub fn elapsed(self) -> Duration {
         Moment::now().since(self)
     }
@@ -28,7 +28,7 @@ impl Moment {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment so much earlier, but not before the clock began.
+    /// This moment minus a duration, but not before the clock's zero.
     #[must_use]
     pub(crate) fn before(self, time: Duration) -> Moment {
         Moment(self.0.saturating_sub(time))
@@ -57,12 +57,12 @@ fn since_boot() -> Duration {
     FIRST.get_or_init(Instant::now).elapsed()
 }
 
-/// Where a guard reads the time of its lease.
+/// The source of time for a guard's lease.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
 
 impl Clock {
-    /// Another clock, for tests that advance it as a suspended machine would.
+    /// A custom clock, for tests that advance it as a suspended machine would.
     pub fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(now))
     }
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(now.before(Duration::MAX), Moment(Duration::ZERO));
     }
 
-    /// The system's own count of the seconds since boot, which has those of suspension in it.
+    /// Compares with the system's own seconds since boot, which include suspension.
     #[test]
     #[cfg(target_os = "linux")]
     fn c12_it_is_the_clock_that_goes_on_in_suspension() {

@@ -1,4 +1,4 @@
-//! The one error of this crate: a kind for each thing the caller does differently, and the facts to do it with.
+//! The error type of this crate: one kind for each way a caller may react, and the facts needed to do so.
 
 mod cause;
 mod facts;
@@ -23,7 +23,7 @@ pub enum ErrorKind {
     /// The fence refused the token, and nothing was applied: **stop**. Retrying with the same token is pointless or
     /// wrong. [`Error::refusal`] has both sides.
     Fenced,
-    /// A condition failed, or a number cannot be added: read again, decide anew. The lock is still held.
+    /// A condition failed, or a number cannot be added: read again and decide anew. The lock is still held.
     Conflict,
     /// The lease is lost: stop the work that the lock protects.
     Lost,
@@ -32,17 +32,17 @@ pub enum ErrorKind {
     /// The gateway or the lock service cannot be used at the moment. This request was not applied; try again later. An
     /// earlier one with the same idempotency key may have been applied.
     Unavailable,
-    /// A write may or may not have been applied. [`Error::unknown_outcome`] has the idempotency key to ask with.
+    /// A write may or may not have been applied. [`Error::unknown_outcome`] has the idempotency key to query it with.
     UnknownOutcome,
     /// The request, its arguments or the configuration is wrong; trying again does not help.
     Invalid,
 }
 
-/// Why a call failed. Match on [`kind`](Error::kind); the other methods have the facts.
+/// Why a call failed. Match on [`kind`](Error::kind); the other methods return the facts.
 ///
-/// `Display` is a whole sentence for people: what happened, which limit, and the next step.
+/// `Display` is a complete sentence for people: what happened, which limit, and the next step.
 /// [`source`](StdError::source) is the error of the connection or of the lock service, for callers that look for a
-/// certain one; its words are part of the sentence already.
+/// specific one; its text is already part of the sentence.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -52,7 +52,7 @@ struct Inner {
 }
 
 impl Error {
-    /// What to do about it.
+    /// The kind, which determines what to do about the error.
     pub fn kind(&self) -> ErrorKind {
         match &self.0.cause {
             Cause::Answered(problem) | Cause::Plain(problem) => kind_of(problem),
@@ -70,7 +70,7 @@ impl Error {
         }
     }
 
-    /// Both sides of the refusal, if the fence refused.
+    /// Both sides of the refusal, if the fence refused the token.
     pub fn refusal(&self) -> Option<Refusal> {
         match &self.0.cause {
             Cause::WentBackwards { refusal, .. }
@@ -99,12 +99,12 @@ impl Error {
         }
     }
 
-    /// How long the gateway asks to wait before the next attempt.
+    /// How long the gateway asks the client to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// The whole answer of the gateway, if it answered with a problem.
+    /// The gateway's complete problem document, if it answered with one.
     pub fn problem(&self) -> Option<&ProblemDocument> {
         match &self.0.cause {
             Cause::Answered(problem) | Cause::Plain(problem) => Some(problem),
@@ -112,7 +112,7 @@ impl Error {
         }
     }
 
-    /// The error of the lock service, if it is one.
+    /// The error of the lock service, if it caused this one.
     pub fn lock_error(&self) -> Option<&LockError> {
         match &self.0.cause {
             Cause::Service(error) => Some(error),
@@ -120,7 +120,7 @@ impl Error {
         }
     }
 
-    /// Did no connection to the gateway come about, so that nothing was sent?
+    /// True if no connection to the gateway could be made, so that nothing was sent.
     pub fn is_unreachable(&self) -> bool {
         matches!(self.0.cause, Cause::Unreachable { .. })
     }
@@ -133,7 +133,7 @@ impl Error {
         Cause::Invalid(why.into()).into()
     }
 
-    /// The error that a problem is.
+    /// The error for a problem document.
     pub(crate) fn answered(problem: ProblemDocument) -> Error {
         if problem.outcome.as_deref() == Some("unknown") {
             return Error::unknown(problem.detail, None);
@@ -154,7 +154,7 @@ impl Error {
         self
     }
 
-    /// An unknown outcome of a request with this idempotency key; other errors are left as they are.
+    /// Adds the idempotency key to an unknown outcome; leaves other errors as they are.
     pub(crate) fn with_key(mut self, once: Option<&IdempotencyKey>) -> Error {
         if let Cause::Unknown(unknown) = &mut self.0.cause {
             unknown.key = once.cloned();
@@ -162,7 +162,7 @@ impl Error {
         self
     }
 
-    /// A refusal as guards and acquisitions report it.
+    /// Removes the advice from a refusal, as guards and acquisitions report it.
     pub(crate) fn without_advice(mut self) -> Error {
         self.0.cause = match self.0.cause {
             Cause::Answered(problem) if kind_of(&problem) == ErrorKind::Fenced => Cause::Plain(problem),
@@ -175,7 +175,7 @@ impl Error {
         self.problem().and_then(ProblemDocument::kind)
     }
 
-    /// The refusal of a token by the gateway, or the error as it was.
+    /// The gateway's refusal of a token, or the unchanged error.
     pub(crate) fn into_refused(self) -> Result<ProblemDocument, Error> {
         let refused = self.kind() == ErrorKind::Fenced;
         match self.0.cause {
@@ -184,7 +184,7 @@ impl Error {
         }
     }
 
-    /// May the same request be sent again, given an idempotency key where it writes?
+    /// True if the same request may be sent again, given an idempotency key where it writes.
     pub(crate) fn is_repeatable(&self) -> bool {
         match &self.0.cause {
             Cause::Unknown(_) | Cause::Unreachable { .. } => true,
@@ -193,18 +193,18 @@ impl Error {
         }
     }
 
-    /// Could neither the gateway nor the lock service be asked? Then an acquisition may be tried again.
+    /// True if the gateway or the lock service could not be asked, so that an acquisition may be tried again.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome)
     }
 
-    /// Did a read get no answer, or none that can be understood?
+    /// True if a read got no answer, or none that can be understood.
     pub(crate) fn is_failed_read(&self) -> bool {
         self.kind() == ErrorKind::Unavailable && !self.is_repeatable()
     }
 }
 
-/// What is not there, a value or the holder of a lock, is `None` and no error.
+/// Maps "not found" (a value, or the holder of a lock) to `None`.
 pub(crate) fn absent_is_none<T>(answered: Result<T, Missed>) -> Result<Option<T>, Missed> {
     match answered {
         Ok(answer) => Ok(Some(answer)),
@@ -227,7 +227,7 @@ fn kind_of(problem: &ProblemDocument) -> ErrorKind {
     }
 }
 
-/// Rejected before it was judged, so that it was surely not applied.
+/// True if the request was rejected before it was judged, so that it was surely not applied.
 fn is_rejected(problem: &ProblemDocument) -> bool {
     matches!(problem.status, 408 | 429 | 503 | 507)
 }
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
 
-    /// Each problem of the table has one kind; a new one must choose its own.
+    /// Every problem maps to one kind; a new problem must be added here explicitly.
     #[test]
     fn every_problem_has_its_kind() {
         use ProblemKind as Kind;
@@ -284,7 +284,7 @@ mod tests {
                 Kind::LockHeld => ErrorKind::Busy,
                 Kind::Timeout | Kind::Overloaded | Kind::Unavailable | Kind::Poisoned => ErrorKind::Unavailable,
                 Kind::Draining | Kind::MappingChanged | Kind::NoSpace => ErrorKind::Unavailable,
-                // Without its `outcome` it is a failed read.
+                // Without its `outcome` field it is a failed read.
                 Kind::ReadFailed | Kind::OutcomeUnknown => ErrorKind::Unavailable,
                 _ => ErrorKind::Invalid,
             };

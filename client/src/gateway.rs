@@ -53,7 +53,7 @@ impl Gateway {
         Gateway::with_options(url, GatewayOptions::new())
     }
 
-    /// The same, connected to in another way.
+    /// The same with other [`GatewayOptions`].
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Gateway {
         Ok(self.try_put(key, body, content_type, options).await?)
     }
 
-    /// The same, with whether it may be repeated.
+    /// Like [`put`](Gateway::put); the error also reports whether the call may be repeated.
     pub(crate) async fn try_put(
         &self,
         key: &Key,
@@ -104,7 +104,7 @@ impl Gateway {
         Ok(self.try_delete(key, options).await?)
     }
 
-    /// The same, with whether it may be repeated.
+    /// Like [`delete`](Gateway::delete); the error also reports whether the call may be repeated.
     pub(crate) async fn try_delete(&self, key: &Key, options: &WriteOptions) -> Result<Written, Missed> {
         let path = named("kv", key.as_str());
         let delete = Outgoing::write(Method::DELETE, path, write_headers(options), Bytes::new());
@@ -116,7 +116,7 @@ impl Gateway {
         Ok(self.read(key, credentials).await?)
     }
 
-    /// The same, with whether it may be repeated.
+    /// Like [`get`](Gateway::get); the error also reports whether the call may be repeated.
     pub(crate) async fn read(&self, key: &Key, credentials: Option<&Credentials>) -> Result<Option<ReadValue>, Missed> {
         let headers = credentials.map(credential_headers).unwrap_or_default();
         let outgoing = Outgoing::get(named("kv", key.as_str())).with_headers(headers);
@@ -138,7 +138,7 @@ impl Gateway {
         self.call(Outgoing::get(listed("kv", prefix, after, limit))).await?.json()
     }
 
-    /// Raises the fence and reads, in one step.
+    /// Raises the fence and reads the given keys, in one step.
     pub async fn claim(
         &self,
         resource: &Resource,
@@ -149,8 +149,8 @@ impl Gateway {
         self.call(claim.with_headers(credential_headers(credentials))).await?.json()
     }
 
-    /// Claims, and gets credentials that carry the token to the S3 front end. Again for the same token: new credentials, the
-    /// same lease. Without a time they last as long as the gateway allows.
+    /// Claims, and returns credentials that carry the token to the S3 front end. A repeated call with the same token
+    /// returns new credentials for the same lease. Without a ttl, credentials last as long as the gateway allows.
     pub async fn s3_credentials(
         &self,
         resource: &Resource,
@@ -162,12 +162,12 @@ impl Gateway {
         self.call(request.with_headers(credential_headers(credentials))).await?.json()
     }
 
-    /// Does everything or nothing. With an idempotency key a retry is safe.
+    /// Applies a transaction atomically. With an idempotency key a retry is safe.
     pub async fn transact(&self, transaction: &TxnRequest, once: Option<&IdempotencyKey>) -> Result<TxnAnswer, Error> {
         Ok(self.try_transact(transaction, once).await?)
     }
 
-    /// The same, with whether it may be repeated.
+    /// Like [`transact`](Gateway::transact); the error also reports whether the call may be repeated.
     pub(crate) async fn try_transact(
         &self,
         transaction: &TxnRequest,
@@ -177,7 +177,7 @@ impl Gateway {
         Ok(self.call_once(request, once).await?.json().map_err(|error| error.with_key(once))?)
     }
 
-    /// Shows a fence, also of a resource never seen.
+    /// Shows a fence, including that of a resource never seen.
     pub async fn fence(&self, resource: &Resource) -> Result<FenceAnswer, Error> {
         self.call(Outgoing::get(named("fences", resource.as_str()))).await?.json()
     }
@@ -187,7 +187,7 @@ impl Gateway {
         self.call(Outgoing::get(listed("fences", prefix, after, limit))).await?.json()
     }
 
-    /// Acquires a lock of the built-in lock service; waits as long as is asked for.
+    /// Acquires a lock of the built-in lock service, waiting up to the requested time.
     pub async fn acquire(
         &self,
         name: &Resource,
@@ -225,18 +225,18 @@ impl Gateway {
         self.call(Outgoing::get(listed("locks", prefix, after, limit))).await?.json()
     }
 
-    /// What became of a request with an idempotency key?
+    /// Returns the recorded outcome of a request with an idempotency key.
     pub async fn outcome(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, Error> {
         self.call(Outgoing::get(format!("/v1/outcomes/{}", escaped(key.as_str())))).await?.json()
     }
 
-    /// Makes sure that a request with this key is never applied, unless it has been.
+    /// Ensures that a request with this key is never applied, unless it already has been.
     pub async fn abandon(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, Error> {
         let path = format!("/v1/outcomes/{}/abandon", escaped(key.as_str()));
         self.call(Outgoing::write(Method::POST, path, Vec::new(), Bytes::new())).await?.json()
     }
 
-    /// A call with an idempotency key, which an unknown outcome names.
+    /// Makes a call with an idempotency key. An unknown outcome carries that key.
     async fn call_once(&self, outgoing: Outgoing, once: Option<&IdempotencyKey>) -> Result<Answer, Missed> {
         let answered = self.transport.call(outgoing, self.timeout).await;
         answered.map_err(|missed| Missed { error: missed.error.with_key(once), ..missed })
@@ -249,7 +249,7 @@ impl Gateway {
 
 const CONTENT_TYPE_NAME: &str = "content-type";
 
-/// `/v1/kv/orders/123`. A last segment that could be taken for an action is escaped.
+/// `/v1/kv/orders/123`. A last segment that could be read as an action is escaped.
 fn named(what: &str, name: &str) -> String {
     let name = percent_encode_name(name);
     match name.rsplit_once('/') {
@@ -267,7 +267,7 @@ fn listed(what: &str, prefix: &str, after: Option<&str>, limit: usize) -> String
     format!("/v1/{what}?prefix={}&limit={limit}{after}", escaped(prefix))
 }
 
-/// In a header: what is in a URL ends up in the logs of proxies.
+/// The lease goes in a header: URLs end up in the logs of proxies.
 fn lease_header(lease: &str) -> Vec<(&'static str, String)> {
     vec![(header::FENCING_LEASE, lease.to_owned())]
 }

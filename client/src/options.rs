@@ -1,19 +1,20 @@
-//! How a gateway is connected to.
+//! Options of a connection to a gateway.
 
 use std::time::Duration;
 
-/// The version of HTTP that is spoken with the gateway, which understands both at the same port.
+/// The HTTP version to use. The gateway accepts both on the same port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// Each call has a connection to itself while it lasts.
+    /// HTTP/1.1: each call has a connection to itself while it lasts.
     #[default]
     Http1,
-    /// All calls share one connection. Without TLS nothing is negotiated: proxies in between must speak HTTP/2 as well.
+    /// All calls share one connection. Without TLS the version is not negotiated: proxies in between must speak HTTP/2
+    /// as well.
     Http2,
 }
 
-/// How a gateway is connected to; for [`Gateway::with_options`](crate::Gateway::with_options).
+/// Options of a connection to a gateway; for [`Gateway::with_options`](crate::Gateway::with_options).
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,13 +64,13 @@ impl GatewayOptions {
         GatewayOptions { timeout, ..self }
     }
 
-    /// How long a connection may take to come about; a call that gets none was surely not applied.
+    /// How long connecting may take. A call that fails to connect was surely not applied.
     pub fn connect_timeout(self, connect_timeout: Duration) -> GatewayOptions {
         GatewayOptions { connect_timeout, ..self }
     }
 
-    /// How many connections are kept for later calls. With HTTP/1.1, concurrent calls open as many as they need: one
-    /// that waits for a lock must not delay a renewal.
+    /// How many idle connections are kept for later calls. With HTTP/1.1, concurrent calls open as many as they need: a
+    /// call that waits for a lock must not delay a renewal.
     pub fn idle_connections(self, idle_connections: usize) -> GatewayOptions {
         GatewayOptions { idle_connections, ..self }
     }

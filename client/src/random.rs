@@ -1,9 +1,9 @@
-//! Random numbers, for names that must differ and for times that should.
+//! Random numbers, for unique names and for jitter.
 
 use std::time::Duration;
 
-/// A random number. An error where there is none: names made of it must differ, or one guard would get the outcomes of
-/// another.
+/// A random number, or an error if the system provides none: names made of it must differ, or one guard would get the
+/// outcomes of another.
 pub(crate) fn number() -> Result<u64, getrandom::Error> {
     filled(getrandom::fill)
 }
@@ -14,10 +14,10 @@ fn filled(fill: impl FnOnce(&mut [u8]) -> Result<(), getrandom::Error>) -> Resul
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// A time from nine tenths to eleven tenths of this one, so that many clients do not act at once.
+/// A random duration between 0.9 and 1.1 times this one, so that many clients do not act at once.
 pub(crate) fn jittered(time: Duration) -> Duration {
     let fifth = time.as_nanos() / 5;
-    // Without a random number they do act at once, which is slow and not wrong.
+    // Without a random number there is no jitter, which is slower but not wrong.
     let offset = fifth * u128::from(number().unwrap_or(512) % 1024) / 1024;
     time - time / 10 + Duration::from_nanos(u64::try_from(offset).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! How requests travel: over TCP with pooled connections, or over a Unix socket.
+//! The transport of requests: over TCP with pooled connections, or over a Unix socket.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,31 +23,31 @@ use crate::options::{GatewayOptions, Protocol};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The largest answer that is read.
+/// The largest response body that is read.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// Where requests go.
+/// The destination of requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Transport {
     /// `http://host:port`, without a slash at the end.
     Tcp { base: String, http: Box<HttpClient<HttpConnector, Full<Bytes>>> },
-    /// A socket in the file system.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// Does the call change something? Then a lost answer is an unknown outcome.
+/// Whether a call changes something. If it does, a lost answer is an unknown outcome.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Read,
     Write,
 }
 
-/// A call that failed, and what may be concluded from that.
+/// A failed call, and what may be concluded from the failure.
 pub(crate) struct Missed {
     pub(crate) error: Error,
-    /// It was surely not applied, or it is harmless to repeat.
+    /// The call was surely not applied, or is harmless to repeat.
     pub(crate) repeatable: bool,
-    /// The answer is the recorded one of an earlier request with the same idempotency key: it is final.
+    /// The answer is the recorded one of an earlier request with the same idempotency key, and therefore final.
     pub(crate) replayed: bool,
 }
 
@@ -64,7 +64,7 @@ impl From<Missed> for Error {
 }
 
 impl Effect {
-    /// No answer came back, whatever was sent: a write with an idempotency key and any read may be repeated.
+    /// No answer arrived, whatever was sent: any read, and a write with an idempotency key, may be repeated.
     fn lost(self, why: String) -> Missed {
         let error = match self {
             Effect::Write => Error::unknown(why, None),
@@ -73,14 +73,14 @@ impl Effect {
         Missed { error, repeatable: true, replayed: false }
     }
 
-    /// The same because of an error of the connection, in these words.
+    /// Like `lost`, with the connection error as its source.
     fn broken(self, why: String, error: impl Into<BoxError>) -> Missed {
         let missed = self.lost(why);
         Missed { error: missed.error.with_source(error), ..missed }
     }
 }
 
-/// A request on its way.
+/// A request to be sent.
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) path: String,
@@ -127,7 +127,7 @@ impl Answer {
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.body).map_err(|error| {
             let why = format!("the gateway's answer cannot be read: {error}");
-            // A gateway may have applied a write whatever became of its answer.
+            // The gateway may have applied a write even if its answer cannot be read.
             let unread = match self.effect {
                 Effect::Write => Error::unknown(why, None),
                 Effect::Read => Cause::Failed(why).into(),
@@ -151,13 +151,13 @@ impl Transport {
             .http2_keep_alive_interval(options.keep_alive)
             .http2_keep_alive_timeout(options.keep_alive)
             .http2_keep_alive_while_idle(true)
-            // Safe for writes: only a request comes back that no connection has taken, so not a byte of it was sent.
+            // Safe for writes: only a request that no connection has taken is retried, so not a byte of it was sent.
             .retry_canceled_requests(true)
             .build(connector);
         Transport::Tcp { base: url.trim_end_matches('/').to_owned(), http: Box::new(http) }
     }
 
-    /// Where it leads, for messages.
+    /// The destination, for messages.
     fn place(&self) -> String {
         match self {
             Transport::Tcp { base, .. } => base.clone(),
@@ -165,7 +165,7 @@ impl Transport {
         }
     }
 
-    /// Makes one call. It ends in an answer, a typed error, or an outcome that is not known.
+    /// Makes one call. The result is an answer, a typed error, or an unknown outcome.
     pub(crate) async fn call(&self, outgoing: Outgoing, timeout: Duration) -> Result<Answer, Missed> {
         let effect = outgoing.effect;
         let exchange = async {
@@ -232,7 +232,7 @@ impl Transport {
     }
 }
 
-/// The time that the gateway asks for, in seconds as it writes it.
+/// The gateway's `Retry-After`, which it writes in seconds.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::{ErrorKind, Gateway};
 
-    /// A gateway that gives every request this answer.
+    /// A gateway that gives the same answer to every request.
     async fn answering(head: &str, body: &str) -> Gateway {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let gateway = Gateway::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();

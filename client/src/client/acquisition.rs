@@ -1,4 +1,4 @@
-//! From a lock to a claimed token: read the fence, acquire, verify, claim.
+//! The steps from a lock to a claimed token: read the fence, acquire, verify, claim.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -14,40 +14,40 @@ use crate::random::{self, jittered};
 use crate::transport::Missed;
 use crate::{Clock, Moment};
 
-/// An upper bound of waiting, so that the deadline does not overflow.
+/// An upper bound on waiting, so that the deadline does not overflow.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Before the steps are gone through once more.
+/// The pause before the steps are repeated.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// A lease whose token is claimed.
 pub(crate) struct Claimed {
     pub(crate) lease: Lease,
     pub(crate) presented: Presented,
-    /// Until when the lease is surely held.
+    /// The lease is surely held until this moment.
     pub(crate) valid_until: Moment,
 }
 
-/// How long a lease is surely held: its ttl from before it was asked for, less the drift of clocks.
+/// When a lease stops being surely held: its ttl counted from before the request was sent, less the drift of clocks.
 pub(crate) fn validity(since: Moment, ttl: Duration) -> Moment {
     since + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
 }
 
-/// How often the steps are gone through if the generation changes on the way, whether there is time to wait or not.
+/// How often the steps are repeated if the generation changes in between, whether there is time to wait or not.
 const GENERATIONS: usize = 3;
 
-/// What one attempt came to.
+/// The result of one attempt.
 enum Attempt {
     Claimed(Claimed),
-    /// Lost before it was claimed: from the start.
+    /// The lock was lost before it was claimed: start over.
     Lost,
-    /// The generation that was read has ended, or is not known where the claim arrived: from the start.
+    /// The generation that was read has ended, or the gateway that got the claim does not know it: start over.
     OtherGeneration(Box<ProblemDocument>),
 }
 
 impl Client {
-    /// The four steps, again from the first if the lock is lost on the way and there is time left, or if the
-    /// generation changes.
+    /// Runs the four steps. Starts over if the lock is lost in between and there is time left, or if the generation
+    /// changes.
     pub(super) async fn claimed(&self, resource: &Resource) -> Result<Claimed, Error> {
         let deadline = Instant::now() + self.options.wait.min(LONGEST_WAIT);
         let mut generations = 1;
@@ -70,7 +70,8 @@ impl Client {
 
     async fn attempt(&self, resource: &Resource, wait: Duration) -> Result<Attempt, Error> {
         let backend = self.backend.as_ref();
-        // Before acquiring (T30): a generation learned later could lift a zombie's old number over its successor's.
+        // Read the fence before acquiring (T30): a generation learned later could lift a zombie's old number over its
+        // successor's.
         let fence = self.fence(resource).await?;
         let floor = fence.fence.as_ref().map_or(0, |fence| fence.token.number().get());
         let holder = self.new_holder()?;
@@ -86,13 +87,13 @@ impl Client {
             Acquired::Held(lease) => Unclaimed { backend: self.backend.clone(), lease: Some(lease) },
             Acquired::Busy => return Err(Cause::Busy(resource.clone()).into()),
         };
-        // It may be lost already (T23). After a long wait, a renewal also shows how long it is surely held.
+        // The lock may be lost already (T23). After a long wait, a renewal also shows how long it is surely held.
         let Some(mut valid_until) = sure(backend, &self.options.clock, &lease).await? else {
             return Ok(Attempt::Lost);
         };
         let mut lifted = false;
         loop {
-            // A generation that came with the number is presented as it stands, also if it is not the current one (T39).
+            // A generation that came with the number is presented unchanged, even if it is not the current one (T39).
             let token = Token::from_parts(lease.generation.unwrap_or(fence.generation), lease.number);
             let presented = Presented { token, holder: Some(lease.holder.clone()), issuer: Some(lease.issuer.clone()) };
             let problem = match self.claim(resource, &presented, valid_until).await {
@@ -148,8 +149,8 @@ impl Client {
         }
     }
 
-    /// Refused as stale: taken over since, or the service went backwards. A lease that no longer holds the lock was
-    /// taken over.
+    /// The claim was refused as stale: either the lock was taken over, or the service's numbers went backwards. A lease
+    /// that no longer holds the lock was taken over.
     async fn backwards(
         &self,
         resource: &Resource,
@@ -167,7 +168,7 @@ impl Client {
         Err(Cause::WentBackwards { resource, number, fence, refusal }.into())
     }
 
-    /// Reads the fence; once more if the connection was an old one that broke.
+    /// Reads the fence. Retries once, in case a pooled connection was stale.
     async fn fence(&self, resource: &Resource) -> Result<FenceAnswer, Error> {
         match self.gateway.fence(resource).await {
             Err(error) if error.is_failed_read() => self.gateway.fence(resource).await,
@@ -175,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Claims, again while the answer is lost and the lease is surely held: a claim may be repeated.
+    /// Claims, and repeats the claim while its answer is lost and the lease is surely held. A claim may be repeated.
     async fn claim(&self, resource: &Resource, presented: &Presented, until: Moment) -> Result<(), Error> {
         let mut pause = Duration::from_millis(10);
         loop {
@@ -193,7 +194,7 @@ impl Client {
         }
     }
 
-    /// `name#nonce`: unique per acquisition, so that a number given twice is seen.
+    /// `name#nonce`: unique per acquisition, so that a number handed out twice is detected.
     fn new_holder(&self) -> Result<Holder, Error> {
         let nonce = random::number();
         let nonce = nonce.map_err(|error| LockError::Invalid(format!("there are no random numbers: {error}")))?;
@@ -202,7 +203,7 @@ impl Client {
     }
 }
 
-/// Until when the lease is surely held, if it is.
+/// The moment until which the lease is surely held; `None` if it is lost.
 async fn sure(backend: &dyn LockBackend, clock: &Clock, lease: &Lease) -> Result<Option<Moment>, LockError> {
     let asked = clock.now();
     let late = asked.since(lease.since) > lease.ttl / 4;
@@ -213,10 +214,10 @@ async fn sure(backend: &dyn LockBackend, clock: &Clock, lease: &Lease) -> Result
     })
 }
 
-/// A lease on its way to its claim. Dropped before, by an error or with the whole acquisition, it is given back.
+/// A lease that is not claimed yet. If it is dropped, by an error or with the whole acquisition, the lock is released.
 struct Unclaimed {
     backend: Arc<dyn LockBackend>,
-    /// `None` once it is taken.
+    /// `None` once the lease has been moved out.
     lease: Option<Lease>,
 }
 
@@ -225,7 +226,7 @@ impl Unclaimed {
         self.lease.take().unwrap_or_else(|| unreachable!("taken only here and at the end"))
     }
 
-    /// Best effort: a lock that is not given back ends with its ttl.
+    /// Best effort: a lock that is not released ends with its ttl.
     async fn give_back(self) {
         let (backend, lease) = (self.backend.clone(), self.take());
         release(backend, lease).await;

@@ -1,4 +1,4 @@
-//! A client from its parts, each given by its name.
+//! Building a client from its named parts.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Client, LockOptions};
 use crate::error::Error;
 use crate::{Gateway, GatewayOptions};
 
-/// How long a call to a gateway that is given by its URL may take, and a connection to it.
+/// The timeout of calls, and of connecting, for a gateway that is given by its URL.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builds a [`Client`]: name the gateway and the lock service, in any order, then [`connect`](ClientBuilder::connect).
@@ -30,14 +30,13 @@ impl ClientBuilder {
         ClientBuilder { gateway: Some(Address::Url(url.into())), ..self }
     }
 
-    /// The same with other timeouts, or over HTTP/2: a gateway made with
-    /// [`Gateway::with_options`](crate::Gateway::with_options).
+    /// A gateway made with [`Gateway::with_options`](crate::Gateway::with_options), for other timeouts or HTTP/2.
     pub fn gateway(self, gateway: Gateway) -> ClientBuilder {
         ClientBuilder { gateway: Some(Address::Made(gateway)), ..self }
     }
 
-    /// The service that grants the locks and numbers them: `redis://127.0.0.1:6379`, or `fencepost://127.0.0.1:3362` for
-    /// the gateway's own. [`locks::BACKENDS`](crate::locks::BACKENDS) lists the kinds; for one of your own, there is
+    /// The service that grants and numbers the locks: `redis://127.0.0.1:6379`, or `fencepost://127.0.0.1:3362` for the
+    /// gateway's own. [`locks::BACKENDS`](crate::locks::BACKENDS) lists the kinds; for a custom one, use
     /// [`Client::new`].
     pub fn lock_service_url(self, url: impl Into<String>) -> ClientBuilder {
         ClientBuilder { lock_service_url: Some(url.into()), ..self }
@@ -48,7 +47,7 @@ impl ClientBuilder {
         ClientBuilder { lock_options, ..self }
     }
 
-    /// Checks the URLs, and connects to the lock service. The gateway is connected to by the first call.
+    /// Checks the URLs, and connects to the lock service. The connection to the gateway is made by the first call.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Leases without a guard: for scripts, which take a lock in one process and release it in another.
+//! Leases without a guard, for scripts that take a lock in one process and release it in another.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -14,22 +14,22 @@ use crate::error::Error;
 use crate::guard::{LockEvent, notify};
 use crate::locks::{Kept, Lease, LockError};
 
-/// A claimed lease that ends with its ttl, unless a process that has its text renews it.
+/// A claimed lease that ends with its ttl, unless a process that has its text form renews it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use = "a detached lease is known only by its text"]
 pub struct Detached {
-    /// What it protects.
+    /// The resource that the lock protects.
     pub resource: Resource,
-    /// What goes with every write.
+    /// The token, holder and issuer to present with every write.
     pub credentials: Presented,
-    /// How long it lasts.
+    /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
-    /// Needed to renew and release.
+    /// The lease in text form, needed to renew and release it.
     pub lease: String,
 }
 
-/// A lease as text.
+/// The serialized form of a lease.
 #[derive(Serialize, Deserialize)]
 struct Text {
     name: Resource,
@@ -81,7 +81,7 @@ impl Client {
         Ok(Detached { resource, credentials: claimed.presented, ttl: claimed.lease.ttl, lease })
     }
 
-    /// Makes such a lease last its ttl from now.
+    /// Renews such a lease for its ttl from now.
     pub async fn renew_detached(&self, resource: &Resource, lease: &str) -> Result<Kept, Error> {
         self.detachable()?;
         Ok(self.backend.renew(&from_text(resource, lease)?).await?)

@@ -1,4 +1,4 @@
-//! How locks are taken and kept.
+//! Options for acquiring and keeping locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Clock;
 use crate::guard::{LockObserver, Unobserved};
 
-/// How locks are taken and kept; for [`ClientBuilder::lock_options`](crate::ClientBuilder::lock_options).
+/// Options for acquiring and keeping locks; for [`ClientBuilder::lock_options`](crate::ClientBuilder::lock_options).
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,7 +50,7 @@ impl LockOptions {
         LockOptions::default()
     }
 
-    /// The first part of the holder `name#nonce`, which messages show. By default the host and the process.
+    /// The first part of the holder `name#nonce`, which messages show. The default is the host name and the process id.
     pub fn name(self, name: impl Into<String>) -> LockOptions {
         LockOptions { name: name.into(), ..self }
     }
@@ -65,33 +65,33 @@ impl LockOptions {
         LockOptions { wait, ..self }
     }
 
-    /// A lock is not released before this time, so that a short job does not run twice.
+    /// The minimum time before a lock is released, so that a short job does not run twice.
     pub fn min_hold(self, min_hold: Duration) -> LockOptions {
         LockOptions { min_hold, ..self }
     }
 
-    /// A lock is given up after this time, however long the work takes.
+    /// The maximum time that a lock is held, however long the work takes.
     pub fn max_hold(self, max_hold: Duration) -> LockOptions {
         LockOptions { max_hold: Some(max_hold), ..self }
     }
 
-    /// [`on_danger`](LockOptions::on_danger) is called when a lease has less than this left, because it could not be
-    /// renewed. By default a third of the ttl.
+    /// [`on_danger`](LockOptions::on_danger) is called when a lease could not be renewed and has less than this left.
+    /// By default a third of the ttl.
     pub fn danger(self, danger: Duration) -> LockOptions {
         LockOptions { danger: Some(danger), ..self }
     }
 
-    /// Called with the time left, once each time a lease comes into danger; must be quick.
+    /// Called with the time left, once each time a lease comes into danger; must return quickly.
     pub fn on_danger(self, warn: impl Fn(Duration) + Send + Sync + 'static) -> LockOptions {
         LockOptions { on_danger: Some(Arc::new(warn)), ..self }
     }
 
-    /// Notified of everything that happens to locks, for metrics.
+    /// Notified of every lock event, for metrics.
     pub fn observer(self, observer: Arc<dyn LockObserver>) -> LockOptions {
         LockOptions { observer, ..self }
     }
 
-    /// The clock of leases: by default the time since boot, suspension included.
+    /// The clock of leases. The default is the time since boot, including suspension.
     pub fn clock(self, clock: Clock) -> LockOptions {
         LockOptions { clock, ..self }
     }

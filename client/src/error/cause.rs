@@ -1,4 +1,4 @@
-//! What happened, and the sentence that reports it.
+//! The causes of errors, and the sentences that report them.
 
 use fencepost_core::{Issuer, ProblemDocument, Resource, Token};
 
@@ -6,14 +6,14 @@ use super::{Refusal, UnknownOutcome};
 use crate::Loss;
 use crate::locks::LockError;
 
-/// What happened; its `Display` is that of the error.
+/// The cause of an error; its `Display` is that of the error.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Cause {
     /// The gateway answered with a problem.
     #[error("{}", sentence(.0))]
     Answered(ProblemDocument),
-    /// The same without its advice: guards and acquisitions act on a refusal themselves, and a failed read has none for
-    /// the caller.
+    /// The same without its advice: guards and acquisitions act on a refusal themselves, and a failed read has no
+    /// advice for the caller.
     #[error("{}", .0.detail)]
     Plain(ProblemDocument),
     #[error("{0}")]
@@ -21,10 +21,10 @@ pub(crate) enum Cause {
     /// No connection, so nothing was sent.
     #[error("cannot reach the gateway at {url}: {why}. Is it running? Start one with `fencepost serve`")]
     Unreachable { url: String, why: String },
-    /// A read without an answer, or an answer that no Fencepost gateway gives.
+    /// A read without an answer, or an answer that no Fencepost gateway sends.
     #[error("{0}")]
     Failed(String),
-    /// Found wrong before anything was sent.
+    /// An argument found invalid before anything was sent.
     #[error("{0}")]
     Invalid(String),
     #[error("{0}; nothing was sent")]

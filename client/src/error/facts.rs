@@ -8,13 +8,14 @@ use fencepost_core::{Holder, IdempotencyKey, Issuer, ProblemDocument, ProblemKin
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Which rule refused; `None` if the gateway is newer than this crate and names a rule that it does not know.
+    /// The rule that refused; `None` if the gateway is newer than this crate and names a rule that this crate does not
+    /// know.
     pub reason: Option<ProblemKind>,
     /// The resource whose fence refused.
     pub resource: Option<Resource>,
     /// The token that was presented.
     pub presented: Option<Token>,
-    /// The lock service that numbered it, where an acquisition was refused.
+    /// The lock service that numbered the presented token, if an acquisition was refused.
     pub presented_issuer: Option<Issuer>,
     /// The fence of the resource.
     pub fence: Option<Token>,
@@ -30,10 +31,10 @@ pub struct Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownOutcome {
-    /// Why no answer settles it.
+    /// Why the outcome could not be determined.
     pub why: String,
-    /// The idempotency key it was sent with: [`Gateway::outcome`](crate::Gateway::outcome) and
-    /// [`Guard::outcome`](crate::Guard::outcome) ask what became of it.
+    /// The idempotency key of the write. Pass it to [`Gateway::outcome`](crate::Gateway::outcome) or
+    /// [`Guard::outcome`](crate::Guard::outcome) to learn the outcome.
     pub key: Option<IdempotencyKey>,
 }
 

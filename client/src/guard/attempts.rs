@@ -1,4 +1,4 @@
-//! Several attempts at one call: what may be concluded when the last one fails.
+//! Several attempts at one call, and what may be concluded when the last one fails.
 
 use fencepost_core::{IdempotencyKey, ProblemKind};
 
@@ -6,12 +6,12 @@ use crate::Precondition;
 use crate::error::{Error, ErrorKind};
 use crate::transport::Missed;
 
-/// May a condition that failed hold later?
+/// Whether a condition that failed may hold later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conflicts {
-    /// Never: it asks for a version, and versions are never used again.
+    /// It cannot: it asks for a version, and versions are never reused.
     Final,
-    /// It may, so a delayed request can still be applied.
+    /// It can, so a delayed request may still be applied.
     MayPass,
 }
 
@@ -24,12 +24,13 @@ impl Conflicts {
     }
 }
 
-/// What is known of a call after some attempts at it.
+/// What is known about a call after some attempts.
 pub(super) struct Attempts<'a> {
-    /// What all attempts are sent with. Without one nothing is written that an attempt could have left behind.
+    /// The idempotency key of all attempts. `None` for a call that writes nothing, so no attempt can have left anything
+    /// behind.
     key: Option<&'a IdempotencyKey>,
     conflicts: Conflicts,
-    /// Why the outcome of an attempt is not known, if one is not.
+    /// Why the outcome of some attempt is unknown, if it is.
     unknown: Option<String>,
 }
 
@@ -44,14 +45,14 @@ impl<'a> Attempts<'a> {
         Attempts { key: None, conflicts: Conflicts::MayPass, unknown: None }
     }
 
-    /// Notes an attempt that failed and is going to be repeated.
+    /// Records a failed attempt that will be repeated.
     pub(super) fn note(&mut self, error: &Error) {
         if let Some(unknown) = error.unknown_outcome() {
             self.unknown.get_or_insert_with(|| unknown.why.clone());
         }
     }
 
-    /// The error of the whole call, whose last attempt is this one.
+    /// The error of the whole call, given its last attempt.
     pub(super) fn conclude(self, last: Missed) -> Error {
         let settled = self.settled_by(&last);
         match (self.key, self.unknown) {
@@ -66,14 +67,14 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Does this answer say that no earlier attempt was applied, and none can be, even if it still arrives?
+    /// True if this answer proves that no earlier attempt was applied, and that none can be, even if it still arrives.
     ///
-    /// The gateway looks for the record of the key before it judges, so whatever it answers but the recorded outcome was
-    /// decided when no attempt had been applied. What is left are attempts that are still on their way.
+    /// The gateway looks up the record of the key before it judges. So any answer other than the recorded outcome was
+    /// decided when no attempt had been applied. Only attempts still in transit remain to be considered.
     fn settled_by(&self, last: &Missed) -> bool {
         match last.error.kind() {
             _ if last.replayed => true,
-            // A fence never falls, so each of these refuses the same token from then on.
+            // A fence never falls, so each of these reasons refuses the same token from then on.
             ErrorKind::Fenced => matches!(
                 last.error.problem_kind(),
                 Some(
@@ -106,7 +107,7 @@ mod tests {
         Cause::Unreachable { url: "u".into(), why: "w".into() }.into()
     }
 
-    /// What a call comes to whose first attempt is unknown.
+    /// The error of a call whose first attempt has an unknown outcome.
     fn after_unknown(conflicts: Conflicts, last: Missed) -> Error {
         let key = IdempotencyKey::new("k").unwrap();
         let mut attempts = Attempts::with(Some(&key), conflicts);

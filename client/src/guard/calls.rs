@@ -1,4 +1,4 @@
-//! Calls under a lock: token, holder and issuer go with each of them, and a retry never applies twice.
+//! Calls under a lock: each carries token, holder and issuer, and a retry never applies twice.
 
 use std::time::Duration;
 
@@ -39,37 +39,38 @@ impl Guard {
         self.call(attempts, || self.client.gateway.try_delete(&key, &options)).await
     }
 
-    /// Reads a value; `None` if the key has none. Refused if a newer holder has been here.
+    /// Reads a value; `None` if the key has none. Refused if a newer holder has claimed the resource.
     pub async fn get(&self, key: &str) -> Result<Option<ReadValue>, Error> {
         let key = named(key)?;
         self.call(Attempts::harmless(), || self.client.gateway.read(&key, Some(&self.presented))).await
     }
 
-    /// Credentials for the S3 front end, which carry this lock's token; again whenever they are about to expire. Nothing is
-    /// acquired for it: once the lock is taken over, the fence refuses. Without a time they last as long as the gateway
+    /// Credentials for the S3 front end that carry this lock's token. Call again before they expire. Nothing more is
+    /// acquired: once the lock is taken over, the fence refuses them. Without a ttl, they last as long as the gateway
     /// allows.
     pub async fn s3_credentials(&self, ttl: Option<Duration>) -> Result<S3CredentialsAnswer, Error> {
         let issue = || self.client.gateway.s3_credentials(&self.resource, &self.presented, ttl);
         self.call(Attempts::harmless(), issue).await
     }
 
-    /// What became of a call that ended in [`ErrorKind::UnknownOutcome`]; its key is in
-    /// [`Error::unknown_outcome`]. Needs no lock: it may be asked after the lease was lost. `NotRecorded` is not final, [`abandon`](Guard::abandon) makes it so.
+    /// The outcome of a call that ended in [`ErrorKind::UnknownOutcome`]; its key is in [`Error::unknown_outcome`]. It
+    /// needs no lock, so it can be called after the lease was lost. `NotRecorded` is not final;
+    /// [`abandon`](Guard::abandon) makes it so.
     pub async fn outcome(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, Error> {
         self.client.gateway.outcome(key).await
     }
 
-    /// Makes sure that such a call is never applied, unless it has been; the answer says which.
+    /// Ensures that such a call is never applied, unless it already has been; the answer reports which.
     pub async fn abandon(&self, key: &IdempotencyKey) -> Result<OutcomeAnswer, Error> {
         self.client.gateway.abandon(key).await
     }
 
-    /// Does everything or nothing, under this lock's token.
+    /// Applies a transaction atomically, under this lock's token.
     pub async fn transact(&self, transaction: TxnRequest) -> Result<TxnAnswer, Error> {
         Guard::transact_all(&[self], transaction).await
     }
 
-    /// Does everything or nothing, under the tokens of several locks.
+    /// Applies a transaction atomically, under the tokens of several locks.
     pub async fn transact_all(guards: &[&Guard], mut transaction: TxnRequest) -> Result<TxnAnswer, Error> {
         let Some(first) = guards.first() else {
             return Err(Error::invalid("a transaction under no lock has no token"));
@@ -82,7 +83,7 @@ impl Guard {
             transaction.tokens.push((guard.resource.clone(), guard.presented.clone().into()));
         }
         let once = new_key()?;
-        // Conditions of a transaction may hold later, unlike a version that is gone.
+        // The conditions of a transaction may hold later, unlike a condition on a version that is gone.
         let attempts = Attempts::with(Some(&once), Conflicts::MayPass);
         let done = first.call(attempts, || first.client.gateway.try_transact(&transaction, Some(&once))).await;
         if let Some(problem) = done.as_ref().err().and_then(refusal) {
@@ -91,12 +92,12 @@ impl Guard {
         done
     }
 
-    /// A refusal of our token is the end of the lease, whatever the lock service says.
+    /// A refusal of our token ends the lease, whatever the lock service reports.
     fn refused(&self, problem: &ProblemDocument) {
         notify(self.client.options.observer.as_ref(), &self.resource, LockEvent::Refused(&problem.detail));
         let concerned = problem.resource.as_ref().is_none_or(|resource| *resource == self.resource)
             || problem.refusals.iter().any(|refusal| refusal.resource == self.resource);
-        // One write per token leaves the lock as it is, and so does a claim that is asked for.
+        // A token spent by its one write, or one not claimed yet, does not mean that the lock is lost.
         let ends = !matches!(problem.kind(), Some(ProblemKind::Spent | ProblemKind::Unclaimed));
         if concerned && ends {
             self.standing.send_modify(|standing| {
@@ -109,10 +110,10 @@ impl Guard {
         Ok(WriteOptions { credentials: Some(self.presented.clone()), precondition, idempotency_key: Some(new_key()?) })
     }
 
-    /// Makes a call; again while it is surely not applied, or harmless to repeat, and the lock is surely ours. What was
-    /// unknown once stays so until an answer settles it (T44).
+    /// Makes a call. Repeats it while the lock is surely held and the call is surely not applied or harmless to repeat.
+    /// An outcome that was unknown once stays unknown until an answer settles it (T44).
     ///
-    /// Not an `AsyncFn`: with one, no task that is spawned could make a call.
+    /// Not an `AsyncFn`: with one, a spawned task could not make calls.
     async fn call<T, E, F>(&self, mut attempts: Attempts<'_>, call: impl Fn() -> F) -> Result<T, Error>
     where
         E: Into<Missed>,
@@ -144,12 +145,12 @@ fn named(key: &str) -> Result<Key, Error> {
     Key::new(key).map_err(|error| Error::invalid(format!("`{key}` is no key: {error}")))
 }
 
-/// The gateway's answer, if it refused the token.
+/// The gateway's problem document, if it refused the token.
 fn refusal(error: &Error) -> Option<&ProblemDocument> {
     error.problem().filter(|_| error.kind() == ErrorKind::Fenced)
 }
 
-/// Names a request over all its retries.
+/// A new key that identifies a request across its retries.
 fn new_key() -> Result<IdempotencyKey, Error> {
     let number = || random::number().map_err(|error| Error::invalid(format!("there are no random numbers: {error}")));
     let key = IdempotencyKey::new(&format!("guard:{:016x}{:016x}", number()?, number()?));

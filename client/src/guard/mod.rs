@@ -1,4 +1,4 @@
-//! A lock that is held: its token goes with every call, and its lease is kept alive.
+//! A held lock: every call carries its token, and its lease is kept alive.
 
 mod attempts;
 mod calls;
@@ -25,11 +25,11 @@ use renewal::{Keeper, Standing};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The lock service reported it, or the gateway refused the token.
+    /// The lock service reported a new holder, or the gateway refused the token.
     TakenOver,
-    /// It could not be renewed in time.
+    /// The lease could not be renewed in time.
     Expired,
-    /// It was held for [`max_hold`](crate::LockOptions::max_hold).
+    /// The lock was held for [`max_hold`](crate::LockOptions::max_hold).
     MaxHold,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// A lock that is held, with its token. The token goes with every call, and the lease is kept alive.
+/// A held lock, with its token. Every call carries the token, and the lease is kept alive.
 ///
 /// Dropping a guard releases the lock in the background; [`release`](Guard::release) waits until that is done.
 #[must_use = "a guard that is dropped releases its lock"]
@@ -57,7 +57,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard of a claimed lease, with a task that keeps it alive.
+    /// A guard of a claimed lease, with a task that renews it.
     pub(crate) fn keeping(client: Client, resource: Resource, claimed: Claimed) -> Guard {
         let (standing, watched) = watch::channel(Standing { valid_until: claimed.valid_until, lost: None });
         let standing = Arc::new(standing);
@@ -72,17 +72,17 @@ impl Guard {
         Guard { client, resource, presented: claimed.presented, standing, watched, orders: Some(orders) }
     }
 
-    /// What the lock protects.
+    /// The resource that the lock protects.
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// The token: captured when the lock was acquired, the same ever since.
+    /// The token, captured when the lock was acquired. It never changes.
     pub fn token(&self) -> Token {
         self.presented.token
     }
 
-    /// The holder, `name#nonce`: unique to this acquisition.
+    /// The holder, `name#nonce`, which is unique to this acquisition.
     pub fn holder(&self) -> Option<&Holder> {
         self.presented.holder.as_ref()
     }
@@ -92,12 +92,12 @@ impl Guard {
         self.presented.issuer.as_ref()
     }
 
-    /// Token, holder and issuer, as they go with every call.
+    /// Token, holder and issuer, as sent with every call.
     pub fn credentials(&self) -> &Presented {
         &self.presented
     }
 
-    /// How long the lock is surely held. Zero does not mean that it is lost: only the fence knows.
+    /// How long the lock is surely held. Zero does not mean that it is lost: only the fence can decide that.
     pub fn validity(&self) -> Duration {
         let standing = *self.watched.borrow();
         match standing.lost {
@@ -118,12 +118,11 @@ impl Guard {
         standing.ok().and_then(|standing| standing.lost).unwrap_or(Loss::Expired)
     }
 
-    /// Releases the lock, and waits until that is done. An error here does not concern the work: the lease ends with its
-    /// ttl.
+    /// Releases the lock, and waits until that is done. An error does not affect the work: the lease ends with its ttl.
     pub async fn release(mut self) -> Result<(), Error> {
         let (reply, answer) = oneshot::channel();
         match self.orders.take().map(|orders| orders.send(reply)) {
-            // A lease that was lost has nothing to give back.
+            // A lost lease has nothing to release.
             Some(Ok(())) => Ok(answer.await.unwrap_or(Ok(()))?),
             Some(Err(_)) | None => Ok(()),
         }

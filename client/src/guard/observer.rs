@@ -1,4 +1,4 @@
-//! What happens to locks, for metrics.
+//! Lock events, for metrics.
 
 use std::time::Duration;
 
@@ -6,38 +6,38 @@ use fencepost_core::{Resource, Token};
 
 use super::Loss;
 
-/// Something happened to a lock.
+/// An event of a lock.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum LockEvent<'a> {
-    /// It was acquired and claimed.
+    /// The lock was acquired and its token claimed.
     Acquired {
-        /// From asking to the claim.
+        /// The time from the request to the claim.
         wait: Duration,
         /// The token that was claimed.
         token: Token,
     },
-    /// A renewal failed, and will be tried again.
+    /// A renewal failed, and will be retried.
     RenewFailed(&'a str),
     /// The lease was lost.
     Lost {
-        /// What ended it.
+        /// The reason of the loss.
         why: Loss,
-        /// From the claim until now.
+        /// The time since the claim.
         held: Duration,
     },
-    /// It was released, or releasing it failed.
+    /// The lock was released, or releasing it failed.
     Released {
-        /// From the claim until now.
+        /// The time since the claim.
         held: Duration,
     },
     /// The gateway refused a call.
     Refused(&'a str),
 }
 
-/// Notified of everything that happens to locks. Must be quick.
+/// Receives lock events. Implementations must return quickly.
 pub trait LockObserver: Send + Sync + 'static {
-    /// Called at once, on the task that keeps the lease or makes the call.
+    /// Called synchronously, on the task that keeps the lease or makes the call.
     fn event(&self, lock: &Resource, event: LockEvent<'_>);
 }
 
@@ -48,7 +48,7 @@ impl LockObserver for Unobserved {
     fn event(&self, _: &Resource, _: LockEvent<'_>) {}
 }
 
-/// Notifies the observer, and writes to the log.
+/// Notifies the observer, and logs the event.
 pub(crate) fn notify(observer: &dyn LockObserver, lock: &Resource, event: LockEvent<'_>) {
     match event {
         LockEvent::Acquired { wait, token } => {

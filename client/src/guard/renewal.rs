@@ -1,4 +1,4 @@
-//! Keeping a lease alive.
+//! Renewal of a lease.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -15,23 +15,23 @@ use crate::locks::{Kept, Lease, LockBackend, LockError};
 use crate::random::jittered;
 use crate::{Clock, Moment};
 
-/// What the service is given to answer at least, and at most. In between it is a quarter of the ttl: after a renewal
-/// that hangs there is time for another one, on a connection of its own.
+/// The minimum and maximum time that the service is given to answer. In between it is a quarter of the ttl: after a
+/// renewal that hangs there is time for another one, on a connection of its own.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often the clock is looked at while something is waited for: timers stand still while the machine is suspended.
+/// How often the clock is checked during a wait: timers stop while the machine is suspended.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How a lease stands.
+/// The state of a lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Until then it is surely held.
+    /// The lease is surely held until this moment.
     pub(super) valid_until: Moment,
     pub(super) lost: Option<Loss>,
 }
 
-/// An order to release the lock, with the receiver of its result.
+/// A request to release the lock; its result goes to the receiver of this sender.
 type Order = oneshot::Sender<Result<(), LockError>>;
 
 /// Keeps one lease alive.
@@ -42,7 +42,8 @@ pub(super) struct Keeper {
     pub(super) standing: Arc<watch::Sender<Standing>>,
 }
 
-/// Marks the lease as lost whatever ends the keeper, a panic of an observer included: nothing renews it any more.
+/// Marks the lease as lost when the keeper ends for any reason, including a panic of an observer: nothing renews it any
+/// more.
 struct LostAtTheEnd(Arc<watch::Sender<Standing>>);
 
 impl Drop for LostAtTheEnd {
@@ -53,15 +54,15 @@ impl Drop for LostAtTheEnd {
     }
 }
 
-/// Why keeping ended.
+/// Why renewal ended.
 enum End {
     Ordered(Option<Order>),
     Lost(Loss),
 }
 
 impl Keeper {
-    /// Renews until the lease is lost, or until the guard is gone or asks for its end. A guard that is dropped drops
-    /// the other end of `orders`.
+    /// Renews until the lease is lost, or until the guard is dropped or asks for a release. Dropping a guard drops the
+    /// other end of `orders`.
     pub(super) async fn keep(self, lease: Lease, orders: oneshot::Receiver<Order>) {
         let _lost_at_the_end = LostAtTheEnd(self.standing.clone());
         match self.renewals(&lease, orders).await {
@@ -81,7 +82,7 @@ impl Keeper {
                 self.standing.send_modify(|standing| standing.lost = Some(why));
                 self.notify(&lease.name, LockEvent::Lost { why, held: self.held() });
                 if why != Loss::TakenOver {
-                    // It compares before it deletes, so it can only spare others the rest of the ttl.
+                    // The release compares before it deletes, so it can only save other clients the rest of the ttl.
                     let _ = self.give_back(lease).await;
                 }
             }
@@ -97,7 +98,7 @@ impl Keeper {
         self.now().since(self.claimed)
     }
 
-    /// Keeps the lease alive until it was held for as long as it must be: that may be far longer than its ttl.
+    /// Keeps the lease alive until the minimum hold time is over, which may be far longer than its ttl.
     async fn hold_out(&self, lease: &Lease) {
         let end = self.claimed + self.options.min_hold;
         while self.now() < end {
@@ -110,7 +111,7 @@ impl Keeper {
         }
     }
 
-    /// Asks the service once to renew. No answer in time is an error like any other, and may be one in passing.
+    /// Asks the service once to renew. A timeout is an error like any other, and may be transient.
     async fn ask(&self, lease: &Lease) -> Result<Kept, String> {
         let patience = (lease.ttl / 4).clamp(LEAST_PATIENCE, MOST_PATIENCE);
         match timeout(patience, self.backend.renew(lease)).await {
@@ -123,7 +124,7 @@ impl Keeper {
         let ttl = lease.ttl;
         match timeout(ttl, self.backend.release(lease)).await {
             Ok(released) => released,
-            // By now it has ended by itself.
+            // The lease has ended by itself by now.
             Err(_) => Ok(()),
         }
     }
@@ -132,11 +133,11 @@ impl Keeper {
         notify(self.options.observer.as_ref(), name, event);
     }
 
-    /// Whatever a renewal does, even if it hangs: the lease comes into danger, ends, or was held for long enough by our
-    /// own clock.
+    /// Runs the renewals. Whatever they do, even if one hangs, danger, expiry and `max_hold` are detected by our own
+    /// clock.
     async fn renewals(&self, lease: &Lease, mut orders: oneshot::Receiver<Order>) -> End {
         let mut valid_until = self.standing.borrow().valid_until;
-        // A claim that took long has used up a part of the lease.
+        // A slow claim has used up part of the lease.
         let left = valid_until.since(self.now());
         let mut next = self.now() + jittered(lease.ttl / 3).min(left / 3);
         let end_of_hold = self.options.max_hold.map(|most| self.claimed + most);
@@ -187,13 +188,13 @@ impl Keeper {
     }
 }
 
-/// A renewal on its way.
+/// A renewal in progress.
 struct Renewal<'a> {
     asked: Moment,
     answer: Pin<Box<dyn Future<Output = Result<Kept, String>> + Send + 'a>>,
 }
 
-/// The answer to the renewal that is under way, and when that was asked for.
+/// The answer to the renewal in progress, and the moment at which it was sent.
 async fn answered(under_way: &mut Option<Renewal<'_>>) -> (Moment, Result<Kept, String>) {
     match under_way {
         Some(renewal) => (renewal.asked, renewal.answer.as_mut().await),
@@ -201,7 +202,7 @@ async fn answered(under_way: &mut Option<Renewal<'_>>) -> (Moment, Result<Kept, 
     }
 }
 
-/// Resolves at this moment, if there is one.
+/// Resolves at this moment; never if there is none.
 async fn reached(clock: &Clock, moment: Option<Moment>) {
     let Some(moment) = moment else { return pending().await };
     loop {
