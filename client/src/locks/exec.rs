@@ -1,4 +1,4 @@
-//! A token from any program.
+//! A lock service that runs a program and reads the token from its output.
 
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use super::url::wrong;
 use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 use crate::Moment;
 
-/// How long a program may run at least, however short the wait is.
+/// The minimum time that a program may run, however short the wait is.
 const LEAST: Duration = Duration::from_secs(5);
 
-/// How long its pipes may stay open after its end: a process that it left behind may have them.
+/// How long its pipes may stay open after it exits: a process that it left behind may hold them.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// How much of what it says is looked at.
+/// How much of its output is kept.
 const MOST_SAID: u64 = 4096;
 
-/// Somebody else has the lock.
+/// Exit code: another holder has the lock.
 const BUSY: i32 = 8;
 
-/// Who numbered it, unless the program says so.
+/// The issuer, unless the program prints one.
 const ISSUER: &str = "exec:caller";
 
 pub(super) const BACKEND: Backend = Backend {
@@ -62,7 +62,7 @@ fn connect(url: LockUrl) -> Connecting {
     })
 }
 
-/// What stands between `exec:` and the settings; an absolute path keeps its slash.
+/// The part between `exec:` and the settings; an absolute path keeps its slash.
 fn program(url: &str) -> Option<String> {
     let (_, rest) = url.split_once(':')?;
     let rest = rest.strip_prefix("//").unwrap_or(rest);
@@ -71,14 +71,14 @@ fn program(url: &str) -> Option<String> {
     (!program.is_empty()).then(|| program.into_owned())
 }
 
-/// What a program came to.
+/// The result of a finished program.
 struct Ended {
     status: ExitStatus,
     output: Vec<u8>,
     complaints: Vec<u8>,
 }
 
-/// A program that runs, with all that it started. Killed when it is dropped before its end.
+/// A running program, with all processes it started. Killed if it is dropped before it exits.
 struct Running {
     child: Child,
     group: Option<Pid>,
@@ -87,7 +87,7 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(group) = self.group {
-            // It may be ending at this very moment; it is not waited for yet, so the number is still its own.
+            // The program may be exiting right now; it is not reaped yet, so the process id is still its own.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -102,7 +102,7 @@ impl Running {
             tokio::pin!(reading);
             tokio::select! {
                 status = self.child.wait() => {
-                    // What it has said is in the pipes already.
+                    // Its output is in the pipes already.
                     let _ = timeout(LINGER, reading).await;
                     status
                 }
@@ -114,10 +114,11 @@ impl Running {
     }
 }
 
-/// Keeps the beginning; the rest is read too, so that nobody is stuck on a full pipe.
+/// Keeps the beginning of the output. The rest is read and discarded, so that the program does not block on a full
+/// pipe.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
     let Some(mut pipe) = pipe else { return };
-    // A pipe that breaks has said what it has to say.
+    // A broken pipe has no more output.
     if (&mut pipe).take(MOST_SAID).read_to_end(into).await.is_ok() {
         let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
     }
@@ -150,7 +151,7 @@ impl Exec {
         Ok(Running { child, group })
     }
 
-    /// The token and who numbered it, from the first line.
+    /// The token and its issuer, from the first line.
     fn token(&self, output: &[u8]) -> Result<(Token, Issuer), LockError> {
         let output = String::from_utf8_lossy(output);
         let line = output.lines().next().unwrap_or_default().trim_end();
@@ -158,7 +159,7 @@ impl Exec {
             return Err(self.failed("it ended well, but its first line is empty; it prints the number there".into()));
         }
         let (token, issuer) = line.split_once(' ').unwrap_or((line, ISSUER));
-        // Only here: a program puts $FENCEPOST_GENERATION in front of its number, whatever that is.
+        // Only for programs: one may print `$FENCEPOST_GENERATION` in front of its number even if the generation is 0.
         let bare = token.strip_prefix("0:").filter(|number| !number.contains(':'));
         let token = bare.unwrap_or(token).parse().map_err(|_| {
             let shown: String = line.chars().take(100).collect();
@@ -203,7 +204,7 @@ impl LockBackend for Exec {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),
             number: token.number(),
-            // The program may have had it since before a rotation (T39).
+            // The program may have held the lock since before a rotation (T39).
             generation: Some(token.generation()),
             issuer,
             ttl: wanted.ttl,

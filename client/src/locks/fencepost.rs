@@ -13,13 +13,13 @@ use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl
 use crate::random::jittered;
 use crate::{Error, ErrorKind, Gateway, GatewayOptions, Moment};
 
-/// How long a call may take beyond what it is asked to wait.
+/// How long a call may take beyond the requested wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often an acquisition is made at least if its answer is lost; its idempotency key makes that safe.
+/// The minimum number of attempts at an acquisition whose answer is lost; its idempotency key makes retries safe.
 const ATTEMPTS: usize = 3;
 
-/// The pause of a waiter whose gateway cannot be reached.
+/// The pause between attempts while the gateway is unreachable.
 const OUTAGE: Duration = Duration::from_millis(100);
 
 pub(super) const BACKEND: Backend = Backend {
@@ -68,7 +68,7 @@ impl Fencepost {
             ErrorKind::Unavailable | ErrorKind::UnknownOutcome => LockError::Unreachable { service, why },
             ErrorKind::Invalid => LockError::Invalid(why),
             ErrorKind::Fenced => LockError::Refused { service, why },
-            // A grant whose answer came too late; asking again is right.
+            // The answer to a grant came too late; asking again is safe.
             ErrorKind::Lost => LockError::Unreachable { service, why },
             ErrorKind::Conflict | ErrorKind::Busy => LockError::Failed { service, why },
         }
@@ -89,13 +89,13 @@ impl LockBackend for Fencepost {
         CAPABILITIES.check_ttl(wanted.ttl)?;
         let key = IdempotencyKey::new(&format!("lock:{}", wanted.holder));
         let key = key.map_err(|error| LockError::Invalid(format!("holder `{}`: {error}", wanted.holder)))?;
-        // A repeated request may bring the grant of the first: its ttl counts from before that one.
+        // A repeated request may return the grant of the first, so the ttl counts from before the first one.
         let since = Moment::now();
         let deadline = Instant::now().checked_add(wanted.wait);
         let left = || deadline.map_or(wanted.wait, |deadline| deadline.saturating_duration_since(Instant::now()));
         let mut attempt = 1;
         loop {
-            // Only what is left: time that was waited is not waited again.
+            // Wait only for the remaining time.
             let (holder, ttl_ms, wait_ms) = (wanted.holder.clone(), millis(wanted.ttl), millis(left()));
             let asked = AcquireRequest { holder, ttl_ms, wait_ms: wait_ms.min(MAX_WAIT_MS) };
             let error = match self.gateway.acquire(wanted.name, &asked, Some(&key)).await {
@@ -118,12 +118,13 @@ impl LockBackend for Fencepost {
                 Err(error) => error,
             };
             let again = match error.kind() {
-                // Granted or not: the same key finds out (5).
+                // Granted or not: a retry with the same key finds out (5).
                 ErrorKind::UnknownOutcome => attempt < ATTEMPTS || left() > OUTAGE,
-                // A gateway that restarts is waited for as long as for the lock. One that was never there is an error.
+                // A gateway that restarts is waited for as long as for the lock. One that was never reachable is an
+                // error.
                 ErrorKind::Unavailable if error.is_unreachable() => attempt > 1 && left() > OUTAGE,
                 ErrorKind::Unavailable => error.is_repeatable() && left() > OUTAGE,
-                // One call waits no longer than the gateway allows; the next one takes a new place in the queue.
+                // One call waits no longer than the gateway allows; the next call gets a new place in the queue.
                 ErrorKind::Busy => true,
                 _ => false,
             };
@@ -148,7 +149,7 @@ impl LockBackend for Fencepost {
     async fn renew(&self, lease: &Lease) -> Result<Kept, LockError> {
         match self.gateway.renew(&lease.name, &lease.handle, millis(lease.ttl)).await {
             Ok(_) => Ok(Kept::Kept),
-            // A renewal is judged like a claim: a refusal ends the lease as surely as a take-over.
+            // A renewal is judged like a claim: a refusal ends the lease as surely as a takeover.
             Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Fenced) => Ok(Kept::Lost),
             Err(error) => Err(self.error(error)),
         }

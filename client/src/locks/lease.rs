@@ -1,4 +1,4 @@
-//! A lock that was given to us.
+//! A granted lock.
 
 use std::any::Any;
 use std::fmt;
@@ -9,27 +9,27 @@ use fencepost_core::{Holder, Issuer, Resource};
 
 use crate::Moment;
 
-/// A lock that was given to us.
+/// A granted lock, as the backend returned it.
 pub struct Lease {
-    /// The lock.
+    /// The name of the lock.
     pub name: Resource,
-    /// Who has it.
+    /// The holder of this acquisition.
     pub holder: Holder,
     /// The number of this acquisition.
     pub number: NonZeroU64,
-    /// The generation that the number came with, presented as it stands (T39). `None`: the service handed it out after
-    /// the fence was read, so it belongs to the generation that was read then.
+    /// The generation that the number came with, presented unchanged (T39). `None`: the service handed out the number
+    /// after the fence was read, so it belongs to the generation that was read.
     pub generation: Option<u32>,
-    /// The service that gave it, in this incarnation: `kind:incarnation`.
+    /// The incarnation of the service that granted it: `kind:incarnation`.
     pub issuer: Issuer,
-    /// How long it lasts unless it is renewed.
+    /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
-    /// Its ttl counts from here at the earliest: a moment before the request was sent that the service granted.
+    /// The earliest start of the ttl: a moment before the granted request was sent.
     pub since: Moment,
-    /// What the service knows it by; enough for another process to renew or release it, if the backend's leases are
-    /// detachable.
+    /// The service's identifier of the lease. It is enough for another process to renew or release the lease, if the
+    /// backend's leases are detachable.
     pub handle: String,
-    /// What must live as long as the lease does: the session of a service that has such.
+    /// State that must live as long as the lease: the session, for services that have sessions.
     pub session: Option<Box<dyn Any + Send + Sync>>,
 }
 

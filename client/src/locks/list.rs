@@ -6,31 +6,31 @@ use std::sync::Arc;
 use super::url::wrong;
 use super::{LockBackend, LockError, LockUrl, fencepost};
 
-/// A kind of lock service: how to get to it, and what to know of it.
+/// A kind of lock service: its URLs, how to connect, and its properties.
 #[derive(Clone, Copy)]
 pub struct Backend {
-    /// What its URLs begin with.
+    /// The scheme of its URLs.
     pub scheme: &'static str,
-    /// What they may begin with as well.
+    /// Other accepted schemes.
     pub aliases: &'static [&'static str],
-    /// A whole URL.
+    /// An example of a complete URL.
     pub example: &'static str,
-    /// A whole URL that asks for TLS, with every file that it can name.
+    /// An example of a complete URL with TLS, with every file setting.
     pub encrypted: Option<&'static str>,
-    /// Which of its numbers is the token.
+    /// The number of the service that serves as the token.
     pub number: &'static str,
-    /// How waiters learn that it is their turn.
+    /// How waiters are notified that it is their turn.
     pub waiting: &'static str,
-    /// What makes its numbers go backwards, and what the client does then.
+    /// What makes its numbers go backwards, and how the client reacts.
     pub breaks: &'static str,
-    /// Connects.
+    /// Opens a connection.
     pub(super) connect: fn(LockUrl) -> Connecting,
 }
 
-/// A connection on its way.
+/// The future of a connection.
 pub(super) type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn LockBackend>, LockError>> + Send>>;
 
-/// Every kind that this build knows.
+/// Every kind that this build includes.
 pub const BACKENDS: &[Backend] = &[
     fencepost::BACKEND,
     #[cfg(feature = "redis")]
@@ -47,7 +47,7 @@ pub const BACKENDS: &[Backend] = &[
     super::exec::BACKEND,
 ];
 
-/// Kinds that exist, but may have been left out of a build: their features have the same names.
+/// Kinds that may have been left out of this build: their features have the same names.
 const OPTIONAL: &[&str] = &["redis", "rediss", "etcd", "etcds", "zk", "zks", "postgres", "postgresql", "token", "exec"];
 
 /// Connects to the lock service at a URL.

@@ -37,12 +37,12 @@ pub use url::LockUrl;
 
 /// A lock service.
 ///
-/// What every backend promises, by number; the shared test suite asks for each of them:
+/// The promises of every backend, by number; the shared test suite checks each of them:
 ///
 /// 1. **Exclusive.** While a lease is kept alive, no other is granted for the same name.
 /// 2. **Increasing.** The number of a lease is above every number given before for that name by the same incarnation of
 ///    the service, and above the floor where [`Capabilities::floor`] says so. It is never 0.
-/// 3. **Captured.** The number is learned in the acquisition itself and never asked for again (T12). Only
+/// 3. **Captured.** The number is learned in the acquisition itself and never queried again (T12). Only
 ///    [`lift`](LockBackend::lift) changes it.
 /// 4. **Nothing left behind.** After `Busy`, an error, or if the future is dropped, whatever was begun is undone, or
 ///    ends by itself within the ttl.
@@ -55,21 +55,21 @@ pub use url::LockUrl;
 ///    no error.
 /// 9. **A ttl is kept.** One that the service would round up, or not grant, is an error.
 /// 10. **No herd.** Waiting is by watch or push; where [`Capabilities::fair`] says so, in order of arrival.
-/// 11. **Given up, asked again.** The future of any call may be dropped. A renewal that was, changed nothing but perhaps
-///     the end of the lease, and the next call does not wait for what hung: where a lease outlives its connection, it goes
-///     over another one.
+/// 11. **Given up, asked again.** The future of any call may be dropped. A dropped renewal changes at most the end of the
+///     lease. The next call does not wait for one that hangs: where a lease outlives its connection, it uses another
+///     connection.
 #[async_trait]
 pub trait LockBackend: Send + Sync + 'static {
-    /// What it can do.
+    /// The capabilities of this service.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes the lock, waiting for it as long as is asked for.
+    /// Takes the lock, waiting up to the requested time.
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError>;
 
-    /// Does this lease still hold the lock?
+    /// Checks whether this lease still holds the lock.
     async fn verify(&self, lease: &Lease) -> Result<Kept, LockError>;
 
-    /// Makes the lease last its ttl from now.
+    /// Renews the lease for its ttl from now.
     async fn renew(&self, lease: &Lease) -> Result<Kept, LockError>;
 
     /// Raises the service's counter above the floor, and this lease's number with it.
@@ -82,7 +82,7 @@ pub trait LockBackend: Send + Sync + 'static {
     async fn release(&self, lease: Lease) -> Result<(), LockError>;
 }
 
-/// What is asked for.
+/// The parameters of an acquisition.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// The lock; the same name as the resource it protects.
@@ -91,7 +91,7 @@ pub struct Wanted<'a> {
     pub holder: &'a Holder,
     /// How long the lease lasts unless it is renewed.
     pub ttl: Duration,
-    /// How long to wait while another holder has it.
+    /// How long to wait while another holder has the lock.
     pub wait: Duration,
     /// The number must be above this one: the resource's fence, or 0.
     pub floor: u64,
@@ -103,29 +103,29 @@ pub struct Wanted<'a> {
 #[derive(Debug)]
 #[must_use]
 pub enum Acquired {
-    /// The lock is ours.
+    /// The lock is held by this acquisition.
     Held(Lease),
-    /// Another holder has it, or came first.
+    /// Another holder has the lock, or came first.
     Busy,
 }
 
-/// Is a lease still held?
+/// Whether a lease is still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Kept {
     /// The lease holds the lock.
     Kept,
-    /// The service reports that it does not.
+    /// The service reports that the lease does not hold the lock.
     Lost,
 }
 
-/// How lifting ended.
+/// The result of lifting a lease's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Lifted {
     /// The number is above the floor now.
     Lifted,
-    /// The lock is not ours any more; nothing was changed.
+    /// The lock is no longer held by this lease; nothing was changed.
     Lost,
     /// The service's numbers cannot be raised.
     Unsupported,
@@ -138,43 +138,43 @@ pub struct Capabilities {
     pub fair: bool,
     /// Waiters are notified; they do not poll.
     pub watch: bool,
-    /// Numbers can be asked to be above a floor.
+    /// An acquisition can ask for a number above a floor.
     pub floor: bool,
-    /// Its counter can be raised under a held lock.
+    /// The counter can be raised under a held lock.
     pub lift: bool,
-    /// The shortest ttl that is kept as asked.
+    /// The shortest ttl that is granted without rounding.
     pub min_ttl: Duration,
-    /// A lease outlives the process that took it, and another can renew or release it by its handle.
+    /// A lease outlives the process that took it, and another process can renew or release it by its handle.
     pub detachable: bool,
 }
 
-/// A call to a lock service that failed; the state of the lock is not known. Backends return it; callers of a
-/// [`Client`](crate::Client) get an [`Error`](crate::Error) of it.
+/// A failed call to a lock service; the state of the lock is unknown. Backends return it; callers of a
+/// [`Client`](crate::Client) get it wrapped in an [`Error`](crate::Error).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The service cannot be reached, or did not answer. May be tried again.
+    /// The service cannot be reached, or did not answer. The call may be tried again.
     #[error("{service} cannot be reached: {why}")]
     Unreachable {
         /// The URL or kind of the service.
         service: String,
-        /// In the words of the system.
+        /// The error text of the system.
         why: String,
     },
-    /// The service answered, but refused or made no sense. Trying again does not help.
+    /// The service answered with an error, or with an answer that makes no sense. Trying again does not help.
     #[error("{service}: {why}")]
     Failed {
         /// The URL or kind of the service.
         service: String,
-        /// In the words of the service.
+        /// The error text of the service.
         why: String,
     },
-    /// The service knows the fence, and the fence refused.
+    /// The service checks the fence itself, and the fence refused.
     #[error("{service}: {why}")]
     Refused {
         /// The URL or kind of the service.
         service: String,
-        /// In the words of the service.
+        /// The error text of the service.
         why: String,
     },
     /// The request or the URL is wrong.
@@ -183,14 +183,14 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// May the call be tried again?
+    /// True if the call may be tried again.
     pub fn is_transient(&self) -> bool {
         matches!(self, LockError::Unreachable { .. })
     }
 }
 
 impl Capabilities {
-    /// Refuses a ttl that would not be kept as asked (9).
+    /// Rejects a ttl that would not be kept as requested (9).
     pub fn check_ttl(&self, ttl: Duration) -> Result<(), LockError> {
         if ttl >= self.min_ttl {
             return Ok(());

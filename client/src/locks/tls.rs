@@ -1,6 +1,6 @@
-//! TLS to a lock service: whom we trust, who we are, and why the two sides did not agree.
+//! TLS to a lock service: trusted roots, client certificate, and explanations of failed handshakes.
 //!
-//! All services read their certificates here; only what the settings are called differs.
+//! All services read their certificates here; only the names of the settings differ.
 
 use std::error::Error;
 use std::fmt;
@@ -19,7 +19,7 @@ use rustls::{
 use super::url::wrong;
 use super::{LockError, LockUrl};
 
-/// What the settings are called.
+/// The names of the TLS settings in a URL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
     pub(super) roots: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Where the service's own users have no URL to look at.
+    /// For services whose own clients have no established URL settings.
     const USUAL: Names = Names { roots: "ca", certificate: "cert", key: "key" };
 
     fn all(self) -> [&'static str; 3] {
@@ -36,9 +36,9 @@ impl Names {
     }
 }
 
-/// Reads the settings of a service that is asked for TLS by its scheme, and takes no others.
+/// Reads the TLS settings of a service that selects TLS by its scheme, and rejects all other settings.
 ///
-/// Where the scheme does not ask for it, such a setting is a mistake that would leave everything readable on the way.
+/// With a scheme that does not select TLS, such a setting is an error: ignoring it would leave the traffic unencrypted.
 pub(super) fn by_scheme(url: &LockUrl, encrypted: &str) -> Result<Option<Certificates>, LockError> {
     let names = Names::USUAL.all();
     if url.scheme == encrypted {
@@ -53,19 +53,19 @@ pub(super) fn by_scheme(url: &LockUrl, encrypted: &str) -> Result<Option<Certifi
     Ok(None)
 }
 
-/// The provider of all of TLS's arithmetic.
+/// The cryptography provider of TLS.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A configuration to be, with what is safe.
+/// A configuration builder with safe defaults.
 pub(super) fn builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, LockError> {
     let builder: ConfigBuilder<ClientConfig, WantsVersions> = ClientConfig::builder_with_provider(provider());
     let builder = builder.with_safe_default_protocol_versions();
     builder.map_err(|error| LockError::Invalid(format!("TLS cannot be used: {error}")))
 }
 
-/// The files that a URL names, read. Never shown.
+/// The contents of the files that a URL names. Never shown.
 pub(super) struct Certificates {
     names: Names,
     /// The URL without its password, for messages.
@@ -74,13 +74,13 @@ pub(super) struct Certificates {
     identity: Option<Identity>,
 }
 
-/// Who we are: a certificate with those between it and its root, and its key.
+/// The client certificate, with its intermediate certificates and its key.
 struct Identity {
     chain: File,
     key: File,
 }
 
-/// PEM.
+/// A PEM file.
 struct File {
     setting: &'static str,
     path: String,
@@ -108,7 +108,7 @@ impl Certificates {
             (None, Some(_)) => return Err(alone(names.key, names.certificate)),
             (None, None) => None,
         };
-        // libpq's word for them.
+        // libpq's name for the system's roots.
         let roots = match url.setting(names.roots) {
             Some("system") => None,
             _ => read(names.roots)?,
@@ -116,12 +116,12 @@ impl Certificates {
         Ok(Certificates { names, service, roots, identity })
     }
 
-    /// Are there roots of our own, not only the machine's?
+    /// True if the URL names its own roots, instead of using only the machine's.
     pub(super) fn has_roots(&self) -> bool {
         self.roots.is_some()
     }
 
-    /// Who vouches for the server: whoever is in the file, or whoever this machine trusts.
+    /// The trusted roots: those in the file, or those that this machine trusts.
     pub(super) fn trusted(&self) -> Result<RootCertStore, LockError> {
         let mut roots = RootCertStore::empty();
         match &self.roots {
@@ -143,12 +143,12 @@ impl Certificates {
         Ok(roots)
     }
 
-    /// Trusts who is trusted, and says who we are.
+    /// A configuration with the trusted roots and the client certificate.
     pub(super) fn config(&self) -> Result<ClientConfig, LockError> {
         self.identified(builder()?.with_root_certificates(self.trusted()?))
     }
 
-    /// Says who we are.
+    /// Adds the client certificate, if there is one.
     pub(super) fn identified(
         &self,
         builder: ConfigBuilder<ClientConfig, WantsClientCert>,
@@ -169,12 +169,12 @@ impl Certificates {
         self.roots.as_ref().map(|file| file.text.as_slice())
     }
 
-    /// Our certificate and its key as PEM.
+    /// The client certificate and its key as PEM.
     pub(super) fn identity(&self) -> Option<(&[u8], &[u8])> {
         self.identity.as_ref().map(|Identity { chain, key }| (chain.text.as_slice(), key.text.as_slice()))
     }
 
-    /// What to say of a connection that fails.
+    /// The wording of messages about a failed connection.
     pub(super) fn terms(&self) -> Terms {
         Terms { names: self.names, identified: self.identity.is_some() }
     }
@@ -184,8 +184,8 @@ impl Certificates {
     }
 }
 
-/// What is in a file. One with a private key must not have other readers than its owner, as libpq asks for as well; a group
-/// may read one that belongs to root, which is how a system shares its key with its services.
+/// The contents of a file. A private key must be readable only by its owner, as libpq requires as well. If the file
+/// belongs to root, a group may read it too, which is how a system shares its key with its services.
 fn contents(path: &str, is_secret: bool) -> io::Result<Vec<u8>> {
     let mut file = std::fs::File::open(path)?;
     let found = file.metadata()?;
@@ -218,26 +218,26 @@ impl File {
                 "it holds no private key in PEM; one that is encrypted must be decrypted first (openssl pkey)"
                     .to_owned()
             }
-            // What the parser found it does not have to say: it may be a part of the key.
+            // The parser's message is not shown: it may contain a part of the key.
             _ => "it is not PEM".to_owned(),
         })
     }
 }
 
-/// How a connection is spoken of that failed.
+/// The wording of messages about a failed connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     names: Names,
-    /// Did we say who we are?
+    /// Whether a client certificate was presented.
     identified: bool,
 }
 
 impl Terms {
-    /// Why TLS failed, and what to do about it. `None`: something else failed, which may pass.
+    /// Why TLS failed, and what to do about it. `None`: something else failed, which may be transient.
     pub(super) fn refusal(self, error: &(dyn Error + 'static)) -> Option<String> {
         let Names { roots, certificate, .. } = self.names;
         let why = match among_causes(error, &|error| error.downcast_ref::<rustls::Error>())? {
-            // The second: one of the same name, but another.
+            // `BadSignature`: the trusted CA has the same name, but another key.
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
                 format!(
                     "nobody who is trusted here vouches for its certificate; name the file of its CA with `{roots}`"
@@ -260,7 +260,7 @@ impl Terms {
         Some(why)
     }
 
-    /// What to think of a connection that the other side ended: it may not know TLS, or miss our certificate.
+    /// A hint for a connection that the peer closed: it may not speak TLS, or require a client certificate.
     pub(super) fn suspicion(self) -> String {
         match self.identified {
             true => {
@@ -278,7 +278,7 @@ impl Terms {
     }
 }
 
-/// Did the other side end the connection?
+/// True if the peer closed the connection.
 pub(super) fn ended(error: &(dyn Error + 'static)) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     among_causes(error, &|error| {
@@ -288,7 +288,8 @@ pub(super) fn ended(error: &(dyn Error + 'static)) -> bool {
     .is_some()
 }
 
-/// Does the other side mean our certificate? Some send the first of these also when there is none.
+/// True if the alert is about our certificate. Some servers send the first of these also when no certificate was
+/// presented.
 fn is_about_us(alert: AlertDescription) -> bool {
     use AlertDescription as Alert;
     matches!(
@@ -305,7 +306,7 @@ fn is_about_us(alert: AlertDescription) -> bool {
     )
 }
 
-/// Looks through an error and its causes, however they are wrapped.
+/// Searches an error and its causes, however they are wrapped.
 fn among_causes<'a, T>(
     error: &'a (dyn Error + 'static),
     found: &dyn Fn(&'a (dyn Error + 'static)) -> Option<T>,
@@ -313,7 +314,7 @@ fn among_causes<'a, T>(
     if let Some(found) = found(error) {
         return Some(found);
     }
-    // Neither of these names what it holds as its source.
+    // Neither of these types returns the error it wraps as its source.
     let held = match error.downcast_ref::<io::Error>() {
         Some(error) => error.get_ref().map(|held| held as &(dyn Error + 'static)),
         None => error.downcast_ref::<Arc<dyn Error + Send + Sync>>().map(|held| held.as_ref() as _),

@@ -1,4 +1,4 @@
-//! A token that the caller already has.
+//! A lock service for a token that the caller already has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) const BACKEND: Backend = Backend {
 const CAPABILITIES: Capabilities =
     Capabilities { fair: false, watch: false, floor: false, lift: false, min_ttl: Duration::ZERO, detachable: true };
 
-/// Who numbered it, unless the URL says so.
+/// The issuer, unless the URL names one.
 const ISSUER: &str = "token:caller";
 
 struct Given {
@@ -54,7 +54,7 @@ fn connect(url: LockUrl) -> Connecting {
     })
 }
 
-/// As the caller wrote it, without its settings. What may hold a password is shown without it.
+/// The text as the caller wrote it, without its settings. A form that may hold a password is shown without it.
 fn as_written(url: &LockUrl) -> String {
     match (&url.user, url.text.split_once('?')) {
         (Some(_), _) => url.to_string(),
@@ -74,7 +74,7 @@ impl LockBackend for Given {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),
             number: self.token.number(),
-            // Never that of the moment: the caller's lock may be older than it (T30, T39).
+            // Never the current generation: the caller's lock may be older than it (T30, T39).
             generation: Some(self.token.generation()),
             issuer: self.issuer.clone(),
             ttl: wanted.ttl,

@@ -6,25 +6,25 @@ use percent_encoding::percent_decode_str;
 
 use super::LockError;
 
-/// The address of a lock service. Shown without its password.
+/// The address of a lock service. `Display` and `Debug` omit the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LockUrl {
-    /// The whole text, as it was given: some services' own libraries read it better.
+    /// The original text, for services whose own libraries parse it.
     pub text: String,
-    /// `redis`, `etcd`, …
+    /// The scheme: `redis`, `etcd`, …
     pub scheme: String,
-    /// Name and password, decoded.
+    /// User name and password, decoded.
     pub user: Option<(String, Option<String>)>,
-    /// `host:port`, one or more; empty for schemes without.
+    /// One or more `host:port`; empty for schemes without hosts.
     pub hosts: Vec<String>,
-    /// After the hosts, without the first `/`, decoded.
+    /// The part after the hosts, without the first `/`, decoded.
     pub path: String,
-    /// Settings, decoded.
+    /// The settings of the query string, decoded.
     pub query: Vec<(String, String)>,
 }
 
 impl LockUrl {
-    /// Reads a URL.
+    /// Parses a URL.
     pub fn parse(text: &str) -> Result<LockUrl, LockError> {
         let (scheme, rest) = text.split_once(':').ok_or_else(|| wrong(text, "it has no scheme"))?;
         let rest = rest.strip_prefix("//").unwrap_or(rest);
@@ -58,7 +58,7 @@ impl LockUrl {
         })
     }
 
-    /// The whole URL as it was given, but for the password.
+    /// The original URL without the password.
     pub fn without_password(&self) -> String {
         let Some((user, Some(_))) = &self.user else { return self.text.clone() };
         let start = self.text.find(':').map_or(0, |colon| colon + 1);
@@ -76,7 +76,7 @@ impl LockUrl {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Refuses settings that this service does not know; a misspelt one must not be ignored.
+    /// Rejects settings that this service does not know, so that a misspelt one is not ignored.
     pub fn only(&self, known: &[&str]) -> Result<(), LockError> {
         match self.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(()),
@@ -91,7 +91,8 @@ impl LockUrl {
     }
 }
 
-/// A password with a bare `/` or `?` would end the hosts too early, and be shown as one of them.
+/// An unescaped `/` or `?` in a password would end the hosts too early, and part of the password would be shown as a
+/// host.
 fn whole_password(authority: &str, path: &str, query: &str) -> Result<(), LockError> {
     if (authority.contains(':') || authority.contains('@')) && (path.contains('@') || query.contains('@')) {
         return Err(LockError::Invalid(

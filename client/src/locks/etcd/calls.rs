@@ -1,4 +1,4 @@
-//! Calls to etcd's JSON gateway, at whichever member answers. Every one of them may be repeated.
+//! Calls to etcd's JSON gateway, at any member that answers. Every call may be repeated.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,38 +25,38 @@ use crate::transport::causes;
 /// How long one attempt may take at most.
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 
-/// How often a call is made at least before it is given up.
+/// The minimum number of attempts before a call fails.
 const ATTEMPTS: usize = 3;
 
 /// The largest answer, and the longest message of a stream, that is read.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
-/// What it says to a certificate with a name when users are switched on; there is no code for that.
+/// Part of etcd's error for a client certificate with a common name while authentication is enabled; it has no code.
 const COMMON_NAME: &str = "CommonName of client";
 
 const AUTHENTICATE: &str = "/v3/auth/authenticate";
 
-/// gRPC's codes.
+/// Status codes of gRPC.
 pub(super) const NOT_FOUND: i64 = 5;
 pub(super) const FAILED_PRECONDITION: i64 = 9;
 const INVALID_ARGUMENT: i64 = 3;
 const PERMISSION_DENIED: i64 = 7;
 const UNAUTHENTICATED: i64 = 16;
-/// Unknown, deadline exceeded, resource exhausted, internal, unavailable.
+/// Transient codes: unknown, deadline exceeded, resource exhausted, internal, unavailable.
 const PASSING: [i64; 5] = [2, 4, 8, 13, 14];
 
-/// A call that came to nothing.
+/// A failed call.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// No answer, or one that says to come back later.
+    /// No answer, or a transient error.
     Unreachable(String),
-    /// A member that does not trust us, or that we do not trust.
+    /// A member that does not trust our certificate, or whose certificate we do not trust.
     Untrusted(String),
-    /// A refusal, with gRPC's code.
+    /// A refusal, with its gRPC status code.
     Refused { code: i64, why: String },
 }
 
-/// How long one attempt at a call may take that concerns a lease of this ttl.
+/// The time limit of one attempt at a call that concerns a lease of this ttl.
 pub(super) fn patience(ttl: Duration) -> Duration {
     (ttl / 4).clamp(Duration::from_millis(500), LONGEST_ATTEMPT)
 }
@@ -66,13 +66,13 @@ pub(super) struct Calls {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     /// `http://host:port` or `https://host:port`
     members: Vec<String>,
-    /// If they are spoken to over TLS.
+    /// Present if the connection uses TLS.
     terms: Option<Terms>,
-    /// Which one answered last.
+    /// The member that answered last.
     current: AtomicUsize,
     user: Option<(String, String)>,
     signed_in: Mutex<Option<HeaderValue>>,
-    /// For messages.
+    /// The URL, for messages.
     service: String,
 }
 
@@ -89,7 +89,7 @@ impl Calls {
         tcp.enforce_http(false);
         let config = match certificates {
             Some(certificates) => certificates.config()?,
-            // Nobody is trusted, and nobody is asked.
+            // Without TLS, no roots are needed.
             None => tls::builder()?.with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
         };
         let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
@@ -99,7 +99,7 @@ impl Calls {
         Ok(Calls { http, members, terms, current: AtomicUsize::new(0), user, signed_in: Mutex::new(None), service })
     }
 
-    /// What a caller of the library is told.
+    /// The error that the caller of the library gets.
     pub(super) fn error(&self, trouble: Trouble) -> LockError {
         let service = self.service.clone();
         match trouble {
@@ -121,12 +121,12 @@ impl Calls {
         }
     }
 
-    /// An answer that cannot be.
+    /// An error for an answer that makes no sense.
     pub(super) fn nonsense(&self, why: &str) -> LockError {
         LockError::Failed { service: self.service.clone(), why: why.to_owned() }
     }
 
-    /// If all of the comparisons hold the one, otherwise the other.
+    /// A transaction: the first operations if all comparisons hold, otherwise the second.
     pub(super) async fn txn(
         &self,
         compare: &[Value],
@@ -138,12 +138,12 @@ impl Calls {
         self.call("/v3/kv/txn", &body, limit).await
     }
 
-    /// Grants a lease with an id of our own, and tells for how many seconds it was granted.
+    /// Grants a lease with an id of our own, and returns the granted ttl in seconds.
     pub(super) async fn grant(&self, lease: i64, seconds: u64, limit: Duration) -> Result<i64, Trouble> {
         let body = json!({"ID": lease.to_string(), "TTL": seconds.to_string()});
         match self.call::<LeaseAnswer>("/v3/lease/grant", &body, limit).await {
             Ok(granted) => Ok(granted.ttl),
-            // An earlier attempt, whose answer was lost.
+            // An earlier attempt, whose answer was lost, has granted it.
             Err(Trouble::Refused { code: FAILED_PRECONDITION, .. }) => {
                 self.time_to_live(lease, limit).await.map(|lease| lease.granted_ttl)
             }
@@ -151,19 +151,19 @@ impl Calls {
         }
     }
 
-    /// Looks at a lease. One that is unknown has less than no time to live.
+    /// Reads the remaining time of a lease. That of an unknown lease is negative.
     pub(super) async fn time_to_live(&self, lease: i64, limit: Duration) -> Result<LeaseAnswer, Trouble> {
         self.call("/v3/lease/timetolive", &json!({"ID": lease.to_string()}), limit).await
     }
 
-    /// Makes a lease last its ttl from now. One that is unknown has no ttl.
+    /// Renews a lease for its ttl from now. An unknown lease has no ttl.
     pub(super) async fn keep_alive(&self, lease: i64, limit: Duration) -> Result<LeaseAnswer, Trouble> {
         let body = json!({"ID": lease.to_string()});
         let streamed: Streamed<LeaseAnswer> = self.call("/v3/lease/keepalive", &body, limit).await?;
         one(streamed)?.ok_or_else(|| Trouble::Unreachable("it said nothing about a lease".into()))
     }
 
-    /// Ends a lease, and the keys with it.
+    /// Revokes a lease, which deletes its keys.
     pub(super) async fn revoke(&self, lease: i64, limit: Duration) -> Result<(), Trouble> {
         match self.call::<Anything>("/v3/lease/revoke", &json!({"ID": lease.to_string()}), limit).await {
             Ok(_) | Err(Trouble::Refused { code: NOT_FOUND, .. }) => Ok(()),
@@ -171,7 +171,7 @@ impl Calls {
         }
     }
 
-    /// Gets a token for user and password, if there are such.
+    /// Gets an authentication token for user and password, if the URL has them.
     pub(super) async fn sign_in(&self, limit: Duration) -> Result<(), Trouble> {
         let Some((user, password)) = &self.user else { return Ok(()) };
         let body = json!({"name": user, "password": password});
@@ -182,7 +182,7 @@ impl Calls {
                 token.set_sensitive(true);
                 Some(token)
             }
-            // It wants no passwords.
+            // Authentication is not enabled.
             Err(Trouble::Refused { code: FAILED_PRECONDITION, .. }) => None,
             Err(Trouble::Refused { code, why }) => {
                 let why = format!("{why}. Are user `{user}` and password in the URL right?");
@@ -198,8 +198,8 @@ impl Calls {
         self.signed_in.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Makes a call, and signs in again once if that is what it takes: tokens end after some minutes, and with every
-    /// change of users and roles.
+    /// Makes a call, and signs in again once if necessary: tokens expire after some minutes, and with every change of
+    /// users and roles.
     async fn call<T: DeserializeOwned>(&self, path: &str, body: &Value, limit: Duration) -> Result<T, Trouble> {
         match self.attempts(path, body, limit).await {
             Err(Trouble::Refused { code: UNAUTHENTICATED | INVALID_ARGUMENT, .. }) if self.user.is_some() => {
@@ -236,17 +236,17 @@ impl Calls {
         serde_json::from_slice(&body).map_err(|error| Trouble::Unreachable(format!("its answer is broken: {error}")))
     }
 
-    /// The next call goes to the next member.
+    /// Sends the next call to the next member.
     fn avoid(&self, member: usize) {
         let next = (member + 1) % self.members.len();
-        // Somebody else may have moved on already.
+        // A concurrent call may have moved on already.
         let _ = self.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     async fn send(&self, member: usize, path: &str, body: &Value) -> Result<Response<Incoming>, Trouble> {
         let member = &self.members[member];
         let mut request = Request::post(format!("{member}{path}")).header(CONTENT_TYPE, "application/json");
-        // An old token would be refused where a new one is asked for.
+        // The request for a new token must not carry an old one, which would be refused.
         if let Some(token) = self.token().as_ref().filter(|_| path != AUTHENTICATE) {
             request = request.header(AUTHORIZATION, token);
         }
@@ -283,15 +283,15 @@ impl Calls {
         }
     }
 
-    /// Returns when the key is deleted, or when nothing more will be told.
+    /// Returns when the key is deleted, or when the watch ends.
     pub(super) async fn deletion(&self, key: &str, from: i64) -> Result<(), Trouble> {
         let member = self.current.load(Ordering::Relaxed);
         match self.told(member, key, from).await {
-            // The next call signs in; after it the line is looked at anew.
+            // The next call signs in; after it the queue is read again.
             Err(Trouble::Refused { code: UNAUTHENTICATED | INVALID_ARGUMENT, why }) if self.user.is_some() => {
                 Err(Trouble::Unreachable(why))
             }
-            // Whether another one is to be trusted, the next call finds out.
+            // The next call finds out whether another member can be trusted.
             Err(Trouble::Unreachable(why) | Trouble::Untrusted(why)) => {
                 self.avoid(member);
                 Err(Trouble::Unreachable(why))
@@ -324,8 +324,7 @@ impl Calls {
     }
 }
 
-/// An attempt on its way. One that comes to nothing, also because nobody waits for it any more, is not repeated at the
-/// same member.
+/// An attempt in progress. If it fails, or its caller drops it, the next attempt goes to another member.
 struct Unanswered<'a> {
     calls: &'a Calls,
     member: usize,

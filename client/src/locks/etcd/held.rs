@@ -1,4 +1,4 @@
-//! A key under a lease of its own: what a holder or a waiter has in etcd.
+//! A key with its own lease: what a holder or a waiter has in etcd.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use super::calls::{Calls, Trouble, patience};
 use super::wire::{created_by, delete, get};
 use crate::locks::{Kept, Lease, LockError};
 
-/// How often a lease is kept alive again because the cluster has a new leader.
+/// How often a renewal is repeated because the cluster has a new leader.
 const LEADERS: usize = 3;
 
-/// A key without a lease cannot be for long.
+/// The message for a key without a lease, which can exist only for a short time.
 const CHANGING: &str = "it is ending the lease, or has a new leader that does not know of it yet; ask again";
 
 /// A key that was created by this revision, under this lease.
@@ -23,7 +23,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// What a lease of ours says.
+    /// Parses the handle of a lease.
     pub(super) fn of(lease: &Lease) -> Result<Held, LockError> {
         let wrong = || LockError::Invalid(format!("`{}` is not the handle of a lock in etcd", lease.handle));
         let (id, key) = lease.handle.split_once(':').ok_or_else(wrong)?;
@@ -32,7 +32,7 @@ impl Held {
         Ok(Held { lease: id, key: key.to_owned(), revision, ttl: lease.ttl })
     }
 
-    /// Enough for another process.
+    /// The text form, which is enough for another process.
     pub(super) fn handle(&self) -> String {
         format!("{:016x}:{}", self.lease, self.key)
     }
@@ -41,11 +41,11 @@ impl Held {
         patience(self.ttl)
     }
 
-    /// Makes the lease last its ttl from now, and looks for the key afterwards.
+    /// Renews the lease for its ttl from now, and reads the key afterwards.
     ///
-    /// What is said of a lease is said by the leader alone: one that was deposed without knowing still keeps leases
-    /// alive, and a new one may not know of a lease yet. A read is answered by a majority. So the read comes second: the key
-    /// decides whether the lock is lost, and a lease is kept only if the leader is still the same.
+    /// Answers about a lease come from the leader alone: a leader that was deposed without knowing it still renews
+    /// leases, and a new leader may not know of a lease yet. A read is answered by a majority. So the read comes
+    /// second: the key decides whether the lock is lost, and a renewal counts only if the leader is still the same.
     pub(super) async fn renew(&self, calls: &Calls) -> Result<Kept, LockError> {
         for _ in 0..LEADERS {
             let kept = calls.keep_alive(self.lease, self.limit()).await.map_err(|trouble| calls.error(trouble))?;
@@ -68,25 +68,25 @@ impl Held {
         Err(calls.error(Trouble::Unreachable(CHANGING.into())))
     }
 
-    /// Is the key there, and the lease alive?
+    /// Checks that the key exists and the lease is alive.
     pub(super) async fn verify(&self, calls: &Calls) -> Result<Kept, LockError> {
         let lease = calls.time_to_live(self.lease, self.limit()).await.map_err(|trouble| calls.error(trouble))?;
         let (exists, _) = self.exists(calls).await.map_err(|trouble| calls.error(trouble))?;
         match exists {
             false => Ok(Kept::Lost),
-            // Less than a second left is 0, and still left.
+            // Less than a second left is reported as 0.
             true if lease.ttl >= 0 => Ok(Kept::Kept),
             true => Err(calls.error(Trouble::Unreachable(CHANGING.into()))),
         }
     }
 
-    /// Is the key there, and in which term of the cluster?
+    /// Whether the key exists, and the current raft term.
     async fn exists(&self, calls: &Calls) -> Result<(bool, i64), Trouble> {
         let answer = calls.txn(&[created_by(&self.key, self.revision)], &[get(&self.key)], &[], self.limit()).await?;
         Ok((answer.succeeded, answer.header.raft_term))
     }
 
-    /// Deletes the key if it is this one, and ends the lease.
+    /// Deletes the key if it is this one, and revokes the lease.
     pub(super) async fn release(&self, calls: &Calls) -> Result<(), LockError> {
         let ours = created_by(&self.key, self.revision);
         calls.txn(&[ours], &[delete(&self.key)], &[], self.limit()).await.map_err(|trouble| calls.error(trouble))?;

@@ -1,17 +1,17 @@
-//! Which keys are used, all below the prefix in the URL:
+//! The keys in use, all below the prefix in the URL:
 //!
 //! - `fencepost/incarnation`: a UUID, created once.
 //! - `fencepost/lock:orders%2F1/worker-a#9f2c`: one per holder and waiter, in the order of their creation.
 //!
-//! A name has no `/` once it is escaped, and a prefix has no `:`; so the keys of one lock are never in the range of
-//! another, also not with another prefix.
+//! An escaped name has no `/`, and a prefix has no `:`; so the keys of one lock are never in the range of another, even
+//! with another prefix.
 
 use fencepost_core::{Holder, Resource};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'#');
 
-/// Where there is no path in the URL.
+/// The prefix if the URL has no path.
 const DEFAULT_PREFIX: &str = "fencepost";
 
 /// The keys below one prefix.
@@ -21,7 +21,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Below the path of a URL. `None`: it has characters that a prefix cannot have.
+    /// The keys below the path of a URL. `None`: the path has characters that a prefix cannot have.
     pub(super) fn below(path: &str) -> Option<Keys> {
         let path = path.trim_end_matches('/');
         let plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
@@ -33,12 +33,12 @@ impl Keys {
         format!("{}/incarnation", self.prefix)
     }
 
-    /// Of one who holds a lock or waits for it.
+    /// The key of one holder or waiter.
     pub(super) fn contender(&self, name: &Resource, holder: &Holder) -> String {
         format!("{}{}", self.contenders(name).0, utf8_percent_encode(holder.as_str(), ESCAPED))
     }
 
-    /// Of all who hold a lock or wait for it: from here, and up to there.
+    /// The key range of all holders and waiters of a lock: start and end.
     pub(super) fn contenders(&self, name: &Resource) -> (String, String) {
         let lock = format!("{}/lock:{}", self.prefix, utf8_percent_encode(name.as_str(), ESCAPED));
         // `0` is the character after `/`.

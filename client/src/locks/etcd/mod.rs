@@ -1,7 +1,8 @@
-//! etcd, over its JSON gateway. The number is the `create_revision` of the own key.
+//! etcd, over its JSON gateway. The number of an acquisition is the `create_revision` of its key.
 //!
-//! Whoever wants a lock creates a key under a lease of its own, and waits until no older key of that lock is left. The
-//! revision that created the key is the number: it is fixed when getting in line, and locks are granted in its order.
+//! A client that wants a lock creates a key under a lease of its own, and waits until no older key of that lock is
+//! left. The revision that created the key is the number: it is fixed on joining the queue, and locks are granted in
+//! its order.
 
 mod calls;
 mod held;
@@ -24,7 +25,7 @@ use super::list::{Backend, Connecting};
 use super::url::wrong;
 use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted, tls};
 
-/// How long an attempt at a call may take while connecting.
+/// The time limit of each attempt at a call while connecting.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Longer waits are cut to this.
@@ -45,7 +46,7 @@ pub(super) const BACKEND: Backend = Backend {
 struct Etcd {
     calls: Arc<Calls>,
     keys: Keys,
-    /// The shortest ttl that is not rounded up. It depends on the cluster's election timeout.
+    /// The shortest ttl that etcd does not round up. It depends on the cluster's election timeout.
     min_ttl: Duration,
 }
 
@@ -75,7 +76,7 @@ fn member(protocol: &str, host: &str) -> String {
     format!("{protocol}://{host}{port}")
 }
 
-/// What etcd makes of the shortest lease that can be asked for.
+/// The ttl that etcd grants for the shortest possible request.
 async fn shortest_lease(calls: &Calls) -> Result<Duration, LockError> {
     let lease = new_lease_id()?;
     let granted = calls.grant(lease, 1, CONNECT).await.map_err(|trouble| calls.error(trouble))?;

@@ -1,4 +1,4 @@
-//! Standing in line: a key under a lease of its own, created once, and a watch on the one before.
+//! The queue of a lock: a key under a lease of its own, created once, and a watch on the preceding key.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -15,38 +15,38 @@ use super::wire::{created_by, exists, get, get_newest_before, get_oldest, put};
 use crate::Moment;
 use crate::locks::{Kept, Lease, LockError, Wanted};
 
-/// How often the incarnation is created before the key, if it vanishes again and again.
+/// How often creating the incarnation and the key is repeated, if the incarnation keeps vanishing.
 const CREATIONS: usize = 3;
 
-/// After a failure while waiting.
+/// The pause after a failure while waiting.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a watch is relied on: a member that lost the others tells nothing.
+/// How long a watch is trusted: a member that is cut off from the others sends nothing.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// A place in line. Dropped, it is given up in the background.
+/// A place in the queue. If it is dropped, it is given up in the background.
 pub(super) struct Place {
     calls: Arc<Calls>,
     held: Held,
     range: (String, String),
     issuer: Issuer,
     since: Moment,
-    /// Nobody was before us when the key was created.
+    /// No other key preceded ours when it was created.
     first: bool,
     given_up: GiveUp,
 }
 
-/// How waiting ended.
+/// The result of waiting.
 pub(super) enum Turn {
     /// It is our turn.
     Ours,
-    /// It is not, and time is up.
+    /// The time is up, and it is not our turn.
     Late,
-    /// Our lease ended meanwhile, and our place with it.
+    /// Our lease ended in the meantime, and our place with it.
     Gone,
 }
 
-/// Ends a lease when it is dropped, unless it was disarmed.
+/// Revokes a lease when it is dropped, unless it was disarmed.
 struct GiveUp {
     calls: Arc<Calls>,
     lease: Option<i64>,
@@ -66,12 +66,12 @@ impl Drop for GiveUp {
 }
 
 impl Place {
-    /// Gets in line. The number is fixed from here on: it is the revision that created our key.
+    /// Joins the queue. The number is fixed from here on: it is the revision that created our key.
     pub(super) async fn take(calls: &Arc<Calls>, keys: &Keys, wanted: &Wanted<'_>) -> Result<Place, LockError> {
         let limit = patience(wanted.ttl);
         let error = |trouble| calls.error(trouble);
         let (since, lease) = (Moment::now(), new_lease_id()?);
-        // Before it is asked for: also a grant whose answer never comes is given up.
+        // Armed before the lease is requested, so that a grant whose answer is lost is revoked too.
         let mut given_up = GiveUp { calls: calls.clone(), lease: Some(lease), limit };
         let granted = calls.grant(lease, wanted.ttl.as_secs(), limit).await.map_err(error)?;
         if u64::try_from(granted) != Ok(wanted.ttl.as_secs()) {
@@ -103,7 +103,7 @@ impl Place {
             if own.lease == 0 {
                 return Err(calls.nonsense(&format!("somebody wrote the key `{key}` by hand; delete it")));
             }
-            // Under another lease it is what an earlier call of this holder left, whose caller never heard of it (5).
+            // A key under another lease was left by an earlier call of this holder whose answer was lost (5).
             let ours = own.lease == lease;
             if !ours {
                 given_up = GiveUp { calls: calls.clone(), lease: Some(own.lease), limit };
@@ -123,7 +123,8 @@ impl Place {
         Err(calls.nonsense("its incarnation is deleted again and again"))
     }
 
-    /// Waits until nobody is before us, keeping our lease alive. Trouble on the way is waited out.
+    /// Waits until no other key precedes ours, keeping our lease alive. Errors in between are retried until the
+    /// deadline.
     pub(super) async fn turn(&mut self, deadline: Instant) -> Result<Turn, LockError> {
         if self.first {
             return Ok(Turn::Ours);
@@ -143,7 +144,7 @@ impl Place {
         }
     }
 
-    /// One look at the line, and a wait for what may change it.
+    /// Reads the queue once, and waits for a change.
     async fn step(&mut self, late: bool, deadline: Instant, next: &mut Instant) -> Result<Option<Turn>, LockError> {
         let calls = self.calls.clone();
         let reads = [get(&self.held.key), get_newest_before(&self.range, self.held.revision)];
@@ -157,7 +158,7 @@ impl Place {
             return Ok(Some(Turn::Gone));
         }
         let Some(before) = before else {
-            // Only now: a lease that is about to end is worth nothing (T23).
+            // Renew only now: a lease that is about to end is worth nothing (T23).
             return Ok(Some(if self.renewed().await? { Turn::Ours } else { Turn::Gone }));
         };
         if late {
@@ -198,7 +199,7 @@ impl Place {
         left.map_err(|trouble| self.calls.error(trouble))
     }
 
-    /// Keeps the lock, which is ours.
+    /// Turns the place into a held lock.
     pub(super) fn keep(mut self, wanted: &Wanted<'_>) -> Result<Lease, LockError> {
         let number = u64::try_from(self.held.revision).ok().and_then(NonZeroU64::new);
         let Some(number) = number else { return Err(self.calls.nonsense("a key was created by no revision")) };

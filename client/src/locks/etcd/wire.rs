@@ -1,4 +1,4 @@
-//! etcd's JSON: numbers are strings, keys and values are base64, and what is zero or empty is left out.
+//! etcd's JSON: numbers are strings, keys and values are base64, and zero or empty fields are omitted.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-/// Where an answer stands in the history of the cluster.
+/// The position of an answer in the history of the cluster.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Header {
@@ -42,7 +42,7 @@ struct Done {
     response_range: Option<Range>,
 }
 
-/// What a transaction did.
+/// The result of a transaction.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct TxnAnswer {
@@ -60,7 +60,7 @@ impl TxnAnswer {
     }
 }
 
-/// A lease as it is granted, kept alive or looked at.
+/// The answer to granting, renewing or reading a lease.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct LeaseAnswer {
@@ -71,7 +71,7 @@ pub(super) struct LeaseAnswer {
     pub(super) granted_ttl: i64,
 }
 
-/// What a watch tells.
+/// A message of a watch.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WatchAnswer {
@@ -79,13 +79,13 @@ pub(super) struct WatchAnswer {
     pub(super) events: Vec<IgnoredAny>,
 }
 
-/// A token to sign in with.
+/// An authentication token.
 #[derive(Debug, Deserialize)]
 pub(super) struct SignedIn {
     pub(super) token: String,
 }
 
-/// Nothing that matters.
+/// An answer whose content is not used.
 #[derive(Debug, Deserialize)]
 pub(super) struct Anything {}
 
@@ -96,7 +96,7 @@ pub(super) struct Streamed<T> {
     pub(super) error: Option<Refusal>,
 }
 
-/// Why not, with gRPC's code.
+/// An error, with its gRPC status code.
 #[derive(Debug, Deserialize)]
 pub(super) struct Refusal {
     #[serde(alias = "grpc_code")]
@@ -104,12 +104,12 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
-/// The key was created by this revision; 0: it does not exist.
+/// Condition: the key was created by this revision; 0 means that it does not exist.
 pub(super) fn created_by(key: &str, revision: i64) -> Value {
     json!({"target": "CREATE", "result": "EQUAL", "key": encoded(key), "create_revision": revision.to_string()})
 }
 
-/// The key exists.
+/// Condition: the key exists.
 pub(super) fn exists(key: &str) -> Value {
     json!({"target": "CREATE", "result": "GREATER", "key": encoded(key), "create_revision": "0"})
 }
@@ -134,7 +134,7 @@ pub(super) fn get_newest_before((from, to): &(String, String), revision: i64) ->
     }})
 }
 
-/// Writes a key; with a lease it ends when the lease does.
+/// Writes a key; with a lease, it is deleted when the lease ends.
 pub(super) fn put(key: &str, value: &str, lease: i64) -> Value {
     json!({"request_put": {"key": encoded(key), "value": encoded(value), "lease": lease.to_string()}})
 }
@@ -144,7 +144,7 @@ pub(super) fn delete(key: &str) -> Value {
     json!({"request_delete_range": {"key": encoded(key)}})
 }
 
-/// Tells when a key is deleted, from this revision on.
+/// Watches for the deletion of a key, from this revision on.
 pub(super) fn watch_deletion(key: &str, from: i64) -> Value {
     json!({"create_request": {"key": encoded(key), "start_revision": from.to_string(), "filters": ["NOPUT"]}})
 }
@@ -154,7 +154,7 @@ fn encoded(text: &str) -> String {
 }
 
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
-    // Terms and ids are unsigned on the wire; only whether they are the same is of interest.
+    // Terms and ids are unsigned on the wire; they are only compared for equality.
     let text = String::deserialize(from)?;
     let number = text.parse::<i64>().or_else(|_| text.parse::<u64>().map(|number| number as i64));
     number.map_err(D::Error::custom)

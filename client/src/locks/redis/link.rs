@@ -1,4 +1,4 @@
-//! The connection to Redis: made when it is needed, made again when it is in doubt.
+//! The connection to Redis: opened when it is needed, reopened when it is in doubt.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::locks::tls::{self, Certificates, Terms};
 use crate::locks::url::wrong;
 use crate::locks::{LockError, LockUrl};
 
-/// How long connecting, and then one answer, may take.
+/// The time limit for connecting, and for each answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 const DEFAULT_PORT: u16 = 6379;
@@ -24,14 +24,14 @@ pub(super) struct Link {
     client: Client,
     /// Its URL, without the password.
     service: String,
-    /// If it is spoken to over TLS.
+    /// Present if the connection uses TLS.
     terms: Option<Terms>,
     current: Mutex<Current>,
-    /// Up to this one, connections are not used again.
+    /// Connections up to this number are not reused.
     in_doubt: AtomicU64,
 }
 
-/// The connection, and how many there were, so that only the one that failed is given up.
+/// The connection and its number, so that only the one that failed is replaced.
 #[derive(Default)]
 struct Current {
     made: u64,
@@ -39,7 +39,7 @@ struct Current {
 }
 
 impl Link {
-    /// Reads the URL; does not connect yet.
+    /// Reads the URL, without connecting.
     pub(super) fn open(url: &LockUrl) -> Result<Link, LockError> {
         let certificates = tls::by_scheme(url, "rediss")?;
         let terms = certificates.as_ref().map(Certificates::terms);
@@ -48,9 +48,10 @@ impl Link {
         let client = match certificates {
             None => Client::open(info).map_err(refused)?,
             Some(certificates) => {
-                // The library makes a configuration of its own, but would not say which file it cannot use.
+                // The library builds its own configuration, but does not report which file it cannot use. So try it
+                // here first.
                 certificates.config()?;
-                // A program may have chosen already. Without a choice rustls would not know which of several to use.
+                // The program may have installed a provider already. Without one, rustls cannot choose between several.
                 let _ = rustls::crypto::ring::default_provider().install_default();
                 let root_cert = certificates.roots().map(<[u8]>::to_vec);
                 let client_tls = certificates.identity().map(|(certificate, key)| ClientTlsConfig {
@@ -63,10 +64,10 @@ impl Link {
         Ok(Link { client, service: url.to_string(), terms, current: Mutex::default(), in_doubt: AtomicU64::new(0) })
     }
 
-    /// Finds out early what would fail later.
+    /// Finds problems early that would otherwise fail later calls.
     pub(super) async fn check(&self) -> Result<(), LockError> {
         self.query::<String>(&redis::cmd("PING")).await?;
-        // May be forbidden, and is only advice.
+        // The command may be forbidden; its result is used only for a warning.
         let info: String = self.query(redis::cmd("INFO").arg("memory")).await.unwrap_or_default();
         let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         if let (Some(limit), Some(policy)) = (value("maxmemory"), value("maxmemory_policy"))
@@ -99,13 +100,14 @@ impl Link {
         unanswered.answered(answer)
     }
 
-    /// A connection of one waiter's own, because listening blocks it. It sets its own limits of time.
+    /// A separate connection for one waiter, because its blocking read would block other calls. It sets its own
+    /// timeouts.
     pub(super) async fn listener(&self) -> Result<MultiplexedConnection, RedisError> {
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(TIMEOUT)).set_response_timeout(None);
         self.client.get_multiplexed_async_connection_with_config(&config).await
     }
 
-    /// The service answered, but not with what helps.
+    /// An error for an answer that cannot be used.
     pub(super) fn failed(&self, why: &str) -> LockError {
         LockError::Failed { service: self.service.clone(), why: why.to_owned() }
     }
@@ -117,7 +119,7 @@ impl Link {
         {
             return Ok((current.made, connection.clone()));
         }
-        // Whoever still waits for an answer has a share of the old one.
+        // Calls that still wait for an answer keep a clone of the old connection.
         current.connection = None;
         let limits =
             AsyncConnectionConfig::new().set_connection_timeout(Some(TIMEOUT)).set_response_timeout(Some(TIMEOUT));
@@ -166,7 +168,7 @@ impl Link {
             },
             _ => match error.code() {
                 Some("NOAUTH") => failed("it wants a password; write it into the URL".to_owned()),
-                // It has too few replicas, cannot save, or runs somebody's long script: until that is mended.
+                // Too few replicas, a failed save, a long-running script, or out of memory: transient.
                 Some("NOREPLICAS" | "MISCONF" | "BUSY" | "OOM") => unreachable(error.to_string()),
                 _ => failed(error.to_string()),
             },
@@ -174,7 +176,7 @@ impl Link {
     }
 }
 
-/// A call on its way. One that is given up leaves its connection in doubt: it may hang, and the next call must not.
+/// A call in progress. If it is dropped, its connection is in doubt: it may hang, and the next call must not use it.
 struct Unanswered<'a> {
     link: &'a Link,
     made: u64,
@@ -183,8 +185,8 @@ struct Unanswered<'a> {
 impl Unanswered<'_> {
     fn answered<T>(self, answer: Result<T, RedisError>) -> Result<T, LockError> {
         let link = self.link;
-        // A server's own words prove that the connection is good, except for a replica's: behind the same name another
-        // server may be the one to write to by now.
+        // An answer of the server proves that the connection works. The exception is a read-only replica: the same host
+        // name may lead to another server, the primary, by now.
         let good = match &answer {
             Ok(_) => true,
             Err(error) => {
@@ -208,7 +210,7 @@ fn connection_info(url: &LockUrl) -> Result<ConnectionInfo, LockError> {
     let bad = |why: &str| wrong(&url.to_string(), why);
     let [host] = url.hosts.as_slice() else { return Err(bad("it names one host")) };
     let (host, port) = match host.rsplit_once(':') {
-        // The last colon of `[::1]` is inside.
+        // The last colon of `[::1]` is inside the brackets.
         Some((name, port)) if !port.ends_with(']') => (name, port.parse().map_err(|_| bad("its port is no number"))?),
         _ => (host.as_str(), DEFAULT_PORT),
     };

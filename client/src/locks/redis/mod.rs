@@ -1,7 +1,7 @@
-//! Redis: one script takes the lock and its number.
+//! Redis: one script takes the lock and assigns its number.
 //!
-//! The counter and the incarnation of a lock are one hash, so that they are lost together: a counter that starts again
-//! is another issuer.
+//! The counter and the incarnation of a lock are in one hash, so that they are lost together: a counter that starts
+//! again belongs to another issuer.
 
 mod link;
 mod scripts;
@@ -19,7 +19,7 @@ use link::Link;
 use scripts::{Answer, Keys, Scripts, millis};
 use waiting::Asking;
 
-/// How often a call is repeated whose answer was lost; comparing holders makes that safe.
+/// How often a call is repeated if its answer was lost; the scripts compare the holder, which makes that safe.
 const ATTEMPTS: usize = 3;
 
 pub(super) const BACKEND: Backend = Backend {
@@ -62,7 +62,7 @@ impl Redis {
         issuer.map_err(|error: LabelError| self.link.failed(&format!("its incarnation is no name: {error}")))
     }
 
-    /// There is no number above the floor.
+    /// The error for a floor above which there is no number.
     fn exhausted(&self, name: &fencepost_core::Resource, floor: u64) -> LockError {
         self.link.failed(&format!(
             "there is no number above {floor} for `{name}`: Redis counts to {}. Rotate the fence, then delete the counter: \
@@ -85,7 +85,7 @@ impl LockBackend for Redis {
     }
 
     async fn verify(&self, lease: &Lease) -> Result<Kept, LockError> {
-        // Not a plain GET: a replica, or a primary that was made one, would answer it.
+        // Not a plain GET: a replica, or a former primary, would answer it.
         let verify = self.scripts.verify.on(&Keys::of(&lease.name), &[&lease.handle]);
         Ok(if self.link.run::<i64>(&verify).await? == 1 { Kept::Kept } else { Kept::Lost })
     }
@@ -102,7 +102,7 @@ impl LockBackend for Redis {
         let answer = loop {
             match self.link.run::<Vec<String>>(&lift).await {
                 Ok(answer) => break answer,
-                // Lifted or not: once more does no harm, it skips a number.
+                // Lifted or not: a repetition only skips a number.
                 Err(error) if error.is_transient() && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
             }

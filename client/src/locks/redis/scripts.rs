@@ -1,4 +1,4 @@
-//! The scripts, the keys they work on, and what they answer.
+//! The scripts, their keys, and their answers.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use fencepost_core::Resource;
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use redis::ScriptInvocation;
 
-/// What would end a hash tag too early, or leave it empty.
+/// Characters that would end a hash tag too early, or leave it empty.
 const ESCAPED: &AsciiSet = &AsciiSet::EMPTY.add(b'{').add(b'}').add(b'%');
 
 /// The keys of one lock. Their common hash tag keeps them in one slot.
 pub(super) struct Keys {
-    /// A hash: `number`, the counter; `incarnation`, which it counts in.
+    /// A hash: `number`, the counter, and `incarnation`, the issuer of its numbers.
     pub(super) state: String,
     /// `number holder`, with the lease's ttl.
     lock: String,
@@ -26,17 +26,17 @@ impl Keys {
         Keys { lock: format!("{state}:lock"), queue: format!("{state}:queue"), state }
     }
 
-    /// What this waiter listens to.
+    /// The list that this waiter blocks on.
     pub(super) fn turn(&self, holder: &str) -> String {
         format!("{}:turn:{holder}", self.state)
     }
 }
 
-/// One atomic step.
+/// A Lua script, which runs atomically.
 pub(super) struct Script(redis::Script);
 
 impl Script {
-    /// On the keys of one lock; the holder is the first argument of every script.
+    /// Invokes it on the keys of one lock; the holder is the first argument of every script.
     pub(super) fn on(&self, keys: &Keys, arguments: &[&str]) -> ScriptInvocation<'_> {
         let mut call = self.0.prepare_invoke();
         call.key(&keys.state).key(&keys.lock).key(&keys.queue);
@@ -68,18 +68,18 @@ impl Scripts {
     }
 }
 
-/// What a script answered.
+/// The answer of a script.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The lock is ours, with this number.
+    /// The lock is granted, with this number.
     Granted { number: NonZeroU64, incarnation: String },
-    /// Somebody has it, or was here first.
+    /// Another holder has the lock, or a waiter came first.
     Busy,
-    /// We have a place in the queue. The first also learns when the lock ends by itself.
+    /// We have a place in the queue. The first in the queue also learns when the lock expires.
     Queued { ends_in: Option<Duration> },
     /// The queue has no place left.
     Full,
-    /// The lock is not ours any more.
+    /// The lock is no longer ours.
     Lost,
     /// There is no number above the floor.
     Exhausted,
@@ -93,7 +93,7 @@ impl Answer {
                 Some(Answer::Granted { number: number.parse().ok()?, incarnation: (*incarnation).to_owned() })
             }
             ["busy"] => Some(Answer::Busy),
-            // Without a ttl of its own (somebody else's hand), it does not end by itself.
+            // A lock key without a ttl (changed by hand) does not expire.
             ["queued", ends_in] => Some(Answer::Queued { ends_in: ends_in.parse().ok().map(Duration::from_millis) }),
             ["full"] => Some(Answer::Full),
             ["lost"] => Some(Answer::Lost),
@@ -103,7 +103,7 @@ impl Answer {
     }
 }
 
-/// In milliseconds; a fraction counts as a whole one, so that the service never ends a lease early.
+/// In milliseconds, rounded up, so that the service never ends a lease early.
 pub(super) fn millis(time: Duration) -> String {
     time.as_nanos().div_ceil(1_000_000).to_string()
 }

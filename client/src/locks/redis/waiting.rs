@@ -1,9 +1,9 @@
-//! Asking for a lock, and waiting for one's turn.
+//! Requesting a lock, and waiting for it.
 //!
-//! A waiter has a place in the queue, a sign of life that expires, and a list of its own that it listens to. Whoever
-//! frees the lock pushes to the list of the first that lives; only that one may take the lock. Each waiter asks again
-//! while it waits, well before its sign of life expires: that is how a lock whose holder died, a waiter that died, and a
-//! call that was lost are noticed. Nobody but the first looks at when the lock ends.
+//! A waiter has a place in the queue, a liveness key that expires, and a list of its own that it blocks on. A client
+//! that frees the lock pushes to the list of the first live waiter; only that waiter may take the lock. Each waiter
+//! asks again periodically, well before its liveness key expires. That detects a holder that died, a waiter that died,
+//! and a lost call. Only the first waiter watches when the lock expires.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,28 +16,28 @@ use super::scripts::{Answer, Keys, millis};
 use super::{ATTEMPTS, Acquired, Lease, LockError, Redis, Wanted};
 use crate::{Moment, random};
 
-/// How long a place in the queue lasts unasked, at most; never longer than the ttl.
+/// The longest time that a place in the queue lasts without being refreshed; never longer than the ttl.
 const PLACE: Duration = Duration::from_secs(10);
 
-/// Places in the queue of one lock.
+/// The maximum number of waiters for one lock.
 const MOST_WAITERS: &str = "10000";
 
-/// For how long a waiter bears a service that cannot be reached.
+/// How long a waiter tolerates an unreachable service.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Nobody waits longer.
+/// Longer waits are cut to this.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// One acquisition. Dropped before its end, it gives back what it may have been given.
+/// One acquisition. If it is dropped before its end, it releases what it may have been granted.
 pub(super) struct Asking<'a> {
     redis: &'a Redis,
     wanted: &'a Wanted<'a>,
     keys: Keys,
-    /// The incarnation, if this is the first lock of that name ever.
+    /// The incarnation to use if this lock never existed before.
     fresh: String,
     place: Duration,
     listening: Option<MultiplexedConnection>,
-    /// The service may know of us.
+    /// The service may know of this acquisition, so it must be undone.
     known: bool,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Asking<'a> {
             let left = deadline.saturating_duration_since(Instant::now());
             let answer = match self.ask(left).await {
                 Ok(answer) => answer,
-                // Granted or not: the same holder finds out.
+                // Granted or not: asking again as the same holder finds out.
                 Err(error) if error.is_transient() && !trouble.is_too_much(left) => {
                     sleep(trouble.pause()).await;
                     continue;
@@ -117,7 +117,7 @@ impl<'a> Asking<'a> {
             self.listening = timeout(time, self.redis.link.listener()).await.ok().and_then(Result::ok);
         }
         if let Some(connection) = &mut self.listening {
-            // Never 0, which would mean for ever.
+            // Never 0, which would mean to block forever.
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             let mut call = redis::cmd("BLPOP");
             call.arg(self.keys.turn(self.wanted.holder.as_str())).arg(left.as_secs_f64());
@@ -127,7 +127,7 @@ impl<'a> Asking<'a> {
                 Ok(Err(_)) | Err(_) => self.listening = None,
             }
         }
-        // Deaf: asking again in time does as well.
+        // Missed notifications are covered by the periodic re-check.
         sleep(until.saturating_duration_since(Instant::now())).await;
     }
 }
@@ -147,7 +147,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Errors in a row.
+/// Consecutive errors.
 #[derive(Default)]
 struct Trouble {
     errors: usize,
@@ -161,10 +161,10 @@ impl Trouble {
         self.errors >= ATTEMPTS && (left.is_zero() || since.elapsed() >= PATIENCE)
     }
 
-    /// Longer each time, and of random length, so that many waiters do not come back at once.
+    /// Grows with each error and is randomized, so that many waiters do not come back at once.
     fn pause(&self) -> Duration {
         let mut random = [0; 1];
-        // Without luck, all of the same length.
+        // Without random bytes, all pauses have the same length.
         let _ = getrandom::fill(&mut random);
         let pause = Duration::from_millis(20 << self.errors.min(4));
         pause + pause * u32::from(random[0]) / 255
