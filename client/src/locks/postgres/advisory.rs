@@ -1,7 +1,7 @@
-//! `mode=advisory`: a session lock says who holds it, and ends with its connection; the row counts.
+//! `mode=advisory`: a session lock determines the holder and ends with its connection; the row only counts.
 //!
-//! The server itself ends a session that was silent for the ttl (`idle_session_timeout`), so a holder that vanished
-//! without a word does not keep the lock.
+//! The server itself ends a session that was idle for the ttl (`idle_session_timeout`), so a holder that vanished
+//! without closing its connection does not keep the lock.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,8 @@ const HELD: &str = "select from pg_locks where locktype = 'advisory' and granted
     and database = (select oid from pg_database where datname = current_database()) \
     and (classid::bigint << 32) | objid::bigint = $1";
 
-/// Key, name, holder, floor. Counts only in the session that has the lock: a session that is gone does nothing (T31).
+/// Parameters: key, name, holder, floor. Counts only in the session that has the lock, so a lost session changes
+/// nothing (T31).
 const COUNT: &str = "with service as (select holder from LOCKS where name = ''), \
     ours as (select exists (HELD and pid = pg_backend_pid()) as held), \
     counted as (insert into LOCKS as lock (name, token, holder) select $2, $4 + 1, $3 from service, ours where ours.held \
@@ -46,7 +47,7 @@ const COUNT: &str = "with service as (select holder from LOCKS where name = ''),
 
 const VERIFY: &str = "select exists (HELD and pid = pg_backend_pid()), pg_backend_pid()";
 
-/// Key and process: what the server says about a session of ours that is gone.
+/// Parameters: key and process. Whether a closed session of ours still holds the lock at the server.
 const LEFT: &str = "select exists (HELD and pid = $2)";
 
 const FREE: &str = "select pg_advisory_unlock($1)";
@@ -65,11 +66,11 @@ struct Holding {
     key: i64,
 }
 
-/// Where an acquisition ended that did not fail.
+/// The result of an attempt that did not fail.
 enum Ended {
     Held(Box<Holding>, Row, Moment),
     Busy,
-    /// The table was not there, or was new.
+    /// The table was missing, or had just been created.
     NoTable,
 }
 
@@ -110,8 +111,8 @@ impl Sessions {
         self.get(rows.first().ok_or_else(|| self.pooled())?, 0)
     }
 
-    /// Two connections that are open at once have two processes, each always the same; behind a transaction pool, the
-    /// second one gets the first one's while that rests.
+    /// Fails behind a transaction pool. Two connections that are open at once must have two different, constant server
+    /// processes; behind a transaction pool, the second connection gets the process of the first while that is idle.
     async fn refuse_pooling(&self, session: &Session) -> Result<(), LockError> {
         let other = self.open().await?;
         let before = self.process(session).await?;
@@ -180,7 +181,7 @@ impl Sessions {
         })
     }
 
-    /// Our session did not answer. If it is gone, the server knows whether the lock went with it.
+    /// Handles a session that did not answer. If it is closed, the server knows whether the lock was released with it.
     async fn after(&self, trouble: Trouble, holding: &Holding) -> Result<(), LockError> {
         if !holding.session.is_closed() {
             return Err(self.error(trouble));
@@ -196,7 +197,7 @@ impl Sessions {
     }
 }
 
-/// Why an attempt failed: in a way that another may not, or for good.
+/// Why an attempt failed: in a way that a retry may fix, or permanently.
 enum Failed {
     Trouble(Trouble),
     For(LockError),
@@ -249,8 +250,8 @@ impl LockBackend for Sessions {
                     set_up(&self.open().await?, &self.settings).await?;
                 }
                 Ok(Ended::NoTable) => return Err(self.failed("its table of locks vanishes again and again")),
-                // Whatever that session had is gone with it. A server that restarts or fails over is waited for as long
-                // as for the lock.
+                // All locks of that session are gone with it. A server that restarts or fails over is waited for as
+                // long as for the lock.
                 Err(Failed::Trouble(trouble))
                     if (trouble.is_broken() || trouble.is_conflict())
                         && (attempt < ATTEMPTS || Instant::now() + OUTAGE < deadline) =>
@@ -282,7 +283,7 @@ impl LockBackend for Sessions {
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Kept, LockError> {
-        // Any statement makes the session last its ttl from then on.
+        // Any statement resets the session's idle timeout, which is the ttl.
         self.verify(lease).await
     }
 
@@ -301,7 +302,7 @@ impl LockBackend for Sessions {
         }
         let (number, which): (Option<i64>, Option<String>) = (self.get(row, 2)?, self.get(row, 3)?);
         let (Some(number), Some(which)) = (number, which) else { return Ok(Lifted::Lost) };
-        // Numbers of another table are not ours to present.
+        // A number from another table must not be presented under this issuer.
         if issuer(service, &incarnation(&self.settings, &which)?)? != lease.issuer {
             return Ok(Lifted::Lost);
         }
@@ -313,7 +314,7 @@ impl LockBackend for Sessions {
         let holding = self.holding(&lease)?;
         match holding.session.query(FREE, &[(&holding.key, INT8)]).await {
             Ok(_) => Ok(()),
-            // It goes with its session.
+            // The lock was released with its session.
             Err(_) if holding.session.is_closed() => Ok(()),
             Err(trouble) => Err(self.error(trouble)),
         }

@@ -1,4 +1,4 @@
-//! `mode=lease`: the row says who holds the lock, and until when by the server's clock.
+//! `mode=lease`: the row records the holder of the lock, and its expiry by the server's clock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,11 +22,12 @@ use crate::Moment;
 const CAPABILITIES: Capabilities =
     Capabilities { fair: false, watch: true, floor: true, lift: true, min_ttl: MIN_TTL, detachable: true };
 
-/// The longest that a waiter trusts in being told: behind some proxies nobody is.
+/// How long a waiter relies on notifications before it polls: behind some proxies none arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Name, holder, floor, milliseconds. The row is locked before its holder is compared, so under READ COMMITTED the
-/// newest one is (T17); a stricter isolation fails instead, and is asked again.
+/// Parameters: name, holder, floor, milliseconds. The row is locked before its holder is compared, so under READ
+/// COMMITTED the newest version is compared (T17). A stricter isolation level fails instead, and the statement is
+/// repeated.
 const TAKE: &str = "with service as (select holder from LOCKS where name = '') \
     insert into LOCKS as lock (name, token, holder, expires) \
     select $1, $3 + 1, $2, clock_timestamp() + $4 * interval '1 millisecond' from service \
@@ -35,7 +36,8 @@ const TAKE: &str = "with service as (select holder from LOCKS where name = '') \
     where lock.holder is null or lock.expires <= clock_timestamp() \
     returning token, (select holder from service)";
 
-/// Whether the holder has it (a lost reply), and else for how many milliseconds somebody else does.
+/// Whether this holder has the lock (after a lost reply), and otherwise for how many milliseconds another holder has
+/// it.
 const LOOK: &str = "select service.holder, lock.token, lock.holder = $2, \
     ceil(extract(epoch from lock.expires - clock_timestamp()) * 1000)::bigint \
     from LOCKS service left join LOCKS lock on lock.name = $1 where service.name = ''";
@@ -53,20 +55,20 @@ const RELEASE: &str = "with freed as (update LOCKS set holder = null, expires = 
 /// Locks as rows.
 pub(super) struct Leases {
     server: Arc<Server>,
-    /// Who waits in this process, per lock: only the first of them asks the server.
+    /// The waiters in this process, per lock: only the first of them asks the server.
     turns: Mutex<HashMap<Resource, Weak<Turn<()>>>>,
 }
 
-/// The server, by one connection that all calls share, made again when it breaks.
+/// The server, through one connection that all calls share. It is reopened when it breaks.
 struct Server {
     settings: Settings,
     session: Turn<Option<Arc<Session>>>,
 }
 
-/// What one try came to.
+/// The result of one attempt.
 enum Tried {
     Held(Lease),
-    /// For how long somebody else has it, unless it is renewed.
+    /// How long another holder has the lock, unless it is renewed.
     Busy(Duration),
 }
 
@@ -117,7 +119,7 @@ impl Leases {
     }
 }
 
-/// Resolves when a lock of this name may be free, or when nobody would tell any more.
+/// Resolves when a lock of this name may be free, or when notifications were missed or end.
 async fn released(heard: &mut broadcast::Receiver<String>, name: &Resource) {
     loop {
         match heard.recv().await {
@@ -139,7 +141,7 @@ impl Server {
         Ok(opened)
     }
 
-    /// Lets go of a connection that does not answer.
+    /// Drops a connection that does not answer.
     async fn forget(&self, broken: &Arc<Session>) {
         let mut session = self.session.lock().await;
         if session.as_ref().is_some_and(|current| Arc::ptr_eq(current, broken)) {
@@ -162,7 +164,7 @@ impl Server {
         }
     }
 
-    /// Sends a statement that compares the holder's nonce, so that it may be sent again. `None`: there is no table.
+    /// Sends a statement that compares the holder's nonce, so that it may be repeated. `None`: there is no table.
     async fn run(&self, statement: &str, values: &Values<'_>) -> Result<Option<Vec<Row>>, LockError> {
         let statement = self.settings.table.in_sql(statement);
         let (mut attempt, started) = (1, Instant::now());
@@ -173,7 +175,7 @@ impl Server {
                 Err(trouble) if trouble.is(&SqlState::UNDEFINED_TABLE) => return Ok(None),
                 Err(trouble) if trouble.is_broken() => {
                     self.forget(&session).await;
-                    // Once more after a silence, more often after quick ends.
+                    // After a timeout retry only once; after quick failures retry more often.
                     if attempt == ATTEMPTS || started.elapsed() >= 2 * TIMEOUT {
                         return Err(self.error(trouble));
                     }
@@ -185,7 +187,7 @@ impl Server {
         }
     }
 
-    /// The same, and gives the number in the row that was found.
+    /// Like `run`, and returns the number in the row that was found.
     async fn number(&self, statement: &str, values: &Values<'_>) -> Result<Option<i64>, LockError> {
         let rows = self.run(statement, values).await?.unwrap_or_default();
         rows.first().map(|row| row.try_get(0).map_err(|error| self.odd(&error))).transpose()
@@ -195,7 +197,7 @@ impl Server {
         LockError::Failed { service: self.settings.service.clone(), why: super::session::explained(error) }
     }
 
-    /// The same, listening before trying, so that no release falls in between.
+    /// Like `take`, but listens first, so that no release is missed in between.
     async fn take_listening(
         &self,
         wanted: &Wanted<'_>,
@@ -207,7 +209,7 @@ impl Server {
         Ok((heard, self.take(wanted, ttl, floor, asked).await?))
     }
 
-    /// Takes the lock if it is free, or finds that it did so before and the reply was lost.
+    /// Takes the lock if it is free, or finds that an earlier attempt took it and its reply was lost.
     async fn take(&self, wanted: &Wanted<'_>, ttl: i64, floor: i64, asked: Moment) -> Result<Tried, LockError> {
         let since = Moment::now();
         let (name, holder) = (wanted.name.as_str(), wanted.holder.as_str());
@@ -219,17 +221,17 @@ impl Server {
             }
             let found = self.run(LOOK, &[(&name, TEXT), (&holder, TEXT)]).await?;
             let Some(row) = found.as_ref().and_then(|rows| rows.first()) else {
-                // The table is gone, or new and nameless.
+                // The table is missing, or has no row with its incarnation.
                 set_up(self.session().await?.as_ref(), &self.settings).await?;
                 continue;
             };
             let ours: Option<bool> = row.try_get(2).map_err(|error| self.odd(&error))?;
             if ours == Some(true) {
-                // Taken by any earlier statement of this acquisition.
+                // Any earlier statement of this acquisition may have taken it.
                 return self.lease(wanted, asked, row.try_get(1), row.try_get(0));
             }
             let left: Option<i64> = row.try_get(3).map_err(|error| self.odd(&error))?;
-            // Just freed, or run out: at once, but not in a tight circle.
+            // The lock was just freed, or has expired: retry at once, but not in a busy loop.
             let left = left.and_then(|left| u64::try_from(left).ok()).unwrap_or(0).max(1);
             return Ok(Tried::Busy(Duration::from_millis(left)));
         }
@@ -266,7 +268,7 @@ impl Server {
     }
 }
 
-/// Gives back what an acquisition that was dropped, or failed, may have taken.
+/// Releases what an acquisition that was dropped, or failed, may have taken.
 struct Undo {
     server: Arc<Server>,
     name: Resource,
@@ -279,7 +281,7 @@ impl Drop for Undo {
         let (true, Ok(runtime)) = (self.armed, tokio::runtime::Handle::try_current()) else { return };
         let (server, name, holder) = (self.server.clone(), self.name.clone(), self.holder.clone());
         runtime.spawn(async move {
-            // The ttl ends it otherwise.
+            // If this fails, the ttl ends the lock.
             let _ = server.release(&name, holder.as_str()).await;
         });
     }
@@ -294,7 +296,7 @@ impl LockBackend for Leases {
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
         let ttl = checked_ttl(CAPABILITIES, wanted.ttl)?;
         let floor = countable(&self.server.settings.service, wanted.floor)?;
-        // The nonce is not used again, so nothing that is granted later can be given back by mistake.
+        // The nonce is never reused, so a later grant cannot be released by mistake.
         let mut undo =
             Undo { server: self.server.clone(), name: wanted.name.clone(), holder: wanted.holder.clone(), armed: true };
         let acquired = match wanted.wait.is_zero() {

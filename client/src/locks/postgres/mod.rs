@@ -1,7 +1,7 @@
 //! Locks of a PostgreSQL server: a row per lock that counts its acquisitions, never deleted.
 //!
-//! Two ways to hold one. In `mode=lease` the row says who holds the lock and until when, by the server's clock. In
-//! `mode=advisory` a session lock says so, and the row only counts.
+//! There are two ways to hold a lock. In `mode=lease` the row records the holder and the expiry, by the server's clock.
+//! In `mode=advisory` a session lock determines the holder, and the row only counts.
 
 mod advisory;
 mod lease;
@@ -36,23 +36,23 @@ pub(super) const BACKEND: Backend = Backend {
     connect,
 };
 
-/// How long one statement, or one connection, may take beyond what it is asked to wait.
+/// The time limit of one statement, or one connection, beyond the requested wait.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a statement is sent whose answer was lost, or that the server asks to repeat. All of them compare the
+/// How often a statement is sent if its answer was lost, or if the server asks to repeat it. All statements compare the
 /// holder's nonce, so that is harmless.
 const ATTEMPTS: usize = 3;
 
-/// How long a waiter leaves a server alone that cannot be reached.
+/// The pause between attempts while the server is unreachable.
 const OUTAGE: Duration = Duration::from_millis(100);
 
-/// Nobody waits longer; the clock cannot count to what some ask for.
+/// Longer waits are cut to this, because `Instant` would overflow.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The shortest ttl: a few round trips.
 const MIN_TTL: Duration = Duration::from_millis(100);
 
-/// The longest: what the server's settings in milliseconds can hold.
+/// The longest ttl: the maximum of the server's settings in milliseconds.
 const MAX_TTL: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// Values of a statement, with the types they are sent as.
@@ -68,7 +68,7 @@ fn connect(url: LockUrl) -> Connecting {
     })
 }
 
-/// The floor as the server can count it.
+/// The floor as a number that the server can store.
 fn countable(service: &str, floor: u64) -> Result<i64, LockError> {
     match i64::try_from(floor) {
         Ok(floor) if floor < i64::MAX => Ok(floor),
@@ -83,7 +83,7 @@ fn exhausted(service: &str) -> LockError {
     ))
 }
 
-/// A number as it came from the server.
+/// A number returned by the server.
 fn counted(service: &str, number: i64) -> Result<NonZeroU64, LockError> {
     u64::try_from(number).ok().and_then(NonZeroU64::new).ok_or_else(|| LockError::Failed {
         service: service.to_owned(),
@@ -106,6 +106,6 @@ fn checked_ttl(capabilities: super::Capabilities, ttl: Duration) -> Result<i64, 
             "a ttl of {asked} s is too long for PostgreSQL, which keeps up to {most} s"
         )));
     }
-    // A fraction of a millisecond more, never less.
+    // Rounded up to whole milliseconds.
     Ok(i64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX))
 }

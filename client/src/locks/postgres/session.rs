@@ -1,4 +1,4 @@
-//! One connection to the server: statements with a bound on their time, and what NOTIFY says.
+//! One connection to the server: statements with a time limit, and notifications of releases.
 
 use std::error::Error as _;
 use std::future::poll_fn;
@@ -15,27 +15,27 @@ use super::super::tls::Terms;
 use super::settings::Settings;
 use super::{LockError, TIMEOUT, Values, exhausted};
 
-/// How many names of released locks a waiter may be behind; one that falls further behind looks for itself.
+/// How many names of released locks a waiter may lag behind; one that lags further polls the server.
 const HEARD: usize = 256;
 
-/// The channel that releases are told on; what is told is the lock's name.
+/// The NOTIFY channel of releases; the payload is the lock's name.
 pub(super) const CHANNEL: &str = "fencepost_locks";
 
 /// A connection, closed when it is dropped.
 pub(super) struct Session {
     client: Client,
-    /// The driver has the other end, so that it closes with the connection.
+    /// The driver has the sender, so the channel closes with the connection.
     heard: broadcast::Receiver<String>,
     listening: OnceCell<()>,
     driver: AbortHandle,
-    /// An answer was not waited for, or did not come.
+    /// An answer was not waited for, or did not arrive.
     in_doubt: AtomicBool,
 }
 
 impl Session {
     pub(super) async fn open(settings: &Settings) -> Result<Session, Trouble> {
         let connecting = settings.config.connect(settings.tls.clone());
-        // Of several hosts, each may take its time.
+        // Connecting may time out at each of several hosts.
         let hosts = u32::try_from(settings.config.get_hosts().len().max(1)).unwrap_or(u32::MAX);
         let limit = settings.config.get_connect_timeout().copied().unwrap_or(TIMEOUT).saturating_mul(hosts) + TIMEOUT;
         let trouble = |error: &Error| Trouble::connecting(error, settings.terms);
@@ -44,7 +44,7 @@ impl Session {
         let driver = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notification(notification) = message {
-                    // Nobody may be waiting.
+                    // There may be no waiter.
                     let _ = told.send(notification.payload().to_owned());
                 }
             }
@@ -57,12 +57,12 @@ impl Session {
         self.client.is_closed()
     }
 
-    /// It may hang: a call that was given up, by its caller or by its limit, had no answer.
+    /// True if the connection may hang: a call on it was dropped or timed out without an answer.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.in_doubt.load(Ordering::Relaxed)
     }
 
-    /// Sends a statement. It is not prepared under a name, which pooling proxies would not know.
+    /// Sends a statement. It is not prepared under a name, because pooling proxies do not know such names.
     pub(super) async fn query(&self, statement: &str, values: &Values<'_>) -> Result<Vec<Row>, Trouble> {
         self.query_within(TIMEOUT, statement, values).await
     }
@@ -81,7 +81,7 @@ impl Session {
         self.answered(bounded(TIMEOUT, self.client.batch_execute(statements), Trouble::asking)).await
     }
 
-    /// In doubt until the answer is there, so also if nobody waits for it any more.
+    /// Marks the session as in doubt until the answer arrives, so also if the caller drops the call.
     async fn answered<T>(&self, call: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
         let unanswered = Unanswered(self);
         let answer = call.await;
@@ -91,7 +91,7 @@ impl Session {
         answer
     }
 
-    /// Names of locks that are released from now on.
+    /// Subscribes to the names of locks that are released from now on.
     pub(super) async fn listen(&self) -> Result<broadcast::Receiver<String>, Trouble> {
         let heard = self.heard.resubscribe();
         let listen = format!("listen {CHANNEL}");
@@ -100,7 +100,7 @@ impl Session {
     }
 }
 
-/// A call on its way.
+/// A call in progress.
 struct Unanswered<'a>(&'a Session);
 
 impl Drop for Unanswered<'_> {
@@ -111,7 +111,7 @@ impl Drop for Unanswered<'_> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Closes the socket now, whatever is still under way.
+        // Closes the socket at once, even with a statement in progress.
         self.driver.abort();
     }
 }
@@ -127,7 +127,7 @@ async fn bounded<T>(
     }
 }
 
-/// An error with its causes: the outer text alone says little.
+/// An error with its causes: the outer text alone has little information.
 pub(super) fn explained(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
         return match said.hint() {
@@ -142,13 +142,13 @@ fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'stat
     std::iter::successors(error.source(), |cause| (*cause).source())
 }
 
-/// What went wrong with a statement.
+/// The error of a statement.
 #[derive(Debug)]
 pub(super) struct Trouble {
-    /// As the server classifies it; without one, the server did not say anything.
+    /// The server's error code; `None` if the server did not answer.
     code: Option<SqlState>,
     why: String,
-    /// Without a word of the server, and yet not better the next time.
+    /// Not an answer of the server, but permanent nevertheless.
     lasting: bool,
 }
 
@@ -157,8 +157,8 @@ impl Trouble {
         Trouble { code: error.code().cloned(), why: explained(error), lasting: false }
     }
 
-    /// The network's troubles pass. No TLS where it is asked for, a certificate that is not trusted, a password that
-    /// is missing: those stay.
+    /// Network errors are transient. A server without TLS where it is required, an untrusted certificate, or a missing
+    /// password are permanent.
     fn connecting(error: &Error, terms: Terms) -> Trouble {
         if let Some(why) = terms.refusal(error) {
             return Trouble { code: None, why, lasting: true };
@@ -168,7 +168,7 @@ impl Trouble {
         Trouble { lasting: !passes && !error.is_closed(), ..Trouble::asking(error) }
     }
 
-    /// Did the server say so?
+    /// True if the error is an answer of the server.
     fn is_an_answer(&self) -> bool {
         self.code.is_some()
     }
@@ -177,7 +177,7 @@ impl Trouble {
         self.code.as_ref() == Some(code)
     }
 
-    /// The connection broke, or the server broke it: whether the statement was done is not known.
+    /// The connection broke, or the server closed it: whether the statement was executed is unknown.
     pub(super) fn is_broken(&self) -> bool {
         match &self.code {
             None => !self.lasting,
@@ -185,7 +185,7 @@ impl Trouble {
         }
     }
 
-    /// The server undid the statement, and asks to send it again.
+    /// The server rolled the statement back, and asks to repeat it.
     pub(super) fn is_conflict(&self) -> bool {
         self.is(&SqlState::T_R_SERIALIZATION_FAILURE) || self.is(&SqlState::T_R_DEADLOCK_DETECTED)
     }
@@ -212,7 +212,7 @@ impl Trouble {
             );
             return LockError::Failed { service, why };
         }
-        // Broken, out of something, undone, out of time, stopped by somebody: may be better the next time.
+        // Connection, resources, rollback, lock timeout, operator intervention: transient.
         let passing = ["08", "53", "40", "55P03", "57"].iter().any(|class| code.code().starts_with(class));
         match passing {
             true => LockError::Unreachable { service, why: self.why },

@@ -1,4 +1,4 @@
-//! What a URL asks for: PostgreSQL's own settings, and ours.
+//! The settings in a URL: PostgreSQL's own, and those of this crate.
 
 use std::str::FromStr;
 
@@ -20,7 +20,7 @@ const OURS: &[&str] = &["mode", "table", "sslmode", "sslrootcert", "sslcert", "s
 pub(super) enum Mode {
     /// By a row, until it expires.
     Lease,
-    /// By a session, as long as it lives.
+    /// By a session, as long as it is open.
     Advisory,
 }
 
@@ -33,7 +33,7 @@ impl Mode {
     }
 }
 
-/// How to get to a server, and what to do there.
+/// How to connect to a server, and which table and mode to use.
 pub(super) struct Settings {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
@@ -66,7 +66,7 @@ impl Settings {
         if config.get_application_name().is_none() {
             config.application_name("fencepost");
         }
-        // A standby can give no lock; of several hosts, the primary is meant.
+        // A standby cannot grant locks; of several hosts, use the primary.
         if config.get_target_session_attrs() == TargetSessionAttrs::Any {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
@@ -74,7 +74,7 @@ impl Settings {
     }
 }
 
-/// The URL as PostgreSQL's own clients would read it.
+/// The URL without the settings of this crate, as PostgreSQL's own clients would read it.
 fn without_ours(text: &str) -> String {
     let Some((address, query)) = text.split_once('?') else { return text.to_owned() };
     let name = |setting: &&str| setting.split('=').next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! The table of locks, and its first row: which table it is.
+//! The table of locks, and its first row, which identifies the table.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
@@ -7,8 +7,8 @@ use super::session::{Session, Trouble};
 use super::settings::{Mode, Settings};
 use super::{LockError, Values};
 
-/// Taken while the table is made, so that two who do it at once do not meet in the catalogue. Any number that others are
-/// unlikely to use.
+/// The key of an advisory lock held while the table is created, because concurrent creations fail in the catalogue. An
+/// arbitrary number that other programs are unlikely to use.
 const SETTING_UP: i64 = 0x6665_6e63_6570_6f73;
 
 /// The name of the table, quoted.
@@ -36,7 +36,8 @@ impl Table {
     }
 }
 
-/// One row per lock; the row with the empty name, which no lock can have, says how the table is used and which one it is.
+/// One row per lock. The row with the empty name, which no lock can have, records the mode of the table and its
+/// incarnation.
 const CREATE: &str = "create table if not exists LOCKS (name text collate \"C\" primary key, token bigint not null, \
                       holder text, expires timestamptz)";
 
@@ -45,7 +46,7 @@ const IDENTIFY: &str = "insert into LOCKS (name, token, holder) values ('', 0, '
 
 const WHICH: &str = "select holder from LOCKS where name = ''";
 
-/// Makes the table what this mode needs, if it is not yet, and gives its incarnation.
+/// Creates the table and its first row if they are missing, and returns the table's incarnation.
 pub(super) async fn set_up(session: &Session, settings: &Settings) -> Result<String, LockError> {
     let (service, table) = (settings.service.as_str(), &settings.table);
     for _ in 0..2 {
@@ -83,7 +84,7 @@ fn refused(trouble: Trouble, service: &str, sql: &str, table: &str) -> LockError
     }
 }
 
-/// The incarnation in what the first row says, if it is of our mode.
+/// The incarnation recorded in the first row, if the row has our mode.
 pub(super) fn incarnation(settings: &Settings, which: &str) -> Result<String, LockError> {
     let (ours, service) = (settings.mode.name(), settings.service.as_str());
     match which.split_once('/') {

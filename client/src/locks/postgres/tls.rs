@@ -16,7 +16,7 @@ use super::{LockError, LockUrl};
 
 const NAMES: Names = Names { roots: "sslrootcert", certificate: "sslcert", key: "sslkey" };
 
-/// What is asked of the server's certificate.
+/// How far the server's certificate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -24,13 +24,13 @@ enum Asked {
     KnownIssuerAndName,
 }
 
-/// Reads the settings. `prefer` is the default, as everywhere; from `require` on, a server without TLS is an error.
+/// Reads the settings. The default is `prefer`, as in libpq; from `require` on, a server without TLS is an error.
 pub(super) fn read(url: &LockUrl) -> Result<(SslMode, MakeRustlsConnect, Terms), LockError> {
     let certificates = Certificates::read(url, NAMES)?;
     let (mode, asked) = match url.setting("sslmode").unwrap_or("prefer") {
         "disable" => (SslMode::Disable, Asked::Nothing),
         "prefer" => (SslMode::Prefer, Asked::Nothing),
-        // With roots at hand, libpq checks against them also here.
+        // If there are roots, libpq checks against them in this mode too.
         "require" if certificates.has_roots() => (SslMode::Require, Asked::KnownIssuer),
         "require" => (SslMode::Require, Asked::Nothing),
         "verify-ca" => (SslMode::Require, Asked::KnownIssuer),
@@ -55,7 +55,7 @@ pub(super) fn read(url: &LockUrl) -> Result<(SslMode, MakeRustlsConnect, Terms),
     Ok((mode, MakeRustlsConnect::new(config), certificates.terms()))
 }
 
-/// Asks of a certificate what `sslmode` says. That the server owns its key is asked always.
+/// Checks a certificate as `sslmode` requires. That the server owns its key is always checked.
 #[derive(Debug)]
 struct Verifier {
     asked: Asked,
@@ -74,7 +74,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         match (chain.verify_server_cert(certificate, between, name, stapled, now), self.asked) {
-            // The name is the last thing that is looked at; whoever gets that far has a good chain.
+            // The name is checked last, so a certificate that fails only here has a valid chain.
             (
                 Err(Error::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

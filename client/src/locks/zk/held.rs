@@ -11,30 +11,30 @@ use super::queue::{Head, czxid_of, repeated};
 use super::session::Ensemble;
 use crate::locks::{Kept, LockError};
 
-/// Attempts of one call: a session that our side gave up is resumed once.
+/// Attempts at one call: a session that the client library gave up is resumed once.
 const ATTEMPTS: usize = 2;
 
-/// What lives as long as a lease: its session. Dropping it closes the session, which removes the znode.
+/// The session of a lease. Dropping it closes the session, which removes the znode.
 pub(super) struct Held {
     ensemble: Ensemble,
     id: SessionInfo,
     ttl: Duration,
     path: String,
     czxid: i64,
-    /// Locked during a whole check, so that nobody closes what is just being found to be ours.
+    /// Locked during a whole check, so that the session is not closed while the check finds it alive.
     session: Arc<Mutex<Session>>,
-    /// When the lease was last known to be ours.
+    /// When the lease was last known to be held.
     renewed: watch::Sender<Instant>,
 }
 
-/// How a session stands.
+/// The state of a session.
 enum Session {
     Open(Client),
-    /// Our side could not reach the ensemble for so long that it stopped trying. The session may still be there.
+    /// The client library could not reach the ensemble and stopped trying. The session may still exist.
     Broken,
-    /// Nobody renewed the lease: it is being closed, and must not be resumed.
+    /// The lease was not renewed in time: the session is being closed, and must not be resumed.
     GivenUp,
-    /// The service said so.
+    /// The service reported its end.
     Over,
 }
 
@@ -47,13 +47,13 @@ impl Held {
         Held { ensemble, id, ttl, path: head.path.clone(), czxid: head.czxid, session, renewed }
     }
 
-    /// Does the service say that the lock is ours?
+    /// Asks the service whether the lock is still held.
     pub(super) async fn check(&self) -> Result<Kept, LockError> {
         let mut session = self.session.lock().await;
         self.checked(&mut session).await
     }
 
-    /// If it does, the lease lasts its ttl from now.
+    /// Like `check`; if the lock is held, the lease lasts its ttl from now.
     pub(super) async fn renew(&self) -> Result<Kept, LockError> {
         let mut session = self.session.lock().await;
         let kept = self.checked(&mut session).await?;
@@ -76,7 +76,7 @@ impl Held {
         Err(self.ensemble.error(Error::SessionExpired))
     }
 
-    /// Deletes the znode, if it is still there. Its name is ours alone.
+    /// Deletes the znode, if it still exists. Its name is unique to this lease.
     pub(super) async fn delete(&self) -> Result<(), LockError> {
         let mut session = self.session.lock().await;
         for _ in 0..ATTEMPTS {
@@ -90,7 +90,7 @@ impl Held {
         Err(self.ensemble.error(Error::SessionExpired))
     }
 
-    /// A client of the session. `None`: session or znode are gone, says the service.
+    /// A client of the session. `None`: the service reports that session or znode are gone.
     async fn client(&self, session: &mut Session) -> Result<Option<Client>, LockError> {
         let client = match session {
             Session::Open(client) => return Ok(Some(client.clone())),
@@ -109,8 +109,8 @@ impl Held {
     }
 }
 
-/// The client keeps its session alive by itself. A lease that nobody renews must end all the same, so the session is
-/// closed when its ttl is over.
+/// The client library keeps its session alive by itself. A lease that is not renewed must end nevertheless, so the
+/// session is closed after its ttl.
 async fn close_unless_renewed(session: Arc<Mutex<Session>>, mut renewed: watch::Receiver<Instant>, ttl: Duration) {
     loop {
         let end = *renewed.borrow_and_update() + ttl;
@@ -118,7 +118,7 @@ async fn close_unless_renewed(session: Arc<Mutex<Session>>, mut renewed: watch::
             changed = renewed.changed() => if changed.is_err() { return },
             () = sleep_until(end.into()) => {
                 let mut session = session.lock().await;
-                // A renewal may have had the lock.
+                // A renewal may have held the mutex.
                 if *renewed.borrow() + ttl <= Instant::now() {
                     if !matches!(*session, Session::Over) {
                         *session = Session::GivenUp;

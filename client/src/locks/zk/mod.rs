@@ -1,7 +1,7 @@
-//! ZooKeeper. The number is the `czxid` of the own ephemeral, sequential znode.
+//! ZooKeeper. The number of an acquisition is the `czxid` of its ephemeral, sequential znode.
 //!
-//! Every acquisition has a session of its own, whose timeout is the ttl: a lease is lost exactly when its session is, and
-//! an acquisition that is given up leaves nothing behind but a session that is closed, or times out.
+//! Every acquisition has its own session, whose timeout is the ttl. So a lease is lost exactly when its session is, and
+//! an acquisition that is dropped leaves nothing behind but a session that is closed, or times out.
 
 mod held;
 mod queue;
@@ -28,7 +28,7 @@ use session::{Ensemble, PATIENCE};
 use tunnel::Tunnel;
 use znodes::Znodes;
 
-/// Before a waiter stands in the queue once more.
+/// The pause before a waiter joins the queue again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) const BACKEND: Backend = Backend {
@@ -74,7 +74,7 @@ fn connect(url: LockUrl) -> Connecting {
 }
 
 impl ZooKeeper {
-    /// Stands in the queue, and again at its end if the place in it is lost and there is time left.
+    /// Joins the queue, and again at its end if the place is lost and there is time left.
     async fn queue_up(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
         let until = Instant::now().checked_add(wanted.wait);
         let mut stood = false;
@@ -91,7 +91,7 @@ impl ZooKeeper {
         }
     }
 
-    /// One session, and one place in the queue. Sets `stood` when there is a session.
+    /// One session, and one place in the queue. Sets `stood` when the session is open.
     async fn stand(
         &self,
         wanted: &Wanted<'_>,
@@ -116,7 +116,7 @@ impl ZooKeeper {
             }
             Err(error) => return Err(self.ensemble.error(error)),
         };
-        // In the session that made the znode: no session outlives its ensemble.
+        // Read in the session that made the znode: a session cannot outlive its ensemble.
         let issuer = self.issuer(&client).await?;
         let number = u64::try_from(head.czxid).ok().and_then(NonZeroU64::new);
         let number = number.ok_or_else(|| self.failed(format!("the czxid of {} is {}", head.path, head.czxid)))?;
@@ -134,7 +134,7 @@ impl ZooKeeper {
         }))
     }
 
-    /// `zk:` and the UUID that was put there when the first lock was taken.
+    /// `zk:` and the UUID that was stored when the first lock was taken.
     async fn issuer(&self, client: &Client) -> Result<Issuer, LockError> {
         let path = &self.znodes.incarnation;
         let read = || repeated(|| client.get_data(path));
@@ -142,7 +142,7 @@ impl ZooKeeper {
             Err(Error::NoNode) => {
                 let (fresh, persistent) = (uuid()?, self.ensemble.options(CreateMode::Persistent));
                 match repeated(|| client.create(path, fresh.as_bytes(), &persistent)).await {
-                    // Made by us, or by somebody just before; what is there counts.
+                    // Created by us, or concurrently by another client; the stored value counts.
                     Ok(_) | Err(Error::NodeExists) => read().await,
                     Err(error) => Err(error),
                 }

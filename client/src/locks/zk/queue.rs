@@ -1,4 +1,4 @@
-//! Standing in the queue of a lock.
+//! The queue of a lock.
 
 use std::time::{Duration, Instant};
 
@@ -9,42 +9,42 @@ use super::session::{Ensemble, is_blip};
 use super::znodes::{Position, Znodes, position};
 use crate::Moment;
 
-/// Between two attempts while the connection is not there.
+/// The pause between two attempts while the connection is lost.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The queue of one lock, seen by one acquisition.
+/// The queue of one lock, as seen by one acquisition.
 pub(super) struct Queue<'a> {
     pub(super) ensemble: &'a Ensemble,
     pub(super) znodes: &'a Znodes,
     pub(super) client: &'a Client,
     /// The queue's znode.
     pub(super) path: String,
-    /// What our znode's name begins with; it finds a znode whose create was not answered.
+    /// The prefix of our znode's name; it finds a znode whose create was not answered.
     pub(super) nonce: String,
 }
 
-/// A znode of ours at the head of the queue.
+/// Our znode at the head of the queue.
 pub(super) struct Head {
     pub(super) path: String,
     pub(super) czxid: i64,
-    /// A moment before the call was sent that proved it.
+    /// A moment before the call that proved it was sent.
     pub(super) since: Moment,
 }
 
-/// How standing in a queue ended.
+/// The result of waiting in a queue.
 pub(super) enum Stood {
     /// It is our turn.
     First(Head),
-    /// It was not our turn in time, and we left.
+    /// It was not our turn in time, and we left the queue.
     InVain,
-    /// Our znode is gone, with its session or by somebody's hand.
+    /// Our znode is gone, with its session or because it was deleted by hand.
     Deleted,
 }
 
 impl Queue<'_> {
-    /// Stands in the queue until it is our turn, or until this moment.
+    /// Waits in the queue until it is our turn, or until this moment.
     ///
-    /// Nothing here is repeated forever: calls fail for good when the session is over, and the caller's patience ends.
+    /// No retry here is unbounded: calls fail permanently when the session is over, and the caller's wait is limited.
     pub(super) async fn stand(&self, holder: &str, until: Option<Instant>) -> Result<Stood, Error> {
         let mut created = self.join(holder).await?;
         loop {
@@ -61,14 +61,14 @@ impl Queue<'_> {
             };
             created = None;
             if until.is_some_and(|until| Instant::now() >= until) || !self.gone(&predecessor, until).await? {
-                // Whatever does not succeed here is done by the end of the session.
+                // If this fails, the end of the session removes the znode.
                 let _ = self.client.delete(&format!("{}/{own}", self.path), None).await;
                 return Ok(Stood::InVain);
             }
         }
     }
 
-    /// Makes our znode. `None`: it is there, but its number has yet to be read.
+    /// Creates our znode. `None`: it exists, but its number has yet to be read.
     async fn join(&self, holder: &str) -> Result<Option<Head>, Error> {
         let prefix = format!("{}/{}-", self.path, self.nonce);
         let ephemeral = self.ensemble.options(CreateMode::EphemeralSequential);
@@ -78,7 +78,7 @@ impl Queue<'_> {
                 Ok((stat, sequence)) => {
                     return Ok(Some(Head { path: format!("{prefix}{sequence}"), czxid: stat.czxid, since }));
                 }
-                // The server may remove an empty container at any time, also right after this.
+                // The server may remove an empty container at any time, even right after this.
                 Err(Error::NoNode) => self.make_queue().await?,
                 Err(error) if is_blip(&error) => {
                     sleep(PAUSE).await;
@@ -103,7 +103,7 @@ impl Queue<'_> {
 
     async fn position(&self) -> Result<Position, Error> {
         let queue = repeated(|| async {
-            // Our server may be behind the others; after a lost connection it may be another one.
+            // Our server may lag behind the others, and after a lost connection it may be another server.
             let synced = self.client.sync(&self.path);
             let queue = self.client.list_children(&self.path);
             synced.await?;
@@ -116,7 +116,7 @@ impl Queue<'_> {
         }
     }
 
-    /// Waits until the one before us is gone; only for that one, so that a release wakes one waiter.
+    /// Waits until the preceding znode is gone. Watches only that one, so that a release wakes one waiter.
     async fn gone(&self, predecessor: &str, until: Option<Instant>) -> Result<bool, Error> {
         let path = format!("{}/{predecessor}", self.path);
         let (stat, watcher) = match self.client.check_and_watch_stat(&path).await {
@@ -149,13 +149,13 @@ impl Queue<'_> {
     }
 }
 
-/// The czxid of a znode, if it is there and this session owns it.
+/// The czxid of a znode, if it exists and this session owns it.
 ///
 /// An empty transaction that checks the znode goes through the quorum: neither a server that lags behind nor a leader
-/// that is cut off can answer it. What is read behind it, in the same session, is at least as new.
+/// that is cut off can answer it. A read after it, in the same session, is at least as new.
 pub(super) async fn czxid_of(client: &Client, path: &str) -> Result<Option<i64>, Error> {
     let mut transaction = client.new_multi_writer();
-    // Any version.
+    // -1 matches any version.
     transaction.add_check_version(path, -1)?;
     let (checked, stat) = (transaction.commit(), client.check_stat(path));
     match checked.await.map_err(Error::from) {
@@ -167,7 +167,8 @@ pub(super) async fn czxid_of(client: &Client, path: &str) -> Result<Option<i64>,
     Ok(stat.await?.filter(|stat| stat.ephemeral_owner == owner).map(|stat| stat.czxid))
 }
 
-/// Again while only the connection was lost. A call made without one waits for it until the session is over.
+/// Repeats a call while only the connection was lost. A call without a connection waits for one until the session is
+/// over.
 pub(super) async fn repeated<T, F>(mut call: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,

@@ -1,4 +1,4 @@
-//! Sessions: one per acquisition, as long as the ttl, closed when its last client is dropped.
+//! Sessions: one per acquisition, with the ttl as its timeout, closed when its last client is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use zookeeper_client::{Acls, Client, Connector, CreateMode, CreateOptions, Error
 use super::tunnel::{Trouble, Tunnel};
 use crate::locks::LockError;
 
-/// How long it may take until a session is there.
+/// The time limit for opening a session.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The shortest ttl: with less, a session does not survive one lost packet.
+/// The shortest ttl: a shorter session does not survive one lost packet.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// The longest that is tried while looking for the shortest.
+/// The longest timeout tried while probing for the shortest.
 const LONGEST_TRIED: Duration = Duration::from_secs(4);
 
-/// An ensemble, and who we are there.
+/// An ensemble, and our credentials there.
 #[derive(Clone)]
 pub(super) struct Ensemble {
-    /// `host:port,host:port`, as the library is told: its servers, or the near ends of a tunnel.
+    /// `host:port,host:port` for the client library: the servers, or the local ends of a tunnel.
     pub(super) hosts: String,
-    /// If they are spoken to over TLS.
+    /// Present if the connection uses TLS.
     pub(super) tunnel: Option<Arc<Tunnel>>,
     /// `user:password`
     pub(super) digest: Option<String>,
-    /// Its URL without the password.
+    /// The URL without the password.
     pub(super) shown: String,
 }
 
@@ -40,22 +40,23 @@ impl Ensemble {
         }
     }
 
-    /// How znodes are made: for us alone if we have a password.
+    /// The options for creating znodes: with a password, only we have access.
     pub(super) fn options(&self, mode: CreateMode) -> CreateOptions<'static> {
         mode.with_acls(if self.digest.is_some() { Acls::creator_all() } else { Acls::anyone_all() })
     }
 
-    /// The shortest ttl that it grants: a session that asks for less is given just that.
+    /// The shortest ttl that the ensemble grants: a session that asks for less is given that one.
     pub(super) async fn shortest(&self) -> Result<Duration, LockError> {
         let mut asked = SHORTEST;
         loop {
             match self.connected(self.connector(asked)).await {
-                // Only one that was made longer tells what the shortest is. Of a shorter one its own beginning tells.
+                // Only a timeout that was raised reveals the minimum. Otherwise an acquisition with a shorter ttl finds
+                // out when it opens its session.
                 Ok(client) => {
                     let granted = client.session_timeout();
                     return Ok(if granted > asked { granted } else { SHORTEST });
                 }
-                // Slow, perhaps, and not down: a longer session has more time to begin.
+                // The ensemble may be slow, not down: a longer session has more time to connect.
                 Err(Error::Timeout) if asked < LONGEST_TRIED && !self.is_refused() => asked *= 2,
                 Err(error) => return Err(self.error(error)),
             }
@@ -68,9 +69,9 @@ impl Ensemble {
         self.exactly(client, ttl)
     }
 
-    /// The same session again. `None`: the service says that it is over.
+    /// Resumes a session. `None`: the service reports that it is over.
     ///
-    /// A client that cannot reach its servers ends its session by its own clock; that is not the service's word.
+    /// A client that cannot reach its servers ends its session by its own clock; that is not a report of the service.
     pub(super) async fn resume(&self, session: SessionInfo, ttl: Duration) -> Result<Option<Client>, LockError> {
         match self.connected(self.connector(ttl).with_session(session)).await {
             Ok(client) => self.exactly(client, ttl).map(Some),
@@ -97,12 +98,12 @@ impl Ensemble {
         )))
     }
 
-    /// Does nothing come through the tunnel, and never will?
+    /// True if the tunnel fails permanently.
     fn is_refused(&self) -> bool {
         self.tunnel.as_ref().and_then(|tunnel| tunnel.trouble()).is_some_and(|trouble| trouble.lasting)
     }
 
-    /// What the tunnel says of a connection that did not come about.
+    /// The tunnel's error for a connection that could not be made.
     fn untold(&self) -> Option<LockError> {
         let service = self.shown.clone();
         let Trouble { why, lasting } = self.tunnel.as_ref()?.trouble()?;
@@ -112,7 +113,7 @@ impl Ensemble {
         })
     }
 
-    /// Did not answer in time.
+    /// The error for a missing answer.
     pub(super) fn silent(&self) -> LockError {
         if let Some(error) = self.untold() {
             return error;
@@ -120,7 +121,7 @@ impl Ensemble {
         LockError::Unreachable { service: self.shown.clone(), why: "it did not answer in time".to_owned() }
     }
 
-    /// In our words.
+    /// Converts an error of the client library.
     pub(super) fn error(&self, error: Error) -> LockError {
         let service = self.shown.clone();
         if (matches!(error, Error::Timeout | Error::NoHosts) || is_blip(&error))
@@ -147,7 +148,7 @@ impl Ensemble {
     }
 }
 
-/// The connection was lost, but the session may live: the next call waits until it is back, or surely over.
+/// The connection was lost, but the session may be alive: the next call waits until it is reconnected, or surely over.
 pub(super) fn is_blip(error: &Error) -> bool {
     matches!(
         error,

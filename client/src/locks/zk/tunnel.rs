@@ -1,8 +1,8 @@
-//! TLS to ZooKeeper, by a tunnel whose near end is on loopback, in this process.
+//! TLS to ZooKeeper, through a tunnel whose local end is on loopback, in this process.
 //!
-//! The library's own TLS insists on a second cryptographic library, so the library speaks in the clear, and only to us.
-//! Nobody else gets in: a connection is carried only if it is this process's user who made it, and that one could read the
-//! key of our certificate as well.
+//! The client library's own TLS requires a second cryptographic library. So the library connects without TLS, and only
+//! to this tunnel. No other user gets in: a connection is forwarded only if this process's own user made it, and that
+//! user could read the key of our certificate as well.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,31 +23,31 @@ use crate::locks::tls::{Certificates, Terms, ended};
 use crate::locks::url::wrong;
 use crate::locks::{LockError, LockUrl};
 
-/// How long the server may still speak after our side has said its last word, which is to close the session.
+/// How long the server may still send after the client side has finished sending; its last message closes the session.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Between two attempts to take a connection, or to find out whose it is.
+/// The pause between two attempts to accept a connection, or to find its owner.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How often it is looked up whose a connection is: the table may change while it is read.
+/// How often the owner of a connection is looked up: the table may change while it is read.
 const LOOKS: usize = 3;
 
-/// Where the kernel says whose connections are.
+/// The kernel's table of connections and their owners.
 const CONNECTIONS: &str = "/proc/self/net/tcp";
 
-/// One near end for each server. New connections end with it; those that are there end with their sessions.
+/// One local end for each server. Dropping it stops new connections; existing ones end with their sessions.
 pub(super) struct Tunnel {
-    /// What the library connects to.
+    /// The addresses that the client library connects to.
     pub(super) hosts: String,
     trouble: Arc<Mutex<Option<Trouble>>>,
     entrances: Vec<AbortHandle>,
 }
 
-/// Why the last connection was not carried.
+/// Why the last connection was not forwarded.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
     pub(super) why: String,
-    /// It will not be better the next time.
+    /// A retry will not help.
     pub(super) lasting: bool,
 }
 
@@ -78,7 +78,7 @@ impl Tunnel {
         Ok(tunnel)
     }
 
-    /// Why nothing comes through, if that is so.
+    /// Why no connection succeeds, if that is so.
     pub(super) fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
@@ -90,7 +90,7 @@ impl Drop for Tunnel {
     }
 }
 
-/// A server.
+/// A ZooKeeper server.
 struct Far {
     host: String,
     port: u16,
@@ -106,11 +106,11 @@ impl Far {
     }
 }
 
-/// What is behind one near end.
+/// Forwards the connections to one local end.
 struct Carrier {
     far: Far,
     near: SocketAddr,
-    /// Who may use it.
+    /// The user that may connect.
     user: u32,
     connector: TlsConnector,
     terms: Terms,
@@ -150,7 +150,7 @@ impl Carrier {
         tokio::pin!(there, back);
         tokio::select! {
             carried = &mut back => carried,
-            // If the server had a reason to end it, that is still to be read.
+            // The server may have sent the reason for closing; read it.
             () = &mut there => timeout(LAST_WORDS, back).await.unwrap_or(Ok(())),
         }
     }
@@ -161,7 +161,7 @@ impl Carrier {
         self.connector.connect(self.far.name.clone(), stream).await
     }
 
-    /// What the server says. With TLS 1.3 only its first words mean that it takes our certificate.
+    /// Copies from the server to the client. With TLS 1.3, only its first bytes prove that it accepts our certificate.
     async fn back(&self, mut far: ReadHalf<TlsStream<TcpStream>>, mut near: OwnedWriteHalf) -> io::Result<()> {
         let mut first = [0; 4096];
         let count = far.read(&mut first).await?;
@@ -170,7 +170,7 @@ impl Carrier {
         }
         self.note(None);
         near.write_all(&first[..count]).await?;
-        // It ends with the session, in whichever way.
+        // The connection ends with the session, cleanly or not.
         let _ = copy(&mut far, &mut near).await;
         Ok(())
     }
@@ -191,15 +191,15 @@ impl Carrier {
     }
 }
 
-/// What the library says.
+/// Copies from the client to the server.
 async fn forth(mut near: OwnedReadHalf, mut far: WriteHalf<TlsStream<TcpStream>>) {
-    // If it cannot be written, the server's side says why.
+    // If writing fails, the reading side reports why.
     if copy(&mut near, &mut far).await.is_ok() {
         let _ = far.shutdown().await;
     }
 }
 
-/// The user who made a connection. Ports on loopback are open to everybody on the machine.
+/// The user who made a connection. Ports on loopback are open to every user on the machine.
 async fn maker(from: SocketAddr, to: SocketAddr) -> io::Result<u32> {
     for _ in 0..LOOKS {
         let table = tokio::task::spawn_blocking(|| std::fs::read_to_string(CONNECTIONS)).await?;
@@ -215,7 +215,7 @@ async fn maker(from: SocketAddr, to: SocketAddr) -> io::Result<u32> {
     Err(io::Error::other(format!("{CONNECTIONS} does not say whose a connection is; it may have ended")))
 }
 
-/// Whose the established connection is. One that was closed already has no owner any more.
+/// The owner of the established connection. One that is closed already has no owner.
 fn owner(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
     const ESTABLISHED: &str = "01";
     let wanted = [kernels(from)?, kernels(to)?];
@@ -226,7 +226,7 @@ fn owner(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
     })
 }
 
-/// An address as the kernel writes it.
+/// An address in the kernel's notation.
 fn kernels(address: SocketAddr) -> Option<String> {
     let SocketAddr::V4(address) = address else { return None };
     Some(format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port()))

@@ -1,4 +1,4 @@
-//! Which znodes are used, and who is first in a queue.
+//! The znodes in use, and the order of a queue.
 //!
 //! ```text
 //! /fencepost                        persistent; the path of the URL
@@ -14,22 +14,22 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// The path if the URL has none.
 const DEFAULT: &str = "fencepost";
 
-/// Everything but letters, digits, `-` and `_` is escaped, so that a lock is one znode and never another one's parent.
+/// Everything but letters, digits, `-` and `_` is escaped, so that a lock is one znode and never the parent of another.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
-/// How long a nonce is, in hexadecimal digits.
+/// The length of a nonce, in hexadecimal digits.
 const NONCE: usize = 32;
 
 /// The znodes of one URL.
 pub(super) struct Znodes {
-    /// Where the UUID is.
+    /// The path of the UUID.
     pub(super) incarnation: String,
-    /// Where the locks are.
+    /// The parent of the locks.
     pub(super) locks: String,
 }
 
 impl Znodes {
-    /// From the path of a URL. What is a resource's name is a path to ZooKeeper as well.
+    /// Derives the paths from the path of a URL. A valid resource name is a valid ZooKeeper path as well.
     pub(super) fn new(path: &str) -> Result<Znodes, NameError> {
         let path = path.trim_matches('/');
         let base = format!("/{}", Resource::new(if path.is_empty() { DEFAULT } else { path })?);
@@ -42,31 +42,31 @@ impl Znodes {
     }
 }
 
-/// Where an acquisition stands in the queue of its lock. Names are of znodes in the queue.
+/// The position of an acquisition in the queue of its lock. Names are of znodes in the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Position {
-    /// Nobody is before us.
+    /// No other znode precedes ours.
     First { own: String },
-    /// This one is just before us.
+    /// This znode immediately precedes ours.
     Behind { own: String, predecessor: String },
-    /// Our znode is not there.
+    /// Our znode does not exist.
     Absent,
 }
 
-/// The number that the server put behind the name. It only orders a queue: it starts again at 0 with a new queue.
+/// The sequence number that the server appended. It only orders a queue: it starts again at 0 with a new queue.
 fn sequence(znode: &str) -> Option<i64> {
     znode.get(NONCE..)?.strip_prefix('-')?.parse().ok()
 }
 
-/// How far one is behind the other; negative if it is before. The server counts in 32 bits and wraps around.
+/// How far `to` is behind `from`; negative if it is before it. The server counts in 32 bits and wraps around.
 fn distance(from: i64, to: i64) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
-/// Finds out who is before the acquisition with this nonce.
+/// Finds the predecessor of the acquisition with this nonce.
 ///
 /// A create that was repeated after its answer was lost may have left two znodes with our nonce. The first one counts:
-/// whoever stands between them has a number above it.
+/// every znode between them has a higher number.
 pub(super) fn position(queue: &[String], nonce: &str) -> Position {
     let numbered = || queue.iter().filter_map(|znode| Some((znode, sequence(znode)?)));
     let Some((own, at)) = numbered()
