@@ -1,4 +1,4 @@
-//! A gateway with an S3 face on a directory of a test's own, and credentials for it.
+//! A gateway with an S3 front end on a temporary directory, and credentials for it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::http::Answer;
 use crate::process::GatewayProcess;
 use fencepost_conformance::wait;
 
-/// One fence for all of `reports`, one for each folder of `shared`, none enforced for `watched`; everywhere else each
+/// One fence for all of `reports`, one for each folder of `shared`, none enforced for `watched`; in other buckets each
 /// object is its own resource. One key that carries no lease.
 const CONFIG: &str = r#"
 [[guard]]
@@ -38,15 +38,15 @@ access_key_id = "READER"
 secret_access_key = "a-secret-of-tests-and-nothing-else"
 "#;
 
-/// The buckets that are there from the start.
+/// The buckets that exist from the start.
 pub const BUCKETS: [&str; 4] = ["reports", "shared", "watched", "free"];
 
-/// What an S3 client signs with.
+/// The key pair of an S3 client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Carries the claim.
+    /// The key id, which carries the claim.
     pub access_key_id: String,
-    /// Signs requests.
+    /// The secret that signs requests.
     pub secret_access_key: String,
 }
 
@@ -60,7 +60,7 @@ impl Credentials {
     }
 }
 
-/// A running gateway with buckets. It ends with its directories.
+/// A running gateway with buckets. Its directories are removed with it.
 pub struct Bucketed {
     gateway: GatewayProcess,
     s3: SocketAddr,
@@ -68,22 +68,22 @@ pub struct Bucketed {
 }
 
 impl Bucketed {
-    /// With empty buckets.
+    /// Starts a gateway with empty buckets.
     pub fn start() -> Bucketed {
         Bucketed::filled(|_| {})
     }
 
-    /// With empty buckets, and more arguments.
+    /// Starts a gateway with empty buckets and more arguments.
     pub fn with(arguments: &[&str]) -> Bucketed {
         Bucketed::filled_with(|_| {}, arguments)
     }
 
-    /// With what is put into the directory of the buckets before the start.
+    /// Starts a gateway after `fill` has filled the directory of the buckets.
     pub fn filled(fill: impl FnOnce(&Path)) -> Bucketed {
         Bucketed::filled_with(fill, &[])
     }
 
-    /// The same, with more arguments.
+    /// Like `filled`, with more arguments.
     pub fn filled_with(fill: impl FnOnce(&Path), more: &[&str]) -> Bucketed {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let objects = dir.path().join("objects");
@@ -102,7 +102,7 @@ impl Bucketed {
         Bucketed { gateway, s3, dir }
     }
 
-    /// Where the S3 face listens.
+    /// The address of the S3 front end.
     pub fn s3(&self) -> SocketAddr {
         self.s3
     }
@@ -112,7 +112,7 @@ impl Bucketed {
         self.dir.path().join("objects")
     }
 
-    /// The administrator's door.
+    /// The path of the admin listener.
     pub fn admin_socket(&self) -> PathBuf {
         self.dir.path().join("data/admin.sock")
     }
@@ -124,12 +124,12 @@ impl Bucketed {
         self.gateway.client().request("POST", "/v1/s3/credentials", &headers, body.as_bytes())
     }
 
-    /// Credentials for this token. They claim it.
+    /// Credentials for this token. Issuing them claims it.
     pub fn credentials(&self, resource: &str, token: &str) -> Credentials {
         self.credentials_for(resource, token, 3600)
     }
 
-    /// The same, for so many seconds.
+    /// Like `credentials`, with a ttl in seconds.
     pub fn credentials_for(&self, resource: &str, token: &str, ttl_s: u64) -> Credentials {
         let answer = self.ask_for_credentials(resource, token, ttl_s);
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -139,7 +139,7 @@ impl Bucketed {
         Credentials { access_key_id: member("access_key_id"), secret_access_key: member("secret_access_key") }
     }
 
-    /// Every file in the buckets with its bytes: what other processes see.
+    /// Every file in the buckets with its bytes, as other processes see them.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let mut files = BTreeMap::new();
         for bucket in BUCKETS {
@@ -157,7 +157,7 @@ impl Deref for Bucketed {
     }
 }
 
-/// Every file below a directory with its bytes, by its path from there.
+/// Every file below a directory with its bytes, by its relative path.
 pub fn tree(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     gather(directory, "", &mut files);

@@ -1,4 +1,4 @@
-//! How much a suite does: `FENCEPOST_BUDGET=ci|full`.
+//! The amount of work of a suite: `FENCEPOST_BUDGET=ci|full`.
 
 /// The number for this run: small in CI, large for `make test-full`.
 pub fn pick<T>(ci: T, full: T) -> T {

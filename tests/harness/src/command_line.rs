@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::process::{GatewayProcess, binary};
 
-/// What a command printed, and how it ended.
+/// The output and exit code of a command.
 #[derive(Debug)]
 pub struct Said {
     /// The exit code.
@@ -24,14 +24,15 @@ impl Said {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// The one line of JSON that a command printed that succeeded.
+    /// The one line of JSON that a successful command printed.
     pub fn json(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
         assert!(self.out.ends_with(b"}\n"), "one line: {self:?}");
         serde_json::from_slice(&self.out).expect("it printed JSON")
     }
 
-    /// Failed with this code, said this, and printed nothing to standard output.
+    /// Asserts that the command failed with this code, printed these words to standard error, and nothing to standard
+    /// output.
     pub fn assert_failed(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
         assert!(self.out.is_empty(), "{self:?}");
@@ -59,7 +60,7 @@ pub fn run(gateway: &GatewayProcess, line: &str) -> Said {
     command(gateway, &arguments).output().expect("fencepost runs").into()
 }
 
-/// The same, with something on standard input.
+/// Like `run`, with data on standard input.
 pub fn run_with_input(gateway: &GatewayProcess, line: &str, input: &[u8]) -> Said {
     let arguments: Vec<_> = line.split_whitespace().collect();
     let mut command = command(gateway, &arguments);

@@ -1,4 +1,4 @@
-//! How much a thread has worked, however busy the machine is; and a processor that is busy.
+//! The CPU time of a thread, independent of the load of the machine; and a busy processor to run work on.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The time that this thread has been on a processor. It is counted in ticks of some milliseconds.
+/// The CPU time of this thread. It is counted in ticks of some milliseconds.
 pub fn thread_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel counts");
     let nanoseconds = text.split_whitespace().next().and_then(|first| first.parse().ok());
     Duration::from_nanos(nanoseconds.expect("a number"))
 }
 
-/// Works on one processor, beside somebody who never rests. The threads that the work starts stay there too, and so do its
-/// processes; all others go where they like.
+/// Runs work on one processor, beside a thread that never sleeps. Threads and processes that the work starts stay on
+/// that processor; all others are unaffected.
 pub fn on_a_busy_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let done = &AtomicBool::new(false);
     thread::scope(|scope| {
@@ -34,7 +34,7 @@ pub fn on_a_busy_one<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Keeps this thread on one of the processors that it may use. Who is started by it inherits that.
+/// Pins this thread to one of its allowed processors. Its child threads and processes inherit that.
 fn stay_on_one() {
     let allowed = sched_getaffinity(None).expect("the kernel knows");
     let mut one = CpuSet::new();

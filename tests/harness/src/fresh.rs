@@ -1,4 +1,4 @@
-//! A gateway of a test's own: fresh data, gone with the test.
+//! A gateway for one test: with empty data, removed with the test.
 
 use std::fs::Permissions;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::process::GatewayProcess;
 
-/// A running gateway and the directory of its data. Both end with it.
+/// A running gateway and its data directory. Both end when this is dropped.
 pub struct Fresh {
     process: GatewayProcess,
     dir: TempDir,
@@ -34,7 +34,7 @@ impl Fresh {
         Fresh::start_in(dir, &[&["--engine", "memory", "--config", config], arguments].concat())
     }
 
-    /// On the embedded default engine, with a configuration file and an S3 face on an empty directory.
+    /// On the embedded default engine, with a configuration file and an S3 front end on an empty directory.
     pub fn with_s3(toml: &str, arguments: &[&str]) -> Fresh {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let (config, objects) = (write_config(dir.path(), toml), dir.path().join("objects"));
@@ -54,12 +54,12 @@ impl Fresh {
         Fresh { process, dir }
     }
 
-    /// Where its data lives.
+    /// The data directory.
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// The process alone; its data stays until the directory is dropped.
+    /// Splits off the process; its data stays until the directory is dropped.
     pub fn into_parts(self) -> (GatewayProcess, TempDir) {
         (self.process, self.dir)
     }
@@ -73,7 +73,7 @@ impl Deref for Fresh {
     }
 }
 
-/// Writes a configuration file into a directory. It is private, because there may be a secret in it.
+/// Writes a configuration file into a directory. It is readable only by its owner, because it may contain a secret.
 pub fn write_config(dir: &Path, toml: &str) -> PathBuf {
     let path = dir.join("fencepost.toml");
     std::fs::write(&path, toml).expect("a temporary directory can be written");

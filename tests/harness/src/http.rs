@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: what is sent is exactly what the test says.
+//! A minimal HTTP/1.1 client: it sends exactly the bytes that the test specifies.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,14 +7,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The bytes.
+    /// The bytes of the body.
     pub body: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Answer {
     }
 }
 
-/// One connection. Answers are read in order; nothing is retried.
+/// One connection. Responses are read in order; nothing is retried.
 pub struct Client {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
@@ -55,7 +55,7 @@ impl Client {
         Client::try_connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
     }
 
-    /// Connects.
+    /// Connects, or returns the error.
     pub fn try_connect(address: &str) -> std::io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -65,7 +65,7 @@ impl Client {
     /// Connects to a Unix socket, or panics.
     pub fn connect_unix(path: &Path) -> Client {
         let stream = UnixStream::connect(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        // Once it is connected, a stream is a stream.
+        // A connected Unix socket can be used through the same stream type.
         Client::over(TcpStream::from(OwnedFd::from(stream))).expect("a connected socket can be used")
     }
 
@@ -74,22 +74,22 @@ impl Client {
         Ok(Client { reader: BufReader::new(stream.try_clone()?), stream })
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// No more will be sent.
+    /// Closes the sending side.
     pub fn finish_sending(&self) {
         self.stream.shutdown(Shutdown::Write).expect("an open socket can be shut down");
     }
 
-    /// How long to wait for an answer.
+    /// Sets how long to wait for an answer.
     pub fn set_timeout(&self, timeout: Duration) {
         self.stream.set_read_timeout(Some(timeout)).expect("a socket has a timeout");
     }
 
-    /// Waits until some of an answer is there.
+    /// Waits until the first bytes of an answer arrive.
     pub fn wait_for_answer(&mut self) -> std::io::Result<()> {
         self.reader.fill_buf().map(drop)
     }
@@ -124,7 +124,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// A body in chunks.
+    /// Reads a chunked body.
     fn chunks(&mut self) -> std::io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -148,7 +148,7 @@ impl Client {
     fn line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         self.reader.read_line(&mut line)?;
-        // A line without its end is not a line: the process may have died in the middle of it.
+        // A line without its end is incomplete: the process may have died while writing it.
         if !line.ends_with('\n') {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
@@ -177,12 +177,12 @@ impl Client {
         self.receive_after(method)
     }
 
-    /// The same, or panics.
+    /// Like `try_request`, but panics on failure.
     pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         self.try_request(method, path, headers, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// Reads answers until the connection is closed, and gives them all.
+    /// Reads answers until the connection is closed, and returns all of them.
     pub fn receive_all(&mut self) -> Vec<Answer> {
         let mut answers = Vec::new();
         while let Ok(answer) = self.receive() {
@@ -191,7 +191,7 @@ impl Client {
         answers
     }
 
-    /// Has the other side closed, without another byte? Waits for it.
+    /// Waits for the next byte or the end; true if the peer closed without sending another byte.
     pub fn is_closed(&mut self) -> bool {
         match self.reader.read(&mut [0]) {
             Ok(bytes) => bytes == 0,
@@ -199,13 +199,13 @@ impl Client {
         }
     }
 
-    /// Reads whatever comes, HTTP or not, until the connection is closed.
+    /// Reads any bytes, HTTP or not, until the connection is closed.
     pub fn drain(&mut self) {
         let mut rest = Vec::new();
         let _ = self.reader.read_to_end(&mut rest);
     }
 
-    /// GET /v1/fences: the fence's token, or `None` if none was seen.
+    /// GET /v1/fences: the fence's token, or `None` if the resource has no fence.
     pub fn fence(&mut self, resource: &str) -> Option<String> {
         let answer = self.request("GET", &format!("/v1/fences/{resource}"), &[], b"");
         answer.json()["fence"]["token"].as_str().map(str::to_owned)
@@ -216,7 +216,7 @@ impl Client {
         self.request("PUT", &format!("/v1/kv/{key}"), &[("fencing-token", token)], body.as_bytes())
     }
 
-    /// GET without one.
+    /// GET without a token.
     pub fn get(&mut self, key: &str) -> Answer {
         self.request("GET", &format!("/v1/kv/{key}"), &[], b"")
     }

@@ -1,8 +1,9 @@
 //! The harness of Fencepost's own tests and benches: real processes, real servers, clients, loads and their records.
 //!
-//! The fault proxy, seeded random numbers and waiting for a condition are parts of `fencepost-conformance`, which needs them itself.
+//! The fault proxy, seeded random numbers and waiting for a condition are in `fencepost-conformance`, which needs them
+//! itself.
 //!
-//! The harness panics when something is not as a test needs it: a missing server is a failure, not a skip.
+//! The harness panics when a requirement of a test is missing: a missing server is a failure, not a skip.
 
 #![allow(clippy::expect_used, reason = "a harness fails the test that uses it, loudly")]
 

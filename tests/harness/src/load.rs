@@ -1,4 +1,4 @@
-//! Clients that write, claim, read and misbehave, each on a connection of its own, and note every answer.
+//! Clients that write, claim, read and misbehave, each on a connection of its own, and record every answer.
 
 use std::io::ErrorKind;
 use std::sync::Barrier;
@@ -16,13 +16,13 @@ pub enum Until {
     Broken,
     /// After this many requests, or when its connection breaks.
     Requests(u64),
-    /// The same, for a gateway that may be killed at any moment, also before anybody has reached it.
+    /// The same, for a gateway that may be killed at any moment, even before a client has connected.
     Killed(u64),
-    /// When writes have stopped (G8), and [`AFTERWARDS`] more have been rejected. Only then may they be.
+    /// When writes have stopped (G8), and [`AFTERWARDS`] more have been rejected. Rejections are allowed only then.
     Poisoned,
 }
 
-/// A gateway that lives answers within this time, whatever its answer is.
+/// A running gateway answers within this time, whatever its answer is.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Requests after which a fault must have stopped writes.
@@ -31,8 +31,8 @@ const TOO_LONG: u64 = 5_000;
 /// How often each client tries again after writes have stopped.
 pub const AFTERWARDS: u64 = 20;
 
-/// Runs `clients` clients against the gateway at `address`, and `meanwhile` beside them once all are connected. The
-/// number of requests that were sent. Panics at the first answer that breaks a promise.
+/// Runs `clients` clients against the gateway at `address`, and `meanwhile` beside them once all are connected. Returns
+/// the number of requests sent. Panics at the first answer that breaks a promise.
 pub fn run(
     address: &str,
     record: &Record,
@@ -75,7 +75,7 @@ pub fn run(
     })
 }
 
-/// The client whose number is a key's index modulo `clients` owns that key.
+/// One client. It owns every key whose index modulo `clients` is its number.
 struct LoadClient<'r> {
     client: Client,
     record: &'r Record,
@@ -83,17 +83,17 @@ struct LoadClient<'r> {
     clients: usize,
     random: Random,
     until: Until,
-    /// Some client was told that writes have stopped.
+    /// Some client got the answer that writes have stopped.
     poisoned: &'r AtomicBool,
 }
 
-/// What became of a request.
+/// The result of a request.
 enum Sent {
     /// It has a final answer.
     Answered(Answer),
     /// The connection broke, or the gateway does not know the outcome.
     Unknown,
-    /// Writes have stopped; surely not applied.
+    /// Writes have stopped; the request was surely not applied.
     Rejected,
 }
 
@@ -118,7 +118,7 @@ impl LoadClient<'_> {
         Ok(sent)
     }
 
-    /// One request. `false`: the connection is no good any more.
+    /// Sends one request. `false`: the connection cannot be used any more.
     fn step(&mut self) -> Checked<bool> {
         let owned = (self.record.len() - self.number).div_ceil(self.clients) as u64;
         let mine = self.number + self.clients * usize::try_from(self.random.below(owned)).unwrap_or(0);
@@ -159,7 +159,7 @@ impl LoadClient<'_> {
                 count(&self.record.counts.rejected);
                 Ok(Sent::Rejected)
             }
-            // One that was under way when writes stopped may be told to try again.
+            // A request in progress when writes stopped may be answered with "unavailable, not applied".
             ("unavailable", Until::Poisoned) if answer.json()["outcome"] == "not-applied" => {
                 count(&self.record.counts.rejected);
                 Ok(Sent::Rejected)
@@ -169,12 +169,12 @@ impl LoadClient<'_> {
         }
     }
 
-    /// A connection goes on after an unknown outcome only if the gateway itself said so.
+    /// After an unknown outcome, a connection can be used only if the gateway itself reported that outcome.
     fn goes_on(&self) -> Checked<bool> {
         Ok(self.poisoned.load(Ordering::Relaxed))
     }
 
-    /// A change by the key's owner, whose result the owner can foretell unless a newer token intervenes.
+    /// A change by the key's owner, whose result the owner can predict unless a newer token intervenes.
     fn change(&mut self, at: usize, kind: Kind) -> Checked<bool> {
         let step = 1 + self.random.below(3);
         let reuse = self.random.chance(60);
@@ -234,7 +234,7 @@ impl LoadClient<'_> {
                 };
             }
             412 if !holds && token >= floor => self.condition_failed(&mut key, token, &answer)?,
-            // Somebody else's newer token came between.
+            // A newer token of another client came in between.
             409 => {
                 count(&self.record.counts.refused);
                 key.saw_refusal(token, &answer)?;
@@ -245,7 +245,7 @@ impl LoadClient<'_> {
         Ok(true)
     }
 
-    /// A condition that cannot hold: the data stays, and the token is admitted all the same.
+    /// A condition that cannot hold: the data does not change, but the token is admitted nevertheless.
     fn wrong_condition(&mut self, at: usize) -> Checked<bool> {
         let mut key = self.record.key(at);
         let (token, name) = (key.fresh_token(1), key.name.clone());
@@ -300,7 +300,7 @@ impl LoadClient<'_> {
         Ok(true)
     }
 
-    /// Raises any key's fence, which fences its owner out, and reads in the same instant.
+    /// Raises any key's fence, which fences its owner out, and reads atomically.
     fn claim(&mut self, at: usize) -> Checked<bool> {
         let step = 1 + self.random.below(2);
         let mut key = self.record.key(at);
@@ -337,7 +337,7 @@ impl LoadClient<'_> {
         Ok(true)
     }
 
-    /// A write below a fence that somebody was told of: it must be refused (G2).
+    /// A write below a fence that an answer has shown: it must be refused (G2).
     fn stale(&mut self, at: usize) -> Checked<bool> {
         let key = self.record.key(at);
         let (name, floor) = (key.name.clone(), key.floor);
@@ -367,7 +367,7 @@ enum Kind {
     PutIfAbsent,
 }
 
-/// The fence an answer shows, which is not below the token it admitted.
+/// The fence in an answer, which must not be below the token that was admitted.
 fn fence_at_least(token: u64, answer: &Answer) -> Checked<u64> {
     number(answer.header("fence"))
         .filter(|fence| *fence >= token)

@@ -14,7 +14,7 @@ use fencepost_conformance::wait;
 
 const STATE_DIR: &str = "FENCEPOST_STATE_DIR";
 
-/// The binary beside this test in the target directory.
+/// The binary next to this test in the target directory.
 pub fn binary() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
     let release = test.parent().and_then(Path::parent).expect("tests run from target/release/deps");
@@ -27,7 +27,7 @@ pub fn binary() -> PathBuf {
     binary
 }
 
-/// Runs the binary to its end.
+/// Runs the binary until it exits.
 pub fn run(arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(binary());
     command.args(arguments).stdin(Stdio::null());
@@ -35,7 +35,7 @@ pub fn run(arguments: &[&str]) -> std::process::Output {
     command.output().expect("fencepost runs")
 }
 
-/// Positions of the stores of tests are not noted in the home directory of who runs them.
+/// Keeps test stores from recording their positions in the home directory of the user who runs the tests.
 fn note_nothing(command: &mut Command) {
     if !command.get_envs().any(|(name, _)| name == STATE_DIR) {
         command.env(STATE_DIR, "off");
@@ -58,7 +58,7 @@ impl GatewayProcess {
         GatewayProcess::spawn(command).unwrap_or_else(|output| panic!("the gateway did not start:\n{output}"))
     }
 
-    /// Starts a prepared command that ends up in `fencepost serve`. `Err`: it ended instead, and this is what it said.
+    /// Starts a prepared command that ends up in `fencepost serve`. `Err`: it exited instead, with this output.
     pub fn spawn(mut command: Command) -> Result<GatewayProcess, String> {
         note_nothing(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -75,7 +75,7 @@ impl GatewayProcess {
         match url {
             Ok(url) => Ok(GatewayProcess { child, url, stdout, stderr }),
             Err(ended) => {
-                // Its last words may still be on their way through the pipes.
+                // Its last output may still be in the pipes.
                 let read = || (out.is_finished() && err.is_finished()).then_some(());
                 wait::until("the gateway's last words", wait::PATIENCE, read);
                 let said = |pipe: &Mutex<String>| pipe.lock().expect("readers do not panic").clone();
@@ -94,7 +94,7 @@ impl GatewayProcess {
         self.url.trim_start_matches("http://")
     }
 
-    /// A new connection to it.
+    /// Opens a new connection to it.
     pub fn client(&self) -> Client {
         Client::connect(self.address())
     }
@@ -104,23 +104,23 @@ impl GatewayProcess {
         self.child.id()
     }
 
-    /// What it has printed so far.
+    /// Its standard output so far.
     pub fn stdout(&self) -> String {
         self.stdout.lock().expect("readers do not panic").clone()
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub fn stderr(&self) -> String {
         self.stderr.lock().expect("readers do not panic").clone()
     }
 
-    /// Has it accepted every connection to it, and read every byte that was sent?
+    /// True if it has accepted every connection, and read every byte that was sent.
     pub fn has_read_everything(&self) -> bool {
         let table = std::fs::read_to_string(format!("/proc/{}/net/tcp", self.pid())).expect("Linux has /proc");
         let port: u16 = self.address().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
         let local = format!(":{port:04X}");
-        // Number, local address, remote address, state, transmit and receive queue, …: a listener's queue are
-        // connections, a connection's are bytes.
+        // Fields: number, local address, remote address, state, transmit and receive queue, … The queue of a listener
+        // counts connections, that of a connection counts bytes.
         table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).all(|fields| match fields[..] {
             [_, ours, _, _, queues, ..] => !ours.ends_with(&local) || queues.ends_with(":00000000"),
             _ => true,
@@ -133,18 +133,18 @@ impl GatewayProcess {
         kill_process(pid, signal).expect("our own child can be signalled");
     }
 
-    /// SIGKILL, and wait until it is gone.
+    /// Sends SIGKILL, and waits for the exit.
     pub fn kill(mut self) {
         self.child.kill().expect("our own child can be killed");
         self.child.wait().expect("our own child can be waited for");
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for it to exit by itself.
     pub fn wait(mut self, limit: Duration) -> ExitStatus {
         wait::until("the gateway to end", limit, || self.child.try_wait().expect("a child can be waited for"))
     }
 
-    /// Has it ended?
+    /// The exit status, if it has exited.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
@@ -152,13 +152,13 @@ impl GatewayProcess {
 
 impl Drop for GatewayProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What comes out of a pipe so far, and who reads it to its end.
+/// The output of a pipe so far, and the thread that reads it to its end.
 fn follow(pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
     let said = Arc::new(Mutex::new(String::new()));
     let writer = said.clone();

@@ -1,7 +1,9 @@
-//! What the clients of one store were told, kept across crashes, and the check that all of it still holds.
+//! A record of the answers that the clients of one store got, kept across crashes, and the check that all of them still
+//! hold.
 //!
-//! Every key has one client that writes its value, so that "older" has a meaning; any client may raise its fence or try
-//! a stale write. Tokens above the fence are handed out once, so that a fence tells who raised it.
+//! Every key has one client that writes its value, so that "older" is well defined; any client may raise its fence or
+//! try a stale write. Tokens above the fence are handed out once, so that a fence identifies the request that raised
+//! it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::http::{Answer, Client};
 
-/// How a promise was broken, in words.
+/// A result whose error describes the broken promise.
 pub type Checked<T> = Result<T, String>;
 
 /// The body of writes that must be refused.
@@ -17,24 +19,24 @@ pub const NEVER: &str = "never";
 
 const BULKY: &str = "bulky/";
 
-/// What a key holds.
+/// The state of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// No value, since the owner's change of this number.
+    /// No value, since the owner's change with this number.
     Absent(u64),
-    /// The value of the owner's change of this number.
+    /// The value of an owner's change.
     Value {
-        /// Which change.
+        /// The number of the change.
         number: u64,
-        /// The token it presented.
+        /// The token that the change presented.
         token: u64,
-        /// The version it was given.
+        /// The version that the change was given.
         etag: String,
     },
 }
 
 impl Held {
-    /// The number of the change that left this.
+    /// The number of the change that led to this state.
     pub fn number(&self) -> u64 {
         match self {
             Held::Absent(number) | Held::Value { number, .. } => *number,
@@ -50,37 +52,37 @@ impl Held {
     }
 }
 
-/// A change that the owner sent and has no answer to.
+/// A change that the owner sent without getting an answer.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// The change's number.
+    /// The number of the change.
     pub number: u64,
-    /// A put leaves a value, a delete none.
+    /// True for a put, which leaves a value; false for a delete.
     pub puts: bool,
-    /// The token presented.
+    /// The token that was presented.
     pub token: u64,
-    /// Nobody else has presented it, and nothing but the fence could keep the change from applying: so fence and data
-    /// must show it together, or not at all (G3).
+    /// No other client has presented this token, and only the fence could keep the change from being applied. So fence
+    /// and data must show it together, or not at all (G3).
     pub telling: bool,
 }
 
-/// What is known of one key, which is its own resource.
+/// What is known about one key, which is its own resource.
 #[derive(Debug)]
 pub struct KeyRecord {
-    /// The key.
+    /// The name of the key.
     pub name: String,
-    /// Every token that was ever presented to be admitted.
+    /// Every token that was presented so far, except for stale writes.
     presented: HashSet<u64>,
     highest: u64,
-    /// The owner's token, while it may still be good.
+    /// The owner's token, while it may still be admitted.
     pub own: Option<u64>,
     /// The highest token that an answer has shown to be admitted.
     pub floor: u64,
     /// The highest token that was refused.
     pub refused: Option<u64>,
-    /// What the last answered change left.
+    /// The state after the last answered change.
     pub held: Held,
-    /// A change without an answer; settled by the next check.
+    /// A change without an answer; the next check settles it.
     pub pending: Option<Attempt>,
     changes: u64,
 }
@@ -99,7 +101,7 @@ impl KeyRecord {
         self.changes
     }
 
-    /// An answer showed this fence.
+    /// Records a fence that an answer showed.
     pub fn saw_fence(&mut self, fence: u64) -> Checked<()> {
         if !self.presented.contains(&fence) {
             return Err(format!("{}: the fence is {fence}, a token nobody presented", self.name));
@@ -108,7 +110,7 @@ impl KeyRecord {
         Ok(())
     }
 
-    /// A refusal of `token` arrived: it must name a fence that really is higher (G5).
+    /// Records a refusal of `token`: it must name a fence that really is higher (G5).
     pub fn saw_refusal(&mut self, token: u64, answer: &Answer) -> Checked<()> {
         let fence = number(answer.json()["fence"].as_str());
         match (answer.status, answer.problem().as_str(), fence) {
@@ -121,18 +123,18 @@ impl KeyRecord {
     }
 }
 
-/// How often what was answered.
+/// Counts of answers by kind.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Puts and deletes that applied.
     pub applied: AtomicU64,
-    /// Claims that raised.
+    /// Claims that raised a fence.
     pub claimed: AtomicU64,
     /// Refusals by the fence.
     pub refused: AtomicU64,
-    /// Failed conditions.
+    /// Writes whose condition failed.
     pub conditions: AtomicU64,
-    /// Reads.
+    /// Reads that were answered.
     pub reads: AtomicU64,
     /// Requests without an answer, or with an unknown outcome.
     pub unknown: AtomicU64,
@@ -152,17 +154,17 @@ pub fn count(counter: &AtomicU64) {
 pub struct Record {
     keys: Vec<Mutex<KeyRecord>>,
     versions: Mutex<HashMap<String, (String, u64)>>,
-    /// For the summary.
+    /// Counts for the summary.
     pub counts: Counts,
 }
 
 impl Record {
-    /// Nothing is known yet of this many keys.
+    /// A record of this many keys, of which nothing is known yet.
     pub fn new(keys: usize) -> Record {
         Record::of((0..keys).map(|n| format!("crash/{n}")))
     }
 
-    /// The same, with large values: a small write buffer is soon full.
+    /// The same with large values, which soon fill a small write buffer.
     pub fn bulky(keys: usize) -> Record {
         Record::of((0..keys).map(|n| format!("{BULKY}{n}")))
     }
@@ -186,22 +188,22 @@ impl Record {
         }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Is there nothing to know?
+    /// True if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// What is known of a key.
+    /// Locks the record of a key.
     pub fn key(&self, at: usize) -> MutexGuard<'_, KeyRecord> {
         self.keys[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A version was shown for a change: it may never be shown for another one (E3).
+    /// Records the version of a change: it must never be shown for another change (E3).
     pub fn saw_version(&self, etag: &str, key: &str, change: u64) -> Checked<()> {
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         let meant = versions.entry(etag.to_owned()).or_insert_with(|| (key.to_owned(), change));
@@ -236,7 +238,7 @@ impl Record {
             key.saw_fence(fence)?;
         }
         self.settle(key, found, fence)?;
-        // What was refused stays refused.
+        // A refused token must stay refused.
         for token in key.refused.into_iter().chain(key.floor.checked_sub(1).filter(|below| *below > 0)) {
             let again = client.put(&name, &token.to_string(), NEVER);
             key.saw_refusal(token, &again)?;
@@ -244,7 +246,7 @@ impl Record {
         Ok(())
     }
 
-    /// What was found is the last answered change, or the one without an answer, whole.
+    /// Checks that the state is that of the last answered change, or of the one without an answer, completely.
     fn settle(&self, key: &mut KeyRecord, found: Option<Held>, fence: Option<u64>) -> Checked<()> {
         let name = &key.name;
         let pending = key.pending.take();
@@ -252,7 +254,7 @@ impl Record {
             Some(Held::Value { number, token, .. }) => {
                 attempt.puts && *number == attempt.number && *token == attempt.token
             }
-            // A delete of an absent key leaves no trace but the fence.
+            // A delete of an absent key changes only the fence.
             _ => !attempt.puts && (key.held.etag().is_some() || fence == Some(attempt.token)),
         });
         if let Some(Held::Value { token, .. }) = &found
@@ -326,12 +328,12 @@ impl Record {
     }
 }
 
-/// A token or fence in generation 0.
+/// The number of a token or fence in generation 0.
 pub fn number(text: Option<&str>) -> Option<u64> {
     text.and_then(|text| text.parse().ok())
 }
 
-/// The value of a change: mostly short, sometimes over several blocks of the log.
+/// The value of a change: mostly short, sometimes spanning several blocks of the log.
 pub fn value_of(key: &str, change: u64) -> String {
     let size = match change % 64 {
         _ if key.starts_with(BULKY) => 60_000,
@@ -343,7 +345,7 @@ pub fn value_of(key: &str, change: u64) -> String {
     text
 }
 
-/// The change that wrote this value, if every byte of it is right.
+/// The number of the change that wrote this value, if every byte of it is right.
 pub fn change_of(key: &str, value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?;
     let change = text.strip_prefix(key)?.strip_prefix('#')?.split('#').next()?.parse().ok()?;

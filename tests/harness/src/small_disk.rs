@@ -1,5 +1,5 @@
-//! A file system of a few hundred MiB of its own: a tmpfs in a mount namespace, which needs no privileges where users may make
-//! namespaces.
+//! A separate file system of a few hundred MiB: a tmpfs in a mount namespace. It needs no privileges where users may
+//! create namespaces.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::process::binary;
 
-/// A small file system. It ends with the test, and with it what runs on it.
+/// A small file system. It ends with the test, together with the processes on it.
 pub struct SmallDisk {
     /// Keeps the namespace alive until its standard input is closed.
     keeper: Child,
@@ -18,7 +18,7 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Makes one of so many MiB.
+    /// Creates a file system of this many MiB.
     pub fn of(mebibytes: u32) -> SmallDisk {
         let mounted_on = TempDir::new().expect("a temporary directory can be made");
         let script = format!("mount -t tmpfs -o size={mebibytes}m tmpfs \"$0\" && echo mounted && exec cat");
@@ -36,19 +36,19 @@ impl SmallDisk {
         SmallDisk { keeper, mounted_on }
     }
 
-    /// Its path for processes that run on it.
+    /// Its path for processes in the namespace.
     pub fn inside(&self) -> &Path {
         self.mounted_on.path()
     }
 
-    /// Something on it, for this process.
+    /// The path of a file on it, for this process.
     pub fn outside(&self, name: &str) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
         let within = self.mounted_on.path().strip_prefix("/").expect("temporary directories are absolute");
         root.join(within).join(name)
     }
 
-    /// `fencepost`, to be run where it is mounted.
+    /// A `fencepost` command that runs in the namespace.
     pub fn fencepost(&self) -> Command {
         let mut command = Command::new("nsenter");
         let target = self.keeper.id().to_string();
@@ -62,10 +62,10 @@ impl SmallDisk {
         disk.f_bavail * disk.f_frsize
     }
 
-    /// Fills it until so many bytes are free, or gives back what it filled.
+    /// Fills the file system until this many bytes are free, or removes what was filled.
     pub fn leave_free(&self, bytes: u64) {
         let path = self.outside("filler");
-        // Nothing is there the first time.
+        // The file does not exist the first time.
         let _ = std::fs::remove_file(&path);
         let mut filler = File::create(&path).expect("the disk can be written");
         let block = vec![0_u8; 1 << 20];
@@ -78,7 +78,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Its input ends with it; waited for, so that nothing is left.
+        // The keeper exits when its input ends; wait for it, so that no process is left.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }

@@ -1,8 +1,8 @@
-//! Faults at chosen system calls of one thread of the gateway, by `strace -e inject`.
+//! Fault injection at chosen system calls of one thread of the gateway, by `strace -e inject`.
 //!
-//! strace counts calls per thread, from the moment it attaches. What the committer thread calls for one commit, in
-//! this order: `statfs` (free space), `write` and `fdatasync` of the log in `db/`, `pwrite64` of the `committed` mark.
-//! Then it wakes those who wait, with `futex` or a `write` to an eventfd.
+//! strace counts calls per thread, from the moment it attaches. For one commit, the committer thread makes these calls,
+//! in this order: `statfs` (free space), `write` and `fdatasync` of the log in `db/`, `pwrite64` of the `committed`
+//! mark. Then it wakes the waiting callers, with `futex` or a `write` to an eventfd.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -22,10 +22,10 @@ pub const FLUSHER: &str = "rocksdb:high";
 /// RocksDB's thread that merges tables.
 pub const COMPACTOR: &str = "rocksdb:low";
 
-/// Starts a gateway that strace may attach to, although it is not run by root.
+/// Starts a gateway that strace may attach to without root privileges.
 ///
-/// Ubuntu lets a process trace only its descendants, unless they agree (Yama, `PR_SET_PTRACER`). Agreeing is a matter
-/// of the process itself, so a line of Perl does it and then becomes the gateway.
+/// Ubuntu lets a process trace only its descendants, unless the traced process agrees (Yama, `PR_SET_PTRACER`). Only
+/// the process itself can agree, so a line of Perl does that and then executes the gateway.
 pub fn start_traceable(data: &Path, arguments: &[&str]) -> GatewayProcess {
     let prctl = if cfg!(target_arch = "aarch64") { 167 } else { 157 };
     let agreeing = format!("syscall({prctl}, 0x59616d61, -1, 0, 0, 0); exec {{$ARGV[0]}} @ARGV or die");
@@ -38,10 +38,11 @@ pub fn start_traceable(data: &Path, arguments: &[&str]) -> GatewayProcess {
     GatewayProcess::spawn(command).unwrap_or_else(|output| panic!("the gateway did not start:\n{output}"))
 }
 
-/// Starts a gateway that dies at the n-th such call of any one of its threads. `Err`: it did, before it listened.
+/// Starts a gateway that is killed at the n-th such call of any one of its threads. `Err`: that happened before it
+/// listened.
 pub fn start_to_die_at(call: &str, n: u64, data: &Path, arguments: &[&str]) -> Result<GatewayProcess, String> {
     let mut command = Command::new("strace");
-    // -D: strace steps aside, and the gateway is our own child.
+    // -D: strace runs as a detached grandchild, so the gateway is our own child.
     command.args(["-D", "-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
     command.args(["-e", &format!("inject={call}:signal=KILL:when={n}")]).arg(binary());
     command.args(["serve", "--debuggable", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
@@ -54,7 +55,7 @@ fn assert_installed() {
     assert!(found.is_ok(), "strace cannot be started: `scripts/setup test` installs it, or apt-get install strace");
 }
 
-/// The gateway's thread of this name. A thread names itself, a moment after it begins.
+/// The gateway's thread of this name. A thread sets its name shortly after it starts.
 pub fn thread(gateway: &GatewayProcess, name: &str) -> u32 {
     wait::until(&format!("a thread called {name}"), wait::PATIENCE, || {
         let tasks = fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("a running process has tasks");
@@ -65,14 +66,14 @@ pub fn thread(gateway: &GatewayProcess, name: &str) -> u32 {
     })
 }
 
-/// The log that RocksDB writes to now.
+/// The log file that RocksDB currently writes to.
 pub fn current_log(data: &Path) -> PathBuf {
     let files = fs::read_dir(data.join("db")).expect("the database has a directory").filter_map(Result::ok);
     let logs = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|found| found == "log"));
     logs.max().expect("the database has a log")
 }
 
-/// The mark of what was committed.
+/// The file that marks what was committed.
 pub fn committed_mark(data: &Path) -> PathBuf {
     data.join("committed")
 }
@@ -84,8 +85,9 @@ pub struct Strace {
 }
 
 impl Strace {
-    /// Attaches to a thread and does to its calls what `inject` says (`fdatasync:error=EIO:when=2`). With `path`, only
-    /// calls on that file count. Calls that are injected into are seen, and each `write` and `fdatasync`.
+    /// Attaches to a thread and injects faults into its calls as `inject` specifies (`fdatasync:error=EIO:when=2`).
+    /// With `path`, only calls on that file count. The output has the calls with injected faults, and each `write` and
+    /// `fdatasync`.
     pub fn attach(thread: u32, path: Option<&Path>, inject: &[&str]) -> Strace {
         let calls = NamedTempFile::new().expect("a temporary file can be made");
         let mut command = Command::new("strace");
@@ -103,7 +105,7 @@ impl Strace {
         let mut child = child.expect("strace was found a moment ago");
         let mut said = String::new();
         let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        // From this line on the thread makes no call that strace does not see.
+        // From this line on, strace sees every call of the thread.
         while !said.contains(" attached") {
             let read = stderr.read_line(&mut said).expect("strace says something");
             assert!(
@@ -112,18 +114,18 @@ impl Strace {
                  container the capability SYS_PTRACE, or `sudo sysctl kernel.yama.ptrace_scope=1`"
             );
         }
-        // strace never waits for a full pipe.
+        // Drain the pipe, so that strace never blocks on it.
         std::thread::spawn(move || stderr.lines().count());
         Strace { child, calls }
     }
 
-    /// Lets the thread go on undisturbed. The calls that were seen.
+    /// Detaches, and returns the calls that were seen.
     pub fn detach(mut self) -> String {
         self.stop();
         self.calls()
     }
 
-    /// Waits for the thread to end. The calls that were seen.
+    /// Waits for the thread to end, and returns the calls that were seen.
     pub fn wait(mut self) -> String {
         wait::until("strace to end", wait::PATIENCE, || {
             self.child.try_wait().expect("our own child can be waited for")
@@ -138,7 +140,7 @@ impl Strace {
 
     fn stop(&mut self) {
         if self.child.try_wait().expect("our own child can be waited for").is_none() {
-            // Told politely, it detaches first. It may end by itself in between.
+            // On SIGTERM strace detaches first. It may exit by itself in between.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         }
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! A terminal, with a session of its own at it.
+//! A pseudo-terminal with its own session.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustix::termios::tcgetpgrp;
 
 use fencepost_conformance::wait;
 
-/// A pseudo-terminal. The program that was started at it leads the session, and is killed when this is dropped.
+/// A pseudo-terminal. The program started on it leads the session, and is killed when this is dropped.
 pub struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<String>>,
@@ -22,7 +22,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a program at a new terminal, as its foreground process. It keeps the environment that it is given.
+    /// Starts a program on a new terminal, as its foreground process. Variables set on `program` are passed on.
     pub fn start(program: &Command) -> Terminal {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let keyboard = openpt(flags).expect("there are pseudo-terminals");
@@ -41,7 +41,7 @@ impl Terminal {
         let shown = screen.clone();
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The other end is closed when everybody there is gone.
+            // The other end is closed when all processes on the terminal have exited.
             while let Ok(read @ 1..) = output.read(&mut buffer) {
                 shown.lock().expect("nobody panics with it").push_str(&String::from_utf8_lossy(&buffer[..read]));
             }
@@ -49,12 +49,12 @@ impl Terminal {
         Terminal { keyboard, screen, leader }
     }
 
-    /// Types this. `\x03` is Ctrl-C, `\x1a` Ctrl-Z.
+    /// Types text. `\x03` is Ctrl-C, `\x1a` Ctrl-Z.
     pub fn keys(&self, text: &str) {
         (&self.keyboard).write_all(text.as_bytes()).expect("a terminal takes what is typed");
     }
 
-    /// What it shows, and has shown.
+    /// All output so far.
     pub fn screen(&self) -> String {
         self.screen.lock().expect("nobody panics with it").clone()
     }
@@ -64,12 +64,12 @@ impl Terminal {
         tcgetpgrp(&self.keyboard).ok()
     }
 
-    /// The program that was started; its group has the same number.
+    /// The process id of the started program, which is also that of its group.
     pub fn leader(&self) -> Pid {
         Pid::from_child(&self.leader)
     }
 
-    /// Waits for that program to end.
+    /// Waits for the program to exit.
     pub fn end(&mut self, limit: Duration) -> ExitStatus {
         wait::until("the program at the terminal to end", limit, || {
             self.leader.try_wait().expect("a child can be waited for")
@@ -79,7 +79,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
         if thread::panicking() {

@@ -1,8 +1,8 @@
-//! Clients that move money between accounts in transactions with idempotency keys, through crashes and take-overs, and
-//! the check that every transfer happened whole, and exactly once.
+//! Clients that move money between accounts in transactions with idempotency keys, through crashes and takeovers, and
+//! the check that every transfer was applied completely, and exactly once.
 //!
 //! Each transaction takes from one account, gives to another, and adds 1 to its client's counter. So the sum over all
-//! accounts never changes, and a counter tells how many transfers of its client were applied.
+//! accounts never changes, and a counter shows how many transfers of its client were applied.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::http::{Answer, Client};
 use crate::record::Checked;
 use fencepost_conformance::random::Random;
 
-/// What every account starts with.
+/// The initial balance of every account.
 const START: i64 = 100;
 
 /// What the clients of one store know.
@@ -22,23 +22,23 @@ const START: i64 = 100;
 pub struct Transfers {
     accounts: usize,
     clients: Vec<Mutex<Progress>>,
-    /// The token of each account's current holder. Any client may use it: they work together, but take over from
-    /// themselves now and then.
+    /// The token of each account's current holder. Any client may use it: the clients share tokens, and raise them now
+    /// and then.
     tokens: Vec<AtomicU64>,
     /// Retries that were answered from the record.
     pub replayed: AtomicU64,
     /// Transfers that applied.
     pub applied: AtomicU64,
-    /// Requests refused because a newer token had come between.
+    /// Requests refused because a newer token was claimed in between.
     pub refused: AtomicU64,
 }
 
-/// How far one client is.
+/// The progress of one client.
 #[derive(Debug, Default)]
 struct Progress {
     next: u64,
     applied: u64,
-    /// Sent, and without an answer.
+    /// A transfer that was sent and not answered.
     pending: Option<Transfer>,
 }
 
@@ -52,7 +52,7 @@ struct Transfer {
 }
 
 impl Transfers {
-    /// Accounts that are not there yet.
+    /// A record of accounts that do not exist yet.
     pub fn new(accounts: usize, clients: usize) -> Transfers {
         Transfers {
             accounts,
@@ -64,7 +64,7 @@ impl Transfers {
         }
     }
 
-    /// Makes the accounts, all or none.
+    /// Creates the accounts in one transaction.
     pub fn begin(&self, client: &mut Client) {
         let accounts = || (0..self.accounts).map(account);
         let tokens: Value = accounts().map(|name| (name, json!("1"))).collect::<serde_json::Map<_, _>>().into();
@@ -105,7 +105,8 @@ impl Transfers {
         })
     }
 
-    /// Works as one client until its connection breaks, or so many transfers are done. How many requests it sent.
+    /// Works as one client until its connection breaks, or `limit` transfers are done. Returns the number of requests
+    /// sent.
     pub fn work(&self, address: &str, client: usize, mut random: Random, limit: u64) -> Checked<u64> {
         let Ok(mut connection) = Client::try_connect(address) else { return Ok(0) };
         connection.set_timeout(Duration::from_secs(20));
@@ -122,7 +123,7 @@ impl Transfers {
         Ok(sent)
     }
 
-    /// Raises a fence, so that whoever is under way with the old token is refused.
+    /// Raises a fence, so that requests in progress with the old token are refused.
     fn take_over(&self, connection: &mut Client, random: &mut Random) -> Checked<bool> {
         let resource = usize::try_from(random.below(self.accounts as u64)).unwrap_or(0);
         let token = self.tokens[resource].fetch_add(1, Ordering::SeqCst) + 1;
@@ -135,7 +136,7 @@ impl Transfers {
         }
     }
 
-    /// One transfer: a new one, or again the one without an answer. `false`: the connection broke.
+    /// Sends one transfer: a new one, or again the one without an answer. `false`: the connection broke.
     fn step(&self, connection: &mut Client, client: usize, random: &mut Random) -> Checked<bool> {
         let mut progress = self.progress(client);
         let (transfer, again) = match progress.pending.clone() {
@@ -144,7 +145,7 @@ impl Transfers {
         };
         progress.pending = Some(transfer.clone());
         let key = format!("transfer-{client}-{}", transfer.number);
-        // Again exactly as it was, with the token of then: what was applied must not be reported as refused (T4).
+        // Repeat it unchanged, with its original token: an applied request must not be reported as refused (T4).
         let Ok(answer) = send(connection, &self.body(client, &transfer), Some(&key)) else { return Ok(false) };
         let replayed = answer.header("idempotent-replayed").is_some();
         if replayed && !again {
@@ -161,7 +162,7 @@ impl Transfers {
                     return Err(format!("{key} is transfer {} of its client, but: {answer:?}", progress.applied));
                 }
             }
-            // Too little money: nothing was done, and nothing is recorded unless a fence was raised.
+            // Too little money: nothing was applied, and nothing is recorded unless a fence was raised.
             422 if answer.problem() == "add-impossible" => progress.pending = None,
             409 => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -170,7 +171,7 @@ impl Transfers {
                 if outcome.json()["outcome"] != "not-recorded" {
                     return Err(format!("{key} was refused as {answer:?}, but its outcome is {outcome:?}"));
                 }
-                // With the token of the new holder, and the same key: it is the same request.
+                // With the token of the new holder and the same key it is still the same request.
                 let tokens = self.names(client, &transfer).map(|(_, resource)| self.current(resource));
                 progress.pending = Some(Transfer { tokens, ..transfer });
             }
@@ -191,7 +192,7 @@ impl Transfers {
         Transfer { tokens, ..transfer }
     }
 
-    /// No money was made or lost, and every client's counter is right. Panics otherwise.
+    /// Checks that no money was created or lost, and that every client's counter is right. Panics otherwise.
     pub fn check(&self, client: &mut Client) {
         let names = (0..self.accounts).map(account).chain((0..self.clients.len()).map(counter));
         let gets: Vec<_> = names.map(|name| json!({"get": name})).collect();

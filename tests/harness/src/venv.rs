@@ -1,8 +1,8 @@
-//! Programs in the Python environment that `scripts/setup` makes.
+//! Programs in the Python environment that `scripts/setup` creates.
 
 use std::path::PathBuf;
 
-/// Where its programs are.
+/// The directory of the programs.
 pub fn programs() -> PathBuf {
     let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()) {
         Some(cache) => PathBuf::from(cache),
@@ -11,7 +11,7 @@ pub fn programs() -> PathBuf {
     cache.join("fencepost/venv/bin")
 }
 
-/// One of them.
+/// The path of one program.
 pub fn program(name: &str) -> PathBuf {
     let program = programs().join(name);
     assert!(program.exists(), "{} is missing: run `make test`, or `scripts/setup test` first", program.display());

@@ -1,4 +1,4 @@
-//! Certificates of a test's own: a root, and what it has signed.
+//! Certificates for one test: a root, and certificates signed by it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,27 +8,27 @@ use tempfile::TempDir;
 
 use super::program;
 
-/// A root that nobody else has.
+/// A root certificate that only this test has.
 pub struct Certificates {
     home: TempDir,
     server: Signed,
 }
 
-/// A certificate, and the key it belongs to, as PEM.
+/// A certificate and its key, as PEM files.
 #[derive(Clone, Debug)]
 pub struct Signed {
-    /// The certificate.
+    /// The path of the certificate.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The path of its key.
     pub key: PathBuf,
 }
 
-/// Whom a server lets in.
+/// The clients that a server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
-    /// Everybody.
+    /// All clients.
     Anybody,
-    /// Who has a certificate that the same root has signed.
+    /// Clients with a certificate signed by the same root.
     Known,
 }
 
@@ -41,7 +41,7 @@ fn openssl(home: &Path, arguments: &str) {
 }
 
 impl Certificates {
-    /// For a server at this address.
+    /// Creates a root, and a certificate for a server at this address.
     pub fn make(address: &str) -> Certificates {
         let home = TempDir::new().expect("a temporary directory can be made");
         openssl(home.path(), &format!("req -x509 {NEW_KEY} -keyout root.key -out root.crt -days 2 -subj /CN=root"));
@@ -50,17 +50,17 @@ impl Certificates {
         Certificates { home, server }
     }
 
-    /// What the other side trusts.
+    /// The root certificate, which the peer trusts.
     pub fn root(&self) -> PathBuf {
         self.home.path().join("root.crt")
     }
 
-    /// The server's.
+    /// The server's certificate.
     pub fn server(&self) -> &Signed {
         &self.server
     }
 
-    /// A client's, with this subject: `/CN=worker`, `/O=workers`.
+    /// Signs a client certificate with this subject: `/CN=worker`, `/O=workers`.
     pub fn client(&self, subject: &str) -> Signed {
         sign(self.home.path(), &format!("client{}", subject.replace(['/', '='], "-")), subject)
     }

@@ -1,4 +1,4 @@
-//! etcd, one member.
+//! An etcd server of one member.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,10 +13,10 @@ use super::{ServerProcess, free_port, loopback, program};
 use crate::http::Client;
 use fencepost_conformance::wait;
 
-/// An etcd of a test's own.
+/// An etcd server for one test.
 pub struct Etcd {
     dir: TempDir,
-    /// Which data it runs on; each wipe and each restore makes new ones.
+    /// The number of its data directory; each wipe and each restore makes a new one.
     data: usize,
     port: u16,
     peer: u16,
@@ -25,28 +25,28 @@ pub struct Etcd {
     process: Option<ServerProcess>,
 }
 
-/// What it is like with TLS.
+/// Settings of a server with TLS.
 struct Encryption {
-    /// Health and metrics stay readable here.
+    /// The port of health and metrics, which stay without TLS.
     metrics: u16,
-    /// How `etcdctl` gets in.
+    /// The TLS arguments of `etcdctl`.
     access: Vec<String>,
 }
 
 impl Etcd {
-    /// Starts it, empty.
+    /// Starts an empty server.
     pub fn start() -> Etcd {
         Etcd::with(&[])
     }
 
-    /// Starts it, empty, with more arguments.
+    /// Starts an empty server with more arguments.
     pub fn with(arguments: &[&str]) -> Etcd {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         Etcd::launched(dir, arguments, None)
     }
 
-    /// The same with TLS for its clients.
+    /// Starts an empty server with TLS for its clients.
     pub fn with_certificates(certificates: &Certificates, clients: Clients) -> Etcd {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let path = |file: &Path| file.to_str().expect("temporary directories have plain names").to_owned();
@@ -94,7 +94,7 @@ impl Etcd {
         });
     }
 
-    /// Where clients reach it.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         loopback(self.port)
     }
@@ -119,21 +119,21 @@ impl Etcd {
         self.launch();
     }
 
-    /// Starts it anew at the same address, without its data.
+    /// Restarts it at the same address, without its data.
     pub fn wipe(&mut self) {
         self.kill();
         self.data += 1;
         self.launch();
     }
 
-    /// Writes its state into a file.
+    /// Writes a snapshot of its state to a file.
     pub fn snapshot(&self, file: &str) -> PathBuf {
         let file = self.dir.path().join(file);
         self.etcdctl(&["snapshot", "save", file.to_str().expect("temporary directories have plain names")]);
         file
     }
 
-    /// Starts it anew at the same address, with the state in a file.
+    /// Restarts it at the same address, with the state of a snapshot.
     pub fn restore(&mut self, file: &Path) {
         self.kill();
         self.data += 1;
@@ -147,18 +147,18 @@ impl Etcd {
         self.launch();
     }
 
-    /// Runs `etcdctl` against it; what it prints.
+    /// Runs `etcdctl` against it, and returns the output.
     pub fn etcdctl(&self, arguments: &[&str]) -> String {
         let access = self.encryption.iter().flat_map(|encryption| &encryption.access).map(String::as_str);
         etcdctl(self.address(), &access.chain(arguments.iter().copied()).collect::<Vec<_>>())
     }
 
-    /// Every key that begins like this, in the order of creation.
+    /// Every key with this prefix, in the order of creation.
     pub fn keys(&self, prefix: &str) -> Vec<EtcdKey> {
         keys(self.address(), prefix)
     }
 
-    /// A number among its metrics.
+    /// The value of one of its metrics.
     pub fn metric(&self, name: &str) -> f64 {
         let mut stream = TcpStream::connect(self.metrics_address()).expect("etcd listens");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("etcd reads");
@@ -169,14 +169,14 @@ impl Etcd {
     }
 }
 
-/// A member, without its syncs: what was written outlives `kill -9`, and a slow disk makes no member late.
+/// The command of a member that does not sync: writes survive `kill -9`, and a slow disk does not delay a member.
 pub(super) fn etcd() -> Command {
     let mut command = Command::new(program("etcd", &[]));
     command.arg("--unsafe-no-fsync");
     command
 }
 
-/// Runs `etcdctl` against one member; what it prints.
+/// Runs `etcdctl` against one member, and returns the output.
 pub fn etcdctl(address: SocketAddr, arguments: &[&str]) -> String {
     let mut command = Command::new(program("etcdctl", &[]));
     command.env("ETCDCTL_API", "3").args(["--dial-timeout=60s", "--command-timeout=60s"]);
@@ -186,7 +186,7 @@ pub fn etcdctl(address: SocketAddr, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Every key that begins like this, in the order of creation, as one member tells.
+/// Every key with this prefix, in the order of creation, as one member reports them.
 pub fn keys(address: SocketAddr, prefix: &str) -> Vec<EtcdKey> {
     let said = etcdctl(address, &["get", prefix, "--prefix", "--sort-by=CREATE", "--order=ASCEND", "-w=fields"]);
     let mut keys = Vec::new();
@@ -207,13 +207,13 @@ pub fn keys(address: SocketAddr, prefix: &str) -> Vec<EtcdKey> {
 /// A key in etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdKey {
-    /// Its name.
+    /// The name of the key.
     pub key: String,
-    /// Its value.
+    /// The value of the key.
     pub value: String,
-    /// The revision that created it.
+    /// The revision that created the key.
     pub create_revision: u64,
-    /// The lease that it ends with; 0 for none.
+    /// The lease of the key; 0 for none.
     pub lease: i64,
 }
 

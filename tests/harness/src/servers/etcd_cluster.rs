@@ -1,4 +1,4 @@
-//! etcd, three members.
+//! An etcd cluster of three members.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use fencepost_conformance::wait;
 
 const MEMBERS: usize = 3;
 
-/// How long electing a leader may take on a busy machine.
+/// The time limit of a leader election on a busy machine.
 const ELECTION: Duration = Duration::from_secs(60);
 
-/// A cluster of a test's own.
+/// An etcd cluster for one test.
 pub struct EtcdCluster {
     _dir: TempDir,
     ports: [u16; MEMBERS],
@@ -33,7 +33,7 @@ impl EtcdCluster {
         let launch = |member: usize| {
             let client = format!("http://127.0.0.1:{}", ports[member]);
             let mut command = etcd();
-            // So long that members that stand still for a moment do not depose their leader.
+            // Long timeouts, so that members that stall for a moment do not depose their leader.
             command.args(["--heartbeat-interval=300", "--election-timeout=3000"]);
             command.args(["--name", &format!("m{member}"), "--data-dir"]).arg(dir.path().join(member.to_string()));
             command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
@@ -46,12 +46,12 @@ impl EtcdCluster {
         cluster
     }
 
-    /// Where clients reach its members.
+    /// The addresses for clients.
     pub fn addresses(&self) -> [SocketAddr; MEMBERS] {
         self.ports.map(loopback)
     }
 
-    /// The member that leads.
+    /// The index of the leader.
     pub fn leader(&self) -> usize {
         wait::until("a leader", ELECTION, || {
             (0..MEMBERS).filter(|member| self.processes[*member].is_some()).find(|member| {

@@ -1,4 +1,4 @@
-//! Lock services of a test's own: real servers on loopback, on free ports, with their data in a temporary directory.
+//! Lock services for one test: real servers on loopback, on free ports, with their data in a temporary directory.
 //!
 //! `scripts/setup test` installs them. A server that is missing fails the test.
 
@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use fencepost_conformance::adapters::hooks::free_ports;
 use fencepost_conformance::wait;
 
-/// How long a server may take until it listens; ZooKeeper's Java is slow on a busy machine.
+/// The time limit for a server to listen; ZooKeeper's Java is slow on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server process, killed when it is dropped.
@@ -28,7 +28,7 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts it and waits until somebody listens on this port.
+    /// Starts a server and waits until it listens on this port.
     pub fn start(mut command: Command, port: u16) -> ServerProcess {
         let what = format!("{:?}", command.get_program());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -42,24 +42,24 @@ impl ServerProcess {
         ServerProcess { child }
     }
 
-    /// Its process.
+    /// The process id.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        // It may have ended.
+        // The process may have exited.
         let _ = kill_process(self.pid(), signal);
     }
 
-    /// `kill -9`, and waits for the end.
+    /// Sends SIGKILL, and waits for the exit.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to end, and waits for that.
+    /// Sends SIGTERM, and waits for the exit.
     pub fn terminate(&mut self) {
         self.signal(Signal::TERM);
         let _ = self.child.wait();
@@ -72,17 +72,17 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A port that nobody uses at the moment, nor takes by chance before its server does or while that restarts.
+/// A port that is not in use, and is not assigned to another program before its server starts or while that restarts.
 pub fn free_port() -> u16 {
     free_ports(1).expect("loopback has free ports")[0]
 }
 
-/// 127.0.0.1 at this port.
+/// 127.0.0.1 with this port.
 pub fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// A program, in PATH or in one of these directories.
+/// The path of a program in PATH or in one of these directories.
 pub fn program(name: &str, directories: &[&str]) -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default();
     let everywhere = path.split(':').chain(directories.iter().copied());

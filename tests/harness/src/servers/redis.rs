@@ -11,7 +11,7 @@ use super::certificates::{Certificates, Clients, Signed};
 use super::{ServerProcess, free_port, loopback, program};
 use fencepost_conformance::wait;
 
-/// A Redis server that forgets nothing it has confirmed.
+/// A Redis server that loses no confirmed write.
 pub struct RedisServer {
     data: TempDir,
     port: u16,
@@ -21,7 +21,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one, empty. `arguments` are added to its command line.
+    /// Starts an empty server. `arguments` are added to its command line.
     pub fn start(arguments: &[&str]) -> RedisServer {
         let data = TempDir::new().expect("a temporary directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
@@ -30,7 +30,7 @@ impl RedisServer {
         server
     }
 
-    /// One that is spoken to over TLS at [`encrypted_address`](RedisServer::encrypted_address).
+    /// Starts an empty server that uses TLS at [`encrypted_address`](RedisServer::encrypted_address).
     pub fn with_certificates(certificates: &Certificates, clients: Clients) -> RedisServer {
         let port = free_port();
         let path = |file: &Path| file.to_str().expect("temporary directories have plain names").to_owned();
@@ -43,12 +43,12 @@ impl RedisServer {
         server
     }
 
-    /// Where it speaks TLS.
+    /// The address with TLS.
     pub fn encrypted_address(&self) -> SocketAddr {
         loopback(self.encrypted.expect("a server with certificates"))
     }
 
-    /// A replica of another server, with all that the other has.
+    /// A replica of another server, with all its data.
     pub fn replica_of(primary: &RedisServer) -> RedisServer {
         let replica = RedisServer::start(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
         wait::until("the replica to be in step", Duration::from_secs(30), || {
@@ -68,17 +68,17 @@ impl RedisServer {
         });
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         loopback(self.port)
     }
 
-    /// Its process.
+    /// The running process.
     pub fn process(&self) -> &ServerProcess {
         self.process.as_ref().expect("a server runs unless it was killed")
     }
 
-    /// Runs one command as `redis-cli` does, and gives its output.
+    /// Runs one command as `redis-cli` does, and returns its output.
     pub fn cli(&self, command: &[&str]) -> String {
         let mut cli = Command::new(program("redis-cli", &[]));
         let output = cli.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]).args(command).output();
@@ -97,23 +97,23 @@ impl RedisServer {
         self.launch();
     }
 
-    /// Loses sight of its primary: it misses every write from now on.
+    /// Disconnects this replica from its primary: it misses every write from now on.
     pub fn cut_off(&self) {
         assert_eq!(self.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
     }
 
-    /// A failover: the primary dies, and this replica takes its place and its address.
+    /// A failover: the primary is killed, and this replica takes over its role and its address.
     pub fn take_over(&mut self, mut primary: RedisServer) {
         primary.kill();
         assert_eq!(self.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
         self.move_to(primary.port);
     }
 
-    /// A planned failover: the replica becomes the primary, at this one's address, and this one its replica elsewhere.
-    /// Connections to this one stay.
+    /// A planned failover: the replica becomes the primary, at this server's address, and this server becomes its
+    /// replica at another address. Connections to this server stay open.
     pub fn hand_over(&mut self, replica: &mut RedisServer) {
         let port = self.port;
-        // A replica that has just come up is not yet known to be.
+        // The primary does not recognise a newly started replica at once.
         wait::until("the failover to begin", Duration::from_secs(30), || {
             (self.cli(&["FAILOVER", "TO", "127.0.0.1", &replica.port.to_string()]) == "OK").then_some(())
         });

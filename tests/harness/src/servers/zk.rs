@@ -12,19 +12,19 @@ use super::certificates::{Certificates, Clients, Signed};
 use super::{ServerProcess, free_port, loopback, program};
 use fencepost_conformance::wait;
 
-/// Debian's package; the jar names the others that it needs.
+/// The jar of Debian's package; it names the other jars that it needs.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
 
-/// What the jar does not name and TLS needs; they come with its package.
+/// Jars that TLS needs and the main jar does not name; they come with its package.
 const NETTY: &str = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
-/// From listening to serving.
+/// The time limit from listening to serving.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For one answer. A connection that was made before it serves is never answered.
+/// The time limit of one answer. A connection made before the server serves is never answered.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// A ZooKeeper server of one node. Ticks are half a second long, sessions last at least one second and at most ten.
+/// A ZooKeeper server of one node. Ticks take half a second, sessions last at least one second and at most ten.
 pub struct ZooKeeper {
     directory: TempDir,
     port: u16,
@@ -33,22 +33,22 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Starts it, empty.
+    /// Starts an empty server.
     pub fn start() -> ZooKeeper {
         ZooKeeper::with("minSessionTimeout=1000\n")
     }
 
-    /// Starts it with more settings.
+    /// Starts an empty server with more settings.
     pub fn with(settings: &str) -> ZooKeeper {
         ZooKeeper::in_directory(TempDir::new().expect("a temporary directory can be made"), settings)
     }
 
-    /// Starts one that is spoken to over TLS at [`encrypted_address`](ZooKeeper::encrypted_address).
+    /// Starts an empty server that uses TLS at [`encrypted_address`](ZooKeeper::encrypted_address).
     pub fn with_certificates(certificates: &Certificates, clients: Clients) -> ZooKeeper {
         let directory = TempDir::new().expect("a temporary directory can be made");
         let read = |file: &Path| std::fs::read_to_string(file).expect("a certificate can be read");
         let Signed { certificate, key } = certificates.server();
-        // It knows PEM by the end of the name.
+        // It recognises PEM files by their extension.
         let (server, root) = (directory.path().join("server.pem"), directory.path().join("root.pem"));
         for (file, text) in [(&server, read(key) + &read(certificate)), (&root, read(&certificates.root()))] {
             std::fs::write(file, text).expect("a temporary directory can be written");
@@ -78,30 +78,30 @@ impl ZooKeeper {
         ZooKeeper { directory, port, encrypted: None, process }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         loopback(self.port)
     }
 
-    /// Where it speaks TLS.
+    /// The address with TLS.
     pub fn encrypted_address(&self) -> SocketAddr {
         loopback(self.encrypted.expect("a server with certificates"))
     }
 
-    /// `kill -9`, and starts it again with what it has on disk.
+    /// `kill -9`, then starts it again with its data.
     pub fn restart(&mut self) {
         self.process.kill();
         self.process = launch(self.directory.path(), self.port);
     }
 
-    /// `kill -9`, and starts it again without any data: an ensemble that was re-created.
+    /// `kill -9`, then starts it again without any data: an ensemble that was re-created.
     pub fn wipe(&mut self) {
         self.process.kill();
         std::fs::remove_dir_all(self.directory.path().join("data")).expect("its data can be removed");
         self.process = launch(self.directory.path(), self.port);
     }
 
-    /// What it answers to one of its four-letter commands.
+    /// The answer to one of its four-letter commands.
     pub fn ask(&self, command: &str) -> String {
         wait::until("ZooKeeper to answer", PATIENCE, || ask(self.port, command))
     }
@@ -111,7 +111,7 @@ fn launch(directory: &Path, port: u16) -> ServerProcess {
     assert!(Path::new(JAR).is_file(), "{JAR} is missing: run `scripts/setup test`");
     let mut command = Command::new(program("java", &[]));
     command.args(["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]);
-    // The log grows by this many kilobytes at a time, instead of 64 megabytes.
+    // The transaction log grows in steps of this many kilobytes, instead of 64 megabytes.
     command.args(["-Dzookeeper.preAllocSize=64", "-cp", &format!("{JAR}:{NETTY}")]);
     command.arg("org.apache.zookeeper.server.ZooKeeperServerMain").arg(directory.join("zoo.cfg"));
     let process = ServerProcess::start(command, port);

@@ -1,4 +1,4 @@
-//! PostgreSQL: initialised once per test run, a copy of that for every server.
+//! PostgreSQL servers: the cluster is initialised once, and every server gets a copy.
 
 mod pool;
 
@@ -18,10 +18,10 @@ use fencepost_conformance::wait;
 
 pub use pool::Pool;
 
-/// How long a server may take until it answers.
+/// The time limit for a server to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server with data of its own; both are gone when it is dropped.
+/// A server with its own data; both are removed when it is dropped.
 pub struct Postgres {
     process: Option<ServerProcess>,
     home: TempDir,
@@ -29,14 +29,14 @@ pub struct Postgres {
     settings: Vec<String>,
 }
 
-/// Where its programs are.
+/// The directory of PostgreSQL's programs.
 fn programs() -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is missing: run `scripts/setup test`");
     let programs = versions.filter_map(Result::ok).map(|version| version.path().join("bin"));
     programs.filter(|bin| bin.join("initdb").is_file()).max().expect("PostgreSQL is missing: run `scripts/setup test`")
 }
 
-/// PostgreSQL does not run as root, so it gets a user of its own there.
+/// PostgreSQL refuses to run as root, so the command runs as another user in that case.
 fn as_its_user(program: &Path) -> Command {
     if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");
@@ -53,21 +53,21 @@ fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Makes a file PostgreSQL's user's own.
+/// Makes PostgreSQL's user the owner of a file.
 fn as_owner(path: &Path) {
     if rustix::process::geteuid().is_root() {
         run(Command::new("chown").arg("postgres").arg(path));
     }
 }
 
-/// A directory that PostgreSQL's user may write.
+/// A directory that PostgreSQL's user may write to.
 fn directory() -> TempDir {
     let home = TempDir::new().expect("a temporary directory can be made");
     as_owner(home.path());
     home
 }
 
-/// An empty database cluster, made once per target directory; every server gets a copy of it.
+/// An empty database cluster, created once per target directory; every server gets a copy of it.
 fn template() -> &'static Path {
     static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -77,7 +77,8 @@ fn template() -> &'static Path {
         let target = test.ancestors().nth(3).expect("tests run from target/release/deps").join("tmp");
         let template = target.join(format!("postgres-{}", version.display()));
         if !template.exists() {
-            // Made where its user may write, copied beside its place, and put there in one step: others may do the same.
+            // Created where its user may write, copied next to its destination, and moved there atomically: other
+            // processes may do the same.
             let home = directory();
             let mut initdb = as_its_user(&programs.join("initdb"));
             initdb.args(["--auth=trust", "--username=postgres", "--no-sync", "--no-locale", "-E", "UTF8", "-D"]);
@@ -94,17 +95,18 @@ fn template() -> &'static Path {
 }
 
 impl Postgres {
-    /// Starts an empty one.
+    /// Starts an empty server.
     pub fn start() -> Postgres {
         Postgres::with(&[])
     }
 
-    /// The same with settings, each `name=value`.
+    /// Starts an empty server with settings, each `name=value`.
     pub fn with(settings: &[&str]) -> Postgres {
         Postgres::in_directory(Postgres::fresh(), settings)
     }
 
-    /// The same with TLS. With [`Clients::Known`] there is a user `worker`, who needs a certificate of that name.
+    /// Starts an empty server with TLS. With [`Clients::Known`] there is a user `worker`, who needs a certificate of
+    /// that name.
     pub fn with_certificates(certificates: &Certificates, clients: Clients) -> Postgres {
         let home = Postgres::fresh();
         let data = home.path().join("data");
@@ -136,7 +138,7 @@ impl Postgres {
         home
     }
 
-    /// A standby that follows this server, and answers to reads.
+    /// Starts a standby that follows this server, and answers reads.
     pub fn standby(&self) -> Postgres {
         let home = directory();
         let mut backup = as_its_user(&programs().join("pg_basebackup"));
@@ -167,7 +169,7 @@ impl Postgres {
     fn launch(&mut self) {
         let mut command = as_its_user(&programs().join("postgres"));
         command.arg("-D").arg(self.data()).args(["-p", &self.port.to_string(), "-k"]).arg(self.home.path());
-        // What is not synced survives the death of a process, only not that of the machine.
+        // Unsynced writes survive the death of a process, though not of the machine.
         let usual = ["listen_addresses=127.0.0.1", "fsync=off", "shared_buffers=16MB", "max_connections=200"];
         for setting in usual.into_iter().chain(self.settings.iter().map(String::as_str)) {
             command.args(["-c", setting]);
@@ -178,12 +180,12 @@ impl Postgres {
         });
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         loopback(self.port)
     }
 
-    /// Its data.
+    /// The data directory.
     pub fn data(&self) -> PathBuf {
         self.home.path().join("data")
     }
@@ -195,12 +197,12 @@ impl Postgres {
         command
     }
 
-    /// Runs a statement as an administrator, and gives what it printed.
+    /// Runs a statement as an administrator, and returns its output.
     pub fn sql(&self, statement: &str) -> String {
         run(&mut self.psql(statement)).trim().to_owned()
     }
 
-    /// From now on this user needs a password.
+    /// Requires a password of this user from now on.
     pub fn demand_password(&self, user: &str) {
         let file = self.data().join("pg_hba.conf");
         let rules = fs::read_to_string(&file).expect("the server has rules");
@@ -219,7 +221,7 @@ impl Postgres {
         let children = fs::read_to_string(format!("/proc/{main}/task/{main}/children")).unwrap_or_default();
         process.kill();
         for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().ok()?)) {
-            // Most end by themselves when the main process is gone.
+            // Most exit by themselves when the main process is gone.
             let _ = kill_process(child, Signal::KILL);
             wait::until("a process of PostgreSQL to end", PATIENCE, || {
                 (!Path::new(&format!("/proc/{}", child.as_raw_nonzero())).exists()).then_some(())

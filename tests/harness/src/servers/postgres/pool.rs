@@ -1,4 +1,4 @@
-//! PgBouncer before a server: several clients share a server process, one transaction each.
+//! PgBouncer in front of a server: several clients share a server process, one transaction each.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::{Postgres, as_its_user, directory};
 use crate::servers::{ServerProcess, free_port, loopback, program};
 
-/// A transaction pool, gone when it is dropped.
+/// A transaction pool, stopped when it is dropped.
 pub struct Pool {
     _process: ServerProcess,
     _home: TempDir,
@@ -16,7 +16,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts one before a server.
+    /// Starts a pool in front of a server.
     pub fn start(server: &Postgres) -> Pool {
         let (home, port) = (directory(), free_port());
         let (users, settings) = (home.path().join("users"), home.path().join("pool.ini"));
@@ -33,7 +33,7 @@ impl Pool {
         Pool { _process: ServerProcess::start(command, port), _home: home, port }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         loopback(self.port)
     }
