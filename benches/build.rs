@@ -1,4 +1,4 @@
-//! Tells the instruction counts which compiler made them.
+//! Passes the compiler's version to the program that records instruction counts.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! What it costs to judge a history: the conformance suite's checker.
+//! The cost of judging a history: the conformance suite's checker.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
@@ -13,8 +13,8 @@ use fencepost_conformance::{Answer, Op};
 const CLIENTS: u64 = 8;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A right resource: operation n takes effect at 10 n, within an interval that overlaps those of the other clients. Of a
-/// hundred answers, `unknown` are lost.
+/// A correct history: operation n takes effect at 10 n, within an interval that overlaps those of the other clients. Of
+/// a hundred answers, `unknown` are lost.
 fn history(count: u64, resources: u64, unknown: u64) -> History {
     let mut random = Random::from_seed(7);
     let mut states: Vec<(Option<u64>, Option<String>)> = vec![(None, None); resources as usize];

@@ -1,4 +1,4 @@
-//! The rule alone: what one verdict costs.
+//! The rule alone: the cost of one verdict.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::unwrap_used, reason = "a bench fails loudly")]
 

@@ -1,4 +1,4 @@
-//! Transactions over several resources, and the built-in lock service, one caller at a time and many.
+//! Transactions over several resources, and the built-in lock service, with one caller at a time and with many.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::unwrap_used, reason = "a bench fails loudly")]
 
@@ -45,16 +45,16 @@ async fn acquire(store: &Store, number: usize) -> fencepost_store::Grant {
     }
 }
 
-/// What one of the callers does, over and over.
+/// The operation that each caller repeats.
 #[derive(Clone, Copy)]
 enum Work {
     Transaction,
     AcquireAndRelease,
-    /// Of a lock that it has.
+    /// Renewal of a lock that the caller holds.
     Renew,
 }
 
-/// Runs so many callers at once, each on resources of its own.
+/// Runs this many callers at once, each on resources of its own.
 async fn run(store: &Arc<Store>, work: Work, grants: &Arc<Vec<fencepost_store::Grant>>, callers: usize) {
     let tasks: Vec<_> = (0..callers)
         .map(|number| {

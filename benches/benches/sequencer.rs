@@ -1,4 +1,4 @@
-//! The store as the gateway uses it: 64 writers at once, and one.
+//! The store as the gateway uses it: with 64 concurrent writers, and with one.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 #![allow(clippy::unwrap_used, reason = "a bench fails loudly")]
 

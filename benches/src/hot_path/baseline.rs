@@ -1,14 +1,14 @@
-//! What was recorded: a document for people that the guard reads back.
+//! The recorded counts: a document for people that the check reads back.
 
 use std::fmt::Write as _;
 use std::fs;
 
 use crate::parts;
 
-/// Where it is.
+/// The path of the document.
 pub(crate) const DOCUMENT: &str = "docs/instructions.md";
 
-/// Counts, and what they were made with.
+/// Counts, and the tools they were made with.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Baseline {
     pub(crate) compiler: String,
@@ -17,7 +17,7 @@ pub(crate) struct Baseline {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// One part's count.
+/// The count of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,

@@ -1,10 +1,10 @@
-//! Counting with callgrind, and comparing with what was recorded.
+//! Counting with callgrind, and comparing with the recorded counts.
 
 use std::process::Command;
 
 use crate::parts::Part;
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Finding {
     Within,
@@ -12,7 +12,7 @@ pub(crate) enum Finding {
         recorded: u64,
         percent: f64,
     },
-    /// So far that the record no longer guards anything.
+    /// So far below the record that it no longer detects regressions.
     Below {
         recorded: u64,
         percent: f64,
@@ -20,7 +20,7 @@ pub(crate) enum Finding {
     Unknown,
 }
 
-/// Counts of a few dozen move by some instructions without a reason worth knowing.
+/// Counts of a few dozen vary by some instructions for no relevant reason.
 const SLACK: u64 = 8;
 
 pub(crate) fn compare(recorded: Option<u64>, counted: u64, tolerance: u64) -> Finding {
@@ -60,7 +60,7 @@ fn collected(name: &str, count: u64) -> Result<u64, String> {
     let said = String::from_utf8_lossy(&output.stderr);
     match (output.status.success(), total(&said)) {
         (true, Some(total)) => Ok(total),
-        // An instruction that valgrind does not know ends the program with SIGILL and is named in what it says.
+        // An instruction that valgrind does not know ends the program with SIGILL; valgrind's output names it.
         _ => Err(format!("{name} did not run under valgrind ({}):\n{said}", output.status)),
     }
 }
@@ -71,19 +71,19 @@ fn total(said: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// What made this program.
+/// The compiler of this program.
 pub(crate) fn compiler() -> String {
     env!("BENCH_COMPILER").to_owned()
 }
 
-/// What counts.
+/// The version of valgrind.
 pub(crate) fn valgrind() -> Result<String, String> {
     let output = Command::new("valgrind").arg("--version").output();
     let output = output.map_err(|error| format!("valgrind cannot be started: {error}; `make bench` installs it"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What the C library may choose its ways by; valgrind passes it on.
+/// The processor, by which the C library may choose its implementations; valgrind passes its features on.
 pub(crate) fn processor() -> String {
     let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let has = flags.lines().find(|line| line.starts_with("flags")).is_some_and(|line| line.contains(" avx2"));

@@ -1,8 +1,10 @@
-//! Instructions of the hot path, counted by valgrind: a guard against slow creep that no noise of the machine disturbs.
+//! Instruction counts of the hot path, by valgrind: a check against gradual slowdown that machine noise does not
+//! affect.
 //!
-//! `hot-path run NAME COUNT` does one part of the path so many times. `hot-path check` runs every part twice under
-//! callgrind, with two counts: the difference divided by the further repetitions is what one takes, and what the
-//! program needs to start cancels out. It compares that with `docs/instructions.md`, which `hot-path record` writes.
+//! `hot-path run NAME COUNT` runs one part of the path COUNT times. `hot-path check` runs every part twice under
+//! callgrind, with two counts: the difference divided by the additional repetitions is the cost of one repetition, and
+//! the cost of starting the program cancels out. It compares that with `docs/instructions.md`, which `hot-path record`
+//! writes.
 
 mod baseline;
 mod guard;
@@ -31,7 +33,7 @@ fn main() {
     }
 }
 
-/// Counts every part, with a line for each.
+/// Counts every part, and prints a line for each.
 fn counted() -> Result<Vec<Entry>, String> {
     let count = |part: &parts::Part| {
         let instructions = guard::instructions(part)?;

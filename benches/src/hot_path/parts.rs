@@ -1,4 +1,4 @@
-//! The parts of the hot path, each to be repeated.
+//! The parts of the hot path that are measured.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use fencepost_store::engines::memory::Memory;
 use fencepost_store::record::{Value, decode_fence, encode_fence};
 use fencepost_store::{Condition, NoObserver, Operation, Outcome, Put, Store, StoreOptions, Transaction};
 
-/// One part.
+/// One part of the hot path.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// How often it is done, at the most.
+    /// The larger number of repetitions.
     pub(crate) repetitions: u64,
-    /// How often it is run; the fewest instructions count. Threads that wait for each other take more now and then.
+    /// How often it is run; the run with the fewest instructions counts. Threads that wait for each other sometimes
+    /// take more.
     pub(crate) runs: usize,
-    /// How many percent it may grow.
+    /// The allowed growth in percent.
     pub(crate) tolerance: u64,
     pub(crate) run: fn(u64) -> Result<(), String>,
 }
@@ -83,7 +84,7 @@ fn key(number: u64) -> Result<Key, String> {
     Key::new(&format!("orders/{number}")).map_err(|error| error.to_string())
 }
 
-/// The fence 34.
+/// A fence at 34.
 fn fence() -> Result<FenceState, String> {
     let (state, presented) = (FenceState::default(), presented(34)?);
     match judge(&state, &presented, Access::Write, &Policy::default()) {
@@ -109,7 +110,7 @@ fn names(count: u64) -> Result<(), String> {
     repeat(count, || Key::new(black_box("orders/123")).map(|key| guards.of_key(&key).map(|guarded| guarded.resource)))
 }
 
-/// Opens a store on the engine in memory, with the fences of a few resources at 34, and lets something happen there.
+/// Opens a store on the memory engine, with the fences of a few resources at 34, and runs something on it.
 fn with_store<F: Future<Output = Result<(), String>>>(what: impl FnOnce(Arc<Store>) -> F) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(async {

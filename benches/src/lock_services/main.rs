@@ -1,7 +1,7 @@
-//! What fencing costs beside each lock service: a lock taken and given back without the gateway, and the same with the
-//! token claimed and a value written under it.
+//! The cost of fencing for each lock service: a lock acquired and released without the gateway, compared with the same
+//! plus a claimed token and a value written under it.
 //!
-//! `lock-services [ROUNDS SECONDS]` starts every service and a gateway on loopback, measures them in turn, several
+//! `lock-services [ROUNDS SECONDS]` starts every service and a gateway on loopback, measures them in turn over several
 //! rounds, prints a table and writes `docs/locks/benchmarks.md`.
 
 use std::fmt::Write as _;
@@ -19,14 +19,14 @@ use fencepost_harness::servers::postgres::Postgres;
 use fencepost_harness::servers::redis::RedisServer;
 use fencepost_harness::servers::zk::ZooKeeper;
 
-/// Clients at once, each with a lock of its own.
+/// Concurrent clients, each with a lock of its own.
 const CLIENTS: u64 = 8;
 
 const TTL: Duration = Duration::from_secs(10);
 
 const DOCUMENT: &str = "docs/locks/benchmarks.md";
 
-/// A service, and what was seen per round: locks per second without and with the gateway.
+/// A service, and its results per round: locks per second without and with the gateway.
 struct Row {
     name: &'static str,
     url: String,
@@ -62,7 +62,7 @@ fn measure(runtime: &tokio::runtime::Runtime, rounds: u64, time: Duration) -> Re
     let mut command = Command::new(program);
     command.args(["serve", "--log", "warn", "--listen", "127.0.0.1:0", "--data"]).arg(home.path().join("data"));
     let gateway = GatewayProcess::spawn(command)?;
-    // The tests' etcd does without syncs.
+    // The harness disables etcd's syncs; enable them.
     let etcd = Etcd::with(&["--unsafe-no-fsync=false"]);
     let (redis, zk, postgres) =
         (RedisServer::start(&["--appendfsync", "always"]), ZooKeeper::start(), Postgres::start());
@@ -94,7 +94,7 @@ fn measure(runtime: &tokio::runtime::Runtime, rounds: u64, time: Duration) -> Re
     Ok(())
 }
 
-/// Locks per second. Each service has resources of its own: a fence is bound to one.
+/// Locks per second. Each service uses its own resources, because a fence is bound to one service.
 async fn rate(service: &'static str, url: &str, gateway: Option<&str>, time: Duration) -> Result<f64, String> {
     let backend = locks::connect(url).await.map_err(|error| error.to_string())?;
     let gateway = gateway.map(at).transpose().map_err(|error| error.to_string())?;
@@ -124,7 +124,7 @@ fn at(url: &str) -> Result<Gateway, fencepost_client::Error> {
     Gateway::with_options(url, GatewayOptions::new().timeout(TTL).connect_timeout(TTL))
 }
 
-/// Taken and released.
+/// Acquires and releases a lock.
 async fn alone(backend: &dyn LockBackend, name: &str) -> Result<(), String> {
     // A holder is unique per acquisition.
     static TURN: AtomicU64 = AtomicU64::new(0);
@@ -138,7 +138,7 @@ async fn alone(backend: &dyn LockBackend, name: &str) -> Result<(), String> {
     }
 }
 
-/// Taken, claimed, written under, and released.
+/// Acquires a lock, claims its token, writes a value under it, and releases it.
 async fn fenced(gateway: &Gateway, backend: &Arc<dyn LockBackend>, name: &str) -> Result<(), String> {
     let client = Client::new(gateway.clone(), backend.clone()).with_lock_options(LockOptions::new().ttl(TTL));
     let guard = client.acquire(name).await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! A bare hyper server that reads the body and answers: the most that any HTTP service could do here.
+//! A bare hyper server that reads the body and answers: an upper bound for any HTTP service here.
 
 use std::convert::Infallible;
 use std::process::Command;
@@ -27,7 +27,7 @@ impl Bare {
     }
 }
 
-/// The server, in a process of its own, on as many threads as the gateway has.
+/// Runs the server, in a process of its own, on as many threads as the gateway has.
 pub(crate) fn serve(address: &str) -> Result<(), String> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| error.to_string())?;
@@ -49,7 +49,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     Ok(Response::new(Full::new(Bytes::copy_from_slice(text))))
 }
 
-/// The same requests, any answer.
+/// The same requests, accepting any answer.
 struct AnyAnswer(Http);
 
 impl Protocol for AnyAnswer {

@@ -1,4 +1,4 @@
-//! Horizontal bars as an SVG file: readable in light and dark, and by those who only hear its title and description.
+//! Horizontal bars as an SVG file: readable in light and dark mode, with a title and description for screen readers.
 
 use std::fmt::Write as _;
 
@@ -17,16 +17,16 @@ pub(crate) struct Group {
     pub(crate) bars: Vec<Bar>,
 }
 
-/// One bar: so many answers per second.
+/// One bar: a rate in answers per second.
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) rate: f64,
-    /// Written after the rate.
+    /// A text after the rate.
     pub(crate) note: String,
     pub(crate) look: Look,
 }
 
-/// Is it what the chart is about?
+/// Whether a bar is highlighted as the subject of the chart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     Ours,
@@ -35,7 +35,7 @@ pub(crate) enum Look {
 
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 24.0;
-/// Labels end and bars begin here, and the longest bar has this width. What is written behind it has the rest.
+/// Where labels end and bars begin, and the width of the longest bar. The remaining width is for the text after it.
 const BARS_AT: f64 = 150.0;
 const LONGEST: f64 = 360.0;
 const LINE: f64 = 24.0;
@@ -102,7 +102,7 @@ impl Chart {
         svg
     }
 
-    /// The whole chart in words.
+    /// The whole chart as text.
     fn described(&self) -> String {
         let group = |group: &Group| {
             let bars: Vec<_> =
@@ -114,7 +114,7 @@ impl Chart {
     }
 }
 
-/// Text as it may stand in XML.
+/// Text escaped for XML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for sign in text.chars() {

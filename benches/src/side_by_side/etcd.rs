@@ -1,9 +1,9 @@
 //! etcd with a fenced write as a transaction, over gRPC.
 //!
-//! The fence stands before the value in the same key, at a fixed width: `00000000000001000000:value`. A write compares
-//! what is stored with its own token and the sign after the colon. If the stored bytes are greater, the fence is
-//! higher, and the transaction reads it; else it puts. An absent key is not greater. One key and one put is the
-//! cheapest form of a fenced write that etcd has.
+//! The fence precedes the value in the same key, at a fixed width: `00000000000001000000:value`. A write compares the
+//! stored bytes with its own token followed by the character after the colon. If the stored bytes are greater, the
+//! fence is higher, and the transaction reads it; otherwise it puts. An absent key is not greater. One key and one put
+//! is the cheapest form of a fenced write that etcd has.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ impl Etcd {
         command.args(["--listen-client-urls", &url(clients), "--advertise-client-urls", &url(clients)]);
         command.args(["--listen-peer-urls", &url(peers), "--initial-advertise-peer-urls", &url(peers)]);
         command.args(["--initial-cluster", &format!("bench={}", url(peers))]);
-        // Old revisions of a long run must fit.
+        // Room for the old revisions of a long run.
         command.args(["--quota-backend-bytes", "8589934592"]);
         command.args(["--auto-compaction-mode", "revision", "--auto-compaction-retention", "100000"]);
         command.args(["--logger", "zap", "--log-level", "error"]);
@@ -46,7 +46,7 @@ impl Etcd {
     }
 }
 
-/// Every resource gets its fence and its value, as many at a time as fit into one frame of 16 KiB.
+/// Writes the fence and the value of every resource, as many at a time as fit into one frame of 16 KiB.
 fn fill(server: &Server) -> Result<(), String> {
     let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
     let mut grpc = Grpc::default();
@@ -103,18 +103,18 @@ fn get(key: &str) -> Vec<u8> {
     operation
 }
 
-/// `Compare` of the stored fence with a token: greater than it, or not above it.
+/// `Compare` of the stored fence with a token: above it, or not above it.
 fn compare(key: &str, result: u64, token: u64) -> Vec<u8> {
     let mut compare = Vec::new();
     put_number(&mut compare, 1, result);
     put_number(&mut compare, 2, 3);
     put_bytes(&mut compare, 3, key.as_bytes());
-    // `;` comes after `:`, so this is above every value under the token, and below every one under the next.
+    // `;` follows `:`, so this is above every value under the token, and below every value under the next.
     put_bytes(&mut compare, 7, format!("{token:020};").as_bytes());
     compare
 }
 
-/// `TxnRequest`: if the fence is higher, read it; else do this.
+/// `TxnRequest`: if the fence is higher, read it; otherwise run this operation.
 fn fenced(key: &str, token: u64, operation: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
     put_bytes(&mut message, 1, &compare(key, GREATER, token));
@@ -123,13 +123,13 @@ fn fenced(key: &str, token: u64, operation: &[u8]) -> Vec<u8> {
     message
 }
 
-/// What matters of `TxnResponse` and `RangeResponse`.
+/// The relevant parts of `TxnResponse` and `RangeResponse`.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     succeeded: bool,
-    /// Results of a transaction.
+    /// The number of results of a transaction.
     results: usize,
-    /// Keys that a read found.
+    /// The number of keys that a read found.
     found: usize,
 }
 
@@ -148,7 +148,7 @@ impl Answer {
     }
 }
 
-/// One connection's requests.
+/// The requests of one connection.
 struct Fenced {
     grpc: Grpc,
     workload: Workload,

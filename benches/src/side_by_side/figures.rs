@@ -1,6 +1,6 @@
-//! Figures of several rounds, and how they are written.
+//! Figures of several rounds, and their formatting.
 
-/// What several rounds gave for one thing.
+/// The results of several rounds for one figure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds(Vec<f64>);
 
@@ -10,7 +10,7 @@ impl Rounds {
         self.0.sort_by(f64::total_cmp);
     }
 
-    /// The middle one; of an even number the mean of both. NaN if there is none.
+    /// The median; the mean of the middle two for an even count. NaN if there are none.
     pub(crate) fn median(&self) -> f64 {
         let figures = &self.0;
         match figures.len() {
@@ -38,7 +38,7 @@ impl FromIterator<f64> for Rounds {
     }
 }
 
-/// The value that this part of all is not above; they are sorted.
+/// The quantile of sorted values: `part` of them are not above it.
 pub(crate) fn quantile(sorted: &[u64], part: f64) -> u64 {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0)
@@ -60,7 +60,7 @@ pub(crate) fn grouped(figure: f64) -> String {
     if figure < 0.0 && digits != "0" { format!("-{text}") } else { text }
 }
 
-/// Two digits that say something, from 0.012 to 1,234.
+/// Two significant digits, from 0.012 to 1,234.
 pub(crate) fn short(figure: f64) -> String {
     match figure.abs() {
         size if size >= 100.0 => grouped(figure),

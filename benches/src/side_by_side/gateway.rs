@@ -1,4 +1,4 @@
-//! The gateway.
+//! The gateway as a peer of the comparison.
 
 use std::path::Path;
 use std::process::Command;
@@ -54,7 +54,7 @@ impl Peer for Gateway {
     }
 }
 
-/// The load of `fencepost bench` on anything that speaks HTTP.
+/// Runs the load of `fencepost bench` on any HTTP server.
 pub(crate) fn http(
     address: std::net::SocketAddr,
     workload: Workload,
@@ -65,7 +65,7 @@ pub(crate) fn http(
     load(address, (0..connections as u64).map(speaker).collect(), time)
 }
 
-/// Any load, on one thread.
+/// Runs any load, on one thread.
 pub(crate) fn load<P: bench::Protocol>(
     address: std::net::SocketAddr,
     speakers: Vec<P>,

@@ -1,7 +1,8 @@
-//! Just enough gRPC for one request at a time on one connection: HTTP/2 frames with headers that need no state, and the
-//! wire form of protocol buffers. Its load generator is the same as everyone's, so it costs no more than the others.
+//! A minimal gRPC client, for one request at a time on one connection: HTTP/2 frames with stateless headers, and the
+//! wire format of protocol buffers. It runs in the same load generator as the other peers, so it costs no more than
+//! they do.
 
-/// What a connection begins with: the preface, our settings (no header table, no push, large streams) and a large window.
+/// The start of a connection: the preface, our settings (no header table, no push, large streams) and a large window.
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
     \0\0\x12\x04\0\0\0\0\0\0\x01\0\0\0\0\0\x02\0\0\0\0\0\x04\x40\0\0\0\
     \0\0\x04\x08\0\0\0\0\0\x3f\0\0\0";
@@ -21,7 +22,7 @@ const PADDED: u8 = 8;
 #[derive(Default)]
 pub(crate) struct Grpc {
     stream: u32,
-    /// What arrived and is not yet a whole frame, and how much of the load's buffer is in it.
+    /// Received bytes that are not a complete frame yet, and how much of the load's buffer has been copied into it.
     input: Vec<u8>,
     taken: usize,
     /// Acknowledgements to be sent with the next request.
@@ -29,12 +30,12 @@ pub(crate) struct Grpc {
     message: Vec<u8>,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// With this message.
     Answered(Vec<u8>),
-    /// Without one: gRPC says why in trailers that are not read here.
+    /// Without a message: gRPC reports the reason in trailers, which are not read here.
     Failed(&'static str),
 }
 
@@ -48,7 +49,7 @@ impl Grpc {
         self.taken = 0;
         self.message.clear();
         self.stream = if self.stream == 0 { 1 } else { self.stream + 2 };
-        // `:method: POST` and `:scheme: http` from the static table, then literals that are not to be remembered.
+        // `:method: POST` and `:scheme: http` from the static table, then literals that are not indexed.
         let mut headers = vec![0x83, 0x86, 0x04];
         put_text(&mut headers, method);
         headers.push(0x01);
@@ -65,7 +66,7 @@ impl Grpc {
         frame(out, DATA, END_STREAM, self.stream, &data);
     }
 
-    /// Looks at all that arrived since the call. `None`: it has not ended yet.
+    /// Processes everything received since the call. `None`: the call has not ended yet.
     pub(crate) fn answer(&mut self, input: &[u8]) -> Option<Call> {
         self.input.extend_from_slice(input.get(self.taken..).unwrap_or_default());
         self.taken = input.len();
@@ -86,7 +87,7 @@ impl Grpc {
                 _ => {}
             }
             if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 && ended.is_none() {
-                // One byte says that it is not compressed, four its length.
+                // A message starts with one byte for "not compressed", and four bytes for its length.
                 ended = Some(match self.message.split_at_checked(5) {
                     Some(([0, ..], message)) => Call::Answered(message.to_vec()),
                     _ => Call::Failed("no message"),
@@ -105,20 +106,20 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// A header's text; none of ours is longer than 126 bytes.
+/// Appends the text of a header, which must not be longer than 126 bytes.
 fn put_text(out: &mut Vec<u8>, text: &str) {
     out.push(text.len() as u8);
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a field of bytes, text or a message.
+/// Appends a length-delimited field: bytes, text or a message.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     put_varint(out, field << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Appends a field of a number.
+/// Appends a number field.
 pub(crate) fn put_number(out: &mut Vec<u8>, field: u64, number: u64) {
     put_varint(out, field << 3);
     put_varint(out, number);
@@ -139,7 +140,7 @@ pub(crate) enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message with their numbers, in their order. `None`: it is none.
+/// The fields of a message with their numbers, in order. `None`: it is malformed.
 pub(crate) fn fields(mut message: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut fields = Vec::new();
     while !message.is_empty() {

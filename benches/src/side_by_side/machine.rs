@@ -1,4 +1,4 @@
-//! The machine that everything ran on, for the reports.
+//! A description of the machine, for the reports.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::figures::Rounds;
 
-/// Processor, memory, kernel, and the file system of a directory with the price of its fsync.
+/// Processor, memory, kernel, and the file system of a directory with the cost of its fsync.
 pub(crate) fn describe(home: &Path) -> String {
     let field = |path: &str, word: &str| {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -38,7 +38,7 @@ fn file_system<'a>(mounts: &'a str, directory: &Path) -> Option<&'a str> {
         Some((before.split(' ').nth(4)?, after.split(' ').next()?))
     });
     let above = mounted.filter(|(point, _)| directory.starts_with(point));
-    // Of two on one point, the later one covers the other.
+    // Of two mounts on one point, the later one covers the other.
     above.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind)
 }
 
@@ -57,7 +57,7 @@ fn fsync(home: &Path) -> std::io::Result<f64> {
     Ok(times.median())
 }
 
-/// The first number with a dot in what a program says about its version.
+/// The first number with a dot in a program's version output.
 pub(crate) fn version(program: &Path) -> String {
     let output = Command::new(program).arg("--version").output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -66,12 +66,12 @@ pub(crate) fn version(program: &Path) -> String {
     versions.next().unwrap_or("of unknown version").to_owned()
 }
 
-/// Lets this process, and the servers it starts, open as many files as the system allows.
+/// Raises the limit of open files as far as the system allows, for this process and the servers it starts.
 pub(crate) fn raise_open_files() -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where that is forbidden, the old limit stays.
+    // If that is forbidden, the old limit stays.
     let _ = setrlimit(Resource::Nofile, limit);
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -1,8 +1,8 @@
-//! What fencing through the gateway costs, beside what people use today, on this machine and in one run.
+//! The cost of fencing through the gateway, compared with common alternatives, on this machine and in one run.
 //!
-//! Every peer is started by this program, with its data in a temporary directory on the same file system, and keeps
+//! This program starts every peer, with its data in a temporary directory on the same file system. Every peer keeps
 //! every answered write on stable storage. Rounds are interleaved: each peer is measured once per round, so that a slow
-//! minute of the machine hits all alike. The load generator runs on the same machine, on one thread.
+//! minute of the machine affects all of them. The load generator runs on the same machine, on one thread.
 
 mod bare;
 mod chart;
@@ -27,11 +27,11 @@ use fencepost_gateway::bench::Workload;
 use report::{Report, Row};
 use usage::Usage;
 
-/// Bytes of a value, and how many resources.
+/// The size of a value in bytes, and the number of resources.
 const VALUE: usize = 256;
 const RESOURCES: u64 = 10_000;
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) rate: f64,
@@ -46,25 +46,25 @@ pub(crate) struct Sample {
     pub(crate) memory: f64,
 }
 
-/// Something that keeps values behind a fence, or nothing at all.
+/// A server that keeps values behind a fence, or a bare one for comparison.
 pub(crate) trait Peer {
     /// Its name in the table.
     fn name(&self) -> &'static str;
 
-    /// Can it do this?
+    /// True if it supports this workload.
     fn offers(&self, workload: Workload) -> bool;
 
-    /// Rate and latencies in milliseconds: answers per second, p50, p99, p99.9, and how many answers.
+    /// Answers per second, latencies in milliseconds (p50, p99, p99.9), and the number of answers.
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String>;
 
-    /// Where it speaks the gateway's HTTP, if it does.
+    /// The address of the gateway's HTTP interface, if it has one.
     fn http(&self) -> Option<SocketAddr>;
 
-    /// The process whose children and itself are the server.
+    /// The server's process; its children are counted too.
     fn process(&self) -> u32;
 }
 
-/// What the load saw.
+/// The results of the load generator.
 pub(crate) struct Outcome {
     pub(crate) rate: f64,
     pub(crate) p50: f64,
@@ -73,14 +73,14 @@ pub(crate) struct Outcome {
     pub(crate) answers: f64,
 }
 
-/// How long each measurement takes.
+/// The duration of each measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Timing {
     pub(crate) warm_up: Duration,
     pub(crate) duration: Duration,
 }
 
-/// One row of the table: a workload at so many connections.
+/// The rows of the table: a workload at a number of connections.
 const ROWS: &[(Workload, usize)] = &[
     (Workload::Put, 1),
     (Workload::Put, 64),
@@ -95,7 +95,7 @@ const ROWS: &[(Workload, usize)] = &[
     (Workload::Lock, 64),
 ];
 
-/// 256 connections of PostgreSQL alone take more than a second to open.
+/// At least 3 seconds: opening 256 connections to PostgreSQL alone takes more than one.
 const USAGE: &str = "usage: side-by-side [ROUNDS SECONDS], at least 1 round of at least 3 seconds
        side-by-side objects [ROUNDS SECONDS]
        side-by-side growth [ROUNDS SECONDS [FENCES…]]";
@@ -147,7 +147,7 @@ fn compare(rounds: usize, duration: Duration) -> Result<(), String> {
                 let before = Usage::of(peer.process());
                 let outcome = peer.measure(*workload, *connections, time)?;
                 let used = Usage::of(peer.process());
-                // The usage covers the warm-up too, so it is scaled to all answers of that time.
+                // The usage includes the warm-up, so it is divided by the answers of the whole time.
                 let all = outcome.answers * (time.warm_up + time.duration).as_secs_f64() / time.duration.as_secs_f64();
                 let sample = Sample {
                     rate: outcome.rate,

@@ -1,4 +1,4 @@
-//! PostgreSQL with a fenced upsert as a prepared statement, by pgbench.
+//! PostgreSQL with a fenced upsert as a prepared statement, measured by pgbench.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::figures::quantile;
 use crate::server::{Server, free_port};
 use crate::{Outcome, Peer, RESOURCES, Timing, VALUE};
 
-/// One statement: PostgreSQL locks the row, looks at its fence and writes it.
+/// One statement: PostgreSQL locks the row, checks its fence and writes it.
 const TABLE: &str = "create table fenced (key text primary key, fence bigint not null, value text not null)";
 
 pub(crate) struct Postgres {
@@ -19,7 +19,7 @@ pub(crate) struct Postgres {
     home: PathBuf,
 }
 
-/// PostgreSQL does not run as root, so it gets a user of its own there.
+/// PostgreSQL refuses to run as root, so the command runs as another user in that case.
 fn as_its_user(program: &Path) -> Command {
     if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");
@@ -31,7 +31,7 @@ fn as_its_user(program: &Path) -> Command {
     }
 }
 
-/// Where the newest PostgreSQL has its programs.
+/// The directory of the newest PostgreSQL's programs.
 pub(crate) fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
     versions.filter_map(Result::ok).map(|version| version.path().join("bin")).max()
@@ -150,7 +150,7 @@ impl Peer for Postgres {
     }
 }
 
-/// Microseconds of every transaction, from pgbench's log.
+/// The latency of every transaction in microseconds, from pgbench's log.
 fn latencies(directory: &Path) -> Result<Vec<u64>, String> {
     let mut latencies = Vec::new();
     for file in fs::read_dir(directory).map_err(|error| error.to_string())?.filter_map(Result::ok) {
@@ -164,7 +164,7 @@ fn latencies(directory: &Path) -> Result<Vec<u64>, String> {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Its children go with it only if it is asked.
+        // Its children exit only on a graceful stop.
         self.server.terminate();
         let _ = fs::remove_dir_all(&self.home);
     }

@@ -53,7 +53,7 @@ impl Redis {
     }
 }
 
-/// Every resource gets its fence and its value.
+/// Writes the fence and the value of every resource.
 fn fill(stream: &mut TcpStream, script: &str) -> std::io::Result<()> {
     let value = text(0, VALUE);
     for resource in 0..RESOURCES {
@@ -87,7 +87,7 @@ struct Resp {
     value: String,
     number: u64,
     sent: u64,
-    /// 0 if it is applied, else the fence.
+    /// The expected answer: 0 if the write is applied, otherwise the fence.
     expected: u64,
 }
 
@@ -118,7 +118,7 @@ impl Protocol for Resp {
     }
 }
 
-/// Is it a fence and a value, and all of it?
+/// Checks for a complete answer with a fence and a value.
 fn found(input: &[u8]) -> Option<Answered> {
     let head = format!("*2\r\n$7\r\n{TOKEN}\r\n${VALUE}\r\n").into_bytes();
     let known = input.len().min(head.len());

@@ -1,4 +1,4 @@
-//! The document of a comparison: a table, what wrk saw, and a chart.
+//! The report of a comparison: a table, the figures of wrk, and a chart.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::{RESOURCES, Sample, Timing, VALUE, machine};
 
 const OURS: &str = "fencepost";
 
-/// What the chart shows.
+/// The rows shown in the chart.
 const CHARTED: &[(Workload, usize, &str)] = &[
     (Workload::Put, 64, "durable fenced PUT, 64 connections"),
     (Workload::Put, 256, "durable fenced PUT, 256 connections"),
@@ -21,7 +21,7 @@ const CHARTED: &[(Workload, usize, &str)] = &[
     (Workload::Stale, 256, "stale writes refused, 256 connections"),
 ];
 
-/// What was measured.
+/// A row of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) workload: Workload,
@@ -172,13 +172,13 @@ impl Report {
         }
     }
 
-    /// Writes document and chart, if this is run in the repository.
+    /// Writes the document and its chart, if run in the repository.
     pub(crate) fn write(&self, text: &str) -> Result<(), String> {
         write("benchmarks", text, &self.chart())
     }
 }
 
-/// Writes a document and its chart to `docs`, if there is one here.
+/// Writes a document and its chart to `docs`, if that directory exists here.
 pub(crate) fn write(name: &str, text: &str, chart: &Chart) -> Result<(), String> {
     if !Path::new("docs").is_dir() {
         return Ok(());
@@ -194,7 +194,7 @@ pub(crate) fn rounds_of(rounds: usize) -> String {
     format!("{rounds} round{}", if rounds == 1 { "" } else { "s" })
 }
 
-/// wrk says its version where others say how to use them.
+/// wrk prints its version where other programs print their usage.
 fn wrk_version() -> String {
     let output = std::process::Command::new("wrk").arg("--version").output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

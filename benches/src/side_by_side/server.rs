@@ -1,4 +1,4 @@
-//! A server of our own: started on loopback, ended with its handle.
+//! A server started on loopback, and stopped with its handle.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -22,7 +22,7 @@ impl Server {
         Server::start_until(command, port, Duration::from_millis(50), |address| TcpStream::connect(address).is_ok())
     }
 
-    /// Starts a server, and waits until it is ready, looking so often.
+    /// Starts a server, and checks at this interval until it is ready.
     pub(crate) fn start_until(
         mut command: Command,
         port: u16,
@@ -53,7 +53,7 @@ impl Server {
         self.child.id()
     }
 
-    /// SIGINT, then wait: PostgreSQL ends its children and stops at once, without waiting for its clients.
+    /// Sends SIGINT, then waits: PostgreSQL stops its children and exits at once, without waiting for its clients.
     pub(crate) fn terminate(&mut self) {
         let _ =
             rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::INT);
@@ -63,7 +63,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

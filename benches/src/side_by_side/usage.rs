@@ -1,8 +1,8 @@
-//! What a server used of the machine, by /proc: itself and all its children.
+//! The resources used by a server and all its children, from /proc.
 
 use std::fs;
 
-/// So far.
+/// The usage so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     /// CPU seconds.
@@ -21,7 +21,7 @@ impl Usage {
             // The name in parentheses may contain spaces.
             let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
             let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0);
-            // User and system time, and that of children which have ended; 100 ticks a second.
+            // User and system time, and that of children that have exited; 100 ticks a second.
             usage.cpu += (11..=14).map(ticks).sum::<f64>() / 100.0;
             usage.written += number(&format!("/proc/{pid}/io"), "write_bytes:");
             usage.memory += number(&format!("/proc/{pid}/status"), "RssAnon:") / 1024.0;

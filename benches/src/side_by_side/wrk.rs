@@ -1,4 +1,4 @@
-//! wrk, a load generator of others, to see that ours flatters nobody.
+//! wrk, an independent load generator, to check that ours favours no peer.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -7,21 +7,21 @@ use fencepost_gateway::bench::Workload;
 
 use crate::Timing;
 
-/// What wrk sends.
+/// The requests that wrk sends.
 const SCRIPT: &str = include_str!("../../fenced.lua");
 
-/// Where wrk is used: what it sends, at how many connections.
+/// The rows measured with wrk: a workload at a number of connections.
 pub(crate) const ROWS: &[(Workload, usize)] = &[(Workload::Put, 64), (Workload::Get, 64)];
 
-/// What wrk said.
+/// The figures that wrk reported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) rate: f64,
-    /// In milliseconds.
+    /// The latency in milliseconds.
     pub(crate) p99: f64,
 }
 
-/// Lets wrk load a server that speaks HTTP, on one thread, after a warm-up.
+/// Measures an HTTP server with wrk, on one thread, after a warm-up.
 pub(crate) fn measure(
     address: SocketAddr,
     workload: Workload,

@@ -11,24 +11,24 @@ use fencepost_store::engines::{self, EngineOptions};
 use fencepost_store::{NoObserver, Operation, Outcome, Store, StoreOptions, Transaction};
 use tokio::task::JoinSet;
 
-/// The most keys of a transaction, and its bytes.
+/// The maximum number of keys in a transaction, and of its bytes.
 const KEYS: u64 = 64;
 const BYTES: usize = 256 << 10;
 
-/// Transactions on their way at once, so that many share a commit.
+/// Concurrent transactions, so that many share a commit.
 const AT_ONCE: usize = 16;
 
-/// More than a gateway has, so that filling takes minutes and not hours: every new key looks for itself first.
+/// A larger cache than a gateway's, so that filling takes minutes and not hours: every new key is looked up first.
 const CACHE: usize = 2 << 30;
 
-/// What is to be written: keys, each with a fence of its own and a value.
+/// The content to write: keys, each with a fence of its own and a value.
 pub(crate) struct Content<'a> {
     pub(crate) prefix: &'a str,
     pub(crate) count: u64,
     pub(crate) value: usize,
 }
 
-/// Writes it, with a line now and then, and gives fences per second.
+/// Writes the content, prints progress, and returns fences per second.
 pub(crate) fn fill(directory: &Path, content: &Content<'_>) -> Result<f64, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(written(directory, content))

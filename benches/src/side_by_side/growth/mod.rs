@@ -1,7 +1,7 @@
-//! What changes as the data, the values or the connections grow.
+//! Measurements as the data, the values or the connections grow.
 //!
-//! Every row has its own data or its own load, and a gateway is started for it in every round; the rows take turns, so
-//! that a slow minute of the machine hits all alike. One gateway runs at a time.
+//! Every row has its own data or its own load, and a gateway is started for it in every round. Rows are interleaved, so
+//! that a slow minute of the machine affects all of them. One gateway runs at a time.
 
 mod fill;
 mod report;
@@ -18,10 +18,10 @@ use fill::{Content, fill};
 use report::Report;
 use subject::{Charge, Subject, disk};
 
-/// How many fences, unless told.
+/// The default numbers of fences.
 const FENCES: &[u64] = &[10_000, 1_000_000, 10_000_000];
 
-/// Bytes of a value, how many keys have such values, and how it is called.
+/// Bytes of a value, the number of keys with such values, and a label.
 const VALUES: &[(usize, u64, &str)] = &[
     (64, 10_000, "64 B"),
     (1 << 10, 10_000, "1 KiB"),
@@ -32,7 +32,7 @@ const VALUES: &[(usize, u64, &str)] = &[
 
 const CONNECTIONS: &[u64] = &[1, 16, 64, 256, 1024, 4096];
 
-/// Where nothing else is said.
+/// The number of connections where it is not varied.
 const USUAL_CONNECTIONS: u64 = 64;
 const USUAL_FENCES: u64 = 10_000;
 
@@ -54,24 +54,24 @@ impl Speed {
     }
 }
 
-/// A row about so many fences.
+/// A row for one number of fences.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByFences {
     pub(crate) fences: u64,
-    /// Fences per second when it was filled.
+    /// Fences per second while filling.
     pub(crate) filled: f64,
     pub(crate) put: Speed,
     pub(crate) get: Speed,
-    /// MiB.
+    /// Memory in MiB.
     pub(crate) memory: Rounds,
     pub(crate) disk: Rounds,
-    /// Milliseconds: from the start to ready, the same after SIGKILL, and from there to a durable write.
+    /// In milliseconds: from the start to ready, the same after SIGKILL, and from there to a durable write.
     pub(crate) ready: Rounds,
     pub(crate) recovered: Rounds,
     pub(crate) writing: Rounds,
 }
 
-/// A row about values of one size.
+/// A row for values of one size.
 #[derive(Clone, Debug)]
 pub(crate) struct ByValue {
     pub(crate) name: &'static str,
@@ -81,7 +81,7 @@ pub(crate) struct ByValue {
     pub(crate) memory: Rounds,
 }
 
-/// A row about so many connections.
+/// A row for one number of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct ByConnections {
     pub(crate) connections: u64,
@@ -156,7 +156,8 @@ fn grow(rounds: usize, time: Timing, sizes: &[u64]) -> Result<(), String> {
     report.write(&text)
 }
 
-/// Fills a directory, and lets a gateway finish what the filling left to be done. Fences per second of the last content.
+/// Fills a directory, and lets a gateway finish the background work of filling. Returns fences per second of the last
+/// content.
 fn prepare(directory: &Path, contents: &[Content<'_>]) -> Result<f64, String> {
     let mut rate = f64::NAN;
     for content in contents {
@@ -169,7 +170,7 @@ fn prepare(directory: &Path, contents: &[Content<'_>]) -> Result<f64, String> {
     Ok(rate)
 }
 
-/// Requests of a round that no other round sends.
+/// A load whose requests no other round sends.
 fn usual(workload: Workload, round: u64) -> Charge<'static> {
     let starting_at = round * 1_000_000_000 + if workload == Workload::Get { 500_000_000 } else { 0 };
     let (connections, resources) = (USUAL_CONNECTIONS, USUAL_FENCES);

@@ -11,7 +11,7 @@ pub(crate) struct Report {
     pub(crate) fences: Vec<ByFences>,
     pub(crate) values: Vec<ByValue>,
     pub(crate) connections: Vec<ByConnections>,
-    /// What could not be measured, and why.
+    /// The measurements that failed, and why.
     pub(crate) failures: Vec<String>,
     machine: String,
     rounds: usize,
@@ -193,10 +193,10 @@ impl Report {
 
 type SpeedOf = fn(&ByFences) -> &Speed;
 
-/// What is measured over the number of fences.
+/// The requests measured over the number of fences.
 const KINDS: &[(&str, SpeedOf)] = &[("put", |row| &row.put), ("get", |row| &row.get)];
 
-/// Cells of rate, spread, ratio to another rate if there is one, and latencies.
+/// Table cells: rate, spread, ratio to another rate if there is one, and latencies.
 fn speed(speed: &Speed, first: Option<f64>) -> String {
     let Speed { rate, p50, p99 } = speed;
     let ratio = first.map(|first| format!(" | **{:.2}**", rate.median() / first)).unwrap_or_default();
@@ -204,7 +204,7 @@ fn speed(speed: &Speed, first: Option<f64>) -> String {
     format!("{} | {}{ratio} | {p50} | {p99}", grouped(rate.median()), rate.spread())
 }
 
-/// A large number as people say it.
+/// A large number in readable form: `10 million`, or with commas.
 fn counted(number: u64) -> String {
     match number {
         number if number >= 1_000_000 && number.is_multiple_of(1_000_000) => format!("{} million", number / 1_000_000),

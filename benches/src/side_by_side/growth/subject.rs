@@ -1,4 +1,4 @@
-//! A gateway on a data directory, started and ended as often as needed.
+//! A gateway on a data directory, started and stopped as often as needed.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,19 +13,19 @@ use crate::server::{Server, free_port, pause};
 use crate::usage::Usage;
 use crate::{Outcome, Timing};
 
-/// More than the load opens, beside what asks for readiness.
+/// More than the load opens, plus those of readiness probes.
 const MAX_CONNECTIONS: &str = "8192";
 
-/// The gateway.
+/// A running gateway.
 pub(crate) struct Subject {
     server: Server,
     /// When its process was started.
     started: Instant,
-    /// From there until `/readyz` was answered with 200.
+    /// The time from there until `/readyz` answered with 200.
     pub(crate) ready: Duration,
 }
 
-/// What it is loaded with.
+/// The load to apply.
 #[derive(Clone, Copy)]
 pub(crate) struct Charge<'a> {
     pub(crate) workload: Workload,
@@ -33,7 +33,7 @@ pub(crate) struct Charge<'a> {
     pub(crate) prefix: &'a str,
     pub(crate) resources: u64,
     pub(crate) value: usize,
-    /// So that no two measurements send the same.
+    /// The number of the first request, so that no two measurements send the same requests.
     pub(crate) starting_at: u64,
 }
 
@@ -50,14 +50,14 @@ impl Subject {
         Ok(Subject { server, started, ready: started.elapsed() })
     }
 
-    /// Loads it for some time.
+    /// Measures it under load for some time.
     pub(crate) fn measure(&self, charge: Charge<'_>, time: Timing) -> Result<Outcome, String> {
         let Charge { workload, connections, prefix, resources, value, starting_at } = charge;
         let speaker = |number| Http::new(workload, number, resources, value, prefix).starting_at(starting_at);
         load(self.server.address, (0..connections).map(speaker).collect(), time)
     }
 
-    /// From the start of the process until a durable write is answered, which is tried now.
+    /// Sends a write now, and returns the time from the start of the process until it was answered as durable.
     pub(crate) fn first_write(&self, key: &str) -> Result<Duration, String> {
         let request = format!("PUT /v1/kv/{key}");
         match answers(self.server.address, &request, "fencing-token: 1000000\r\ncontent-length: 1\r\n", "204") {
@@ -66,12 +66,12 @@ impl Subject {
         }
     }
 
-    /// MiB.
+    /// Its memory in MiB.
     pub(crate) fn memory(&self) -> f64 {
         Usage::of(self.server.process()).memory
     }
 
-    /// Waits until it has nothing left to do in the background.
+    /// Waits until its background work is done.
     pub(crate) fn settle(&self) {
         let deadline = Instant::now() + Duration::from_secs(300);
         let mut quiet = 0;
@@ -82,7 +82,7 @@ impl Subject {
         }
     }
 
-    /// Kills it with SIGKILL while writers are at it.
+    /// Kills it with SIGKILL under a load of writes.
     pub(crate) fn kill_under_load(self, charge: Charge<'_>) {
         let time = Timing { warm_up: Duration::ZERO, duration: Duration::from_secs(30) };
         std::thread::scope(|scope| {
@@ -90,7 +90,7 @@ impl Subject {
             let Charge { workload, connections, prefix, resources, value, starting_at } = charge;
             scope.spawn(move || {
                 let speaker = |number| Http::new(workload, number, resources, value, prefix).starting_at(starting_at);
-                // It ends with broken connections; that is meant.
+                // The load ends with broken connections, as intended.
                 let _ = load(address, (0..connections).map(speaker).collect(), time);
             });
             pause(Duration::from_secs(2));
@@ -98,13 +98,13 @@ impl Subject {
         });
     }
 
-    /// Ends it in good order.
+    /// Stops it gracefully.
     pub(crate) fn stop(mut self) {
         self.server.terminate();
     }
 }
 
-/// Is a request answered with this status?
+/// True if a request is answered with this status.
 fn answers(address: SocketAddr, request: &str, headers: &str, status: &str) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
@@ -118,7 +118,7 @@ fn answers(address: SocketAddr, request: &str, headers: &str, status: &str) -> b
     ask().unwrap_or(false)
 }
 
-/// MiB that a directory takes on the disk.
+/// The size of a directory on the disk in MiB.
 pub(crate) fn disk(directory: &Path) -> f64 {
     use std::os::unix::fs::MetadataExt as _;
     let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);

@@ -1,4 +1,4 @@
-//! One connection to a server of S3, one request after the other: for large objects, and to fill a bucket.
+//! One connection to an S3 server, with one request at a time: for large objects, and to fill a bucket.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ impl Connection {
         Ok(Connection { stream, signer: signer.clone(), buffer: vec![0; 1 << 20] })
     }
 
-    /// Writes an object that is so many times this block.
+    /// Writes an object that repeats this block `times` times.
     pub(crate) fn put(&mut self, path: &str, block: &[u8], times: usize) -> Result<(), String> {
         let length = block.len() * times;
         let head = format!("{}content-length: {length}\r\n\r\n", self.signer.head("PUT", path));
@@ -31,14 +31,14 @@ impl Connection {
         answered.map(drop)
     }
 
-    /// Reads an object; how many bytes there were.
+    /// Reads an object, and returns its size in bytes.
     pub(crate) fn get(&mut self, path: &str) -> Result<usize, String> {
         let head = format!("{}\r\n", self.signer.head("GET", path));
         self.stream.write_all(head.as_bytes()).map_err(|error| error.to_string())?;
         self.answer()
     }
 
-    /// Reads an answer that must be 200; how many bytes its body had.
+    /// Reads an answer that must be 200, and returns the size of its body in bytes.
     fn answer(&mut self) -> Result<usize, String> {
         let mut input = Vec::new();
         let answer = loop {

@@ -1,5 +1,5 @@
-//! The same files without any server: a careful program that writes each file beside its place, syncs it, renames it, and syncs
-//! the directory.
+//! The same files without a server: a careful program that writes each file under a temporary name, syncs it, renames
+//! it, and syncs the directory.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -26,7 +26,7 @@ impl Direct {
     }
 }
 
-/// Writes a file so that it is there, whole, whatever happens to the machine after this returns.
+/// Writes a file durably: once this returns, the complete file survives a crash of the machine.
 fn write(path: &Path, thread: usize, pieces: &mut dyn Iterator<Item = &[u8]>) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     if !directory.exists() {
@@ -42,7 +42,7 @@ fn write(path: &Path, thread: usize, pieces: &mut dyn Iterator<Item = &[u8]>) ->
     File::open(directory)?.sync_all()
 }
 
-/// Reads a file to its end; how many bytes there were.
+/// Reads a file to its end, and returns its size in bytes.
 fn read(path: &Path, buffer: &mut [u8]) -> io::Result<usize> {
     let (mut file, mut all) = (File::open(path)?, 0);
     loop {

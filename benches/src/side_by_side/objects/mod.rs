@@ -1,5 +1,5 @@
-//! What the S3 face costs, beside the same files without a server and beside another server of S3, on this machine and in one
-//! run.
+//! The cost of the S3 front end, compared with the same files without a server and with another S3 server, on this
+//! machine and in one run.
 
 mod connection;
 mod direct;
@@ -16,36 +16,36 @@ use small::Does;
 use crate::usage::Usage;
 use crate::{Outcome, Timing};
 
-/// Bytes of a small object and of a large one.
+/// The size of a small object and of a large one.
 const SMALL: usize = 4 << 10;
 const LARGE: usize = 256 << 20;
 
-/// Small objects that are there to be read.
+/// The number of small objects to read.
 const READ_OBJECTS: u64 = 1_000;
 
-/// Something that keeps objects.
+/// A store of objects to compare.
 trait ObjectPeer {
     /// Its name in the table.
     fn name(&self) -> &'static str;
 
-    /// Many small objects over so many connections, or in so many threads.
+    /// Transfers many small objects over this many connections, or in this many threads.
     fn small(&mut self, does: Does, connections: usize, time: Timing) -> Result<Outcome, String>;
 
-    /// Writes the large object; how long it took until it was answered.
+    /// Writes the large object, and returns the time until the answer.
     fn put_large(&mut self) -> Result<Duration, String>;
 
-    /// Reads it.
+    /// Reads the large object, and returns the time it took.
     fn get_large(&mut self) -> Result<Duration, String>;
 
-    /// The server, if there is one.
+    /// The process id of the server, if there is one.
     fn process(&self) -> Option<u32>;
 }
 
-/// What is measured.
+/// The rows to measure.
 const ROWS: &[Row] =
     &[Row::Small(Does::Put, 1), Row::Small(Does::Put, 16), Row::Small(Does::Get, 16), Row::LargePut, Row::LargeGet];
 
-/// What one measurement gave.
+/// The result of one measurement.
 struct Sample {
     /// Objects per second, or MiB per second.
     rate: f64,
@@ -95,7 +95,7 @@ fn throughput(took: Duration) -> (f64, f64, f64) {
     ((LARGE >> 20) as f64 / took.as_secs_f64(), f64::NAN, f64::NAN)
 }
 
-/// A MiB that hardly compresses; the large object is made of it.
+/// A MiB of poorly compressible data; the large object consists of copies of it.
 fn block() -> Vec<u8> {
     fencepost_gateway::bench::text(7, 1 << 20).into_bytes()
 }

@@ -1,4 +1,4 @@
-//! The document of the comparison of objects.
+//! The report of the object comparison.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use crate::{Timing, machine};
 
 const OURS: &str = "fencepost";
 
-/// What was measured.
+/// A row of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Row {
-    /// Small objects over so many connections.
+    /// Small objects over this many connections.
     Small(Does, usize),
     /// One large object written.
     LargePut,
@@ -147,7 +147,7 @@ impl Report {
         }
     }
 
-    /// Writes document and chart, if this is run in the repository.
+    /// Writes the document and its chart, if run in the repository.
     pub(crate) fn write(&self, text: &str) -> Result<(), String> {
         write("s3-benchmarks", text, &self.chart())
     }

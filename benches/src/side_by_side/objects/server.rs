@@ -1,4 +1,4 @@
-//! The servers that speak S3: the gateway on a directory, and SeaweedFS.
+//! S3 servers: the gateway on a directory, and SeaweedFS.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) struct S3 {
 }
 
 impl S3 {
-    /// The gateway: one fence for the bucket, credentials of a lease.
+    /// The gateway: one fence for the bucket, and the credentials of a lease.
     pub(crate) fn gateway(home: &Path) -> Result<S3, String> {
         let objects = home.join("objects");
         std::fs::create_dir_all(objects.join("bench")).map_err(|error| error.to_string())?;
@@ -50,7 +50,7 @@ impl S3 {
         S3::filled("fencepost", server, &Credentials { access_key_id, secret_access_key })
     }
 
-    /// SeaweedFS, all in one process, told to sync what it writes for buckets.
+    /// SeaweedFS in one process, configured to sync what it writes to buckets.
     pub(crate) fn seaweedfs(home: &Path) -> Result<S3, String> {
         let data = home.join("seaweedfs");
         std::fs::create_dir_all(&data).map_err(|error| error.to_string())?;
@@ -77,7 +77,7 @@ impl S3 {
         S3::filled("SeaweedFS", server, &credentials)
     }
 
-    /// With the common stock of small objects.
+    /// Fills the bucket with the shared small objects.
     fn filled(name: &'static str, server: Server, credentials: &Credentials) -> Result<S3, String> {
         let signer = Signer::new(&server.address.to_string(), credentials);
         let mut connection = Connection::open(server.address, &signer)?;
@@ -91,7 +91,7 @@ impl S3 {
     }
 }
 
-/// Has `fs.configure` of `weed shell` sync what is written to buckets.
+/// Configures syncing of writes to buckets, with `fs.configure` of `weed shell`.
 fn sync_buckets(master: &str, filer: &str) -> Result<(), String> {
     let mut command = Command::new(venv::program("weed"));
     command.args(["shell", &format!("-master={master}"), &format!("-filer={filer}")]);

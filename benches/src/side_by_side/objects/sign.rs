@@ -1,25 +1,25 @@
-//! Signature version 4 in the query of a URL. It covers method, path, host and time, and not the body, so that signing costs
-//! the load generator as little as possible; a server has to check it like any other.
+//! Signature version 4 in the query of a URL. It covers method, path, host and time, but not the body, so that signing
+//! costs the load generator as little as possible. A server has to check it like any other signature.
 
 use data_encoding::HEXLOWER;
 use fencepost_core::Timestamp;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// What requests are signed with.
+/// The key pair that signs requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     pub(crate) access_key_id: String,
     pub(crate) secret_access_key: String,
 }
 
-/// Signs requests to one host. What it makes is good for a day.
+/// Signs requests to one host. Signatures are valid for a day.
 #[derive(Clone)]
 pub(crate) struct Signer {
     host: String,
     /// The query up to the signature.
     query: String,
-    /// What stands between the algorithm and the hash of a request.
+    /// The part between the algorithm and the hash of a request.
     scope: String,
     key: Hmac<Sha256>,
 }
@@ -48,7 +48,7 @@ impl Signer {
         Signer { host: host.to_owned(), query, scope: format!("{time}\n{scope}"), key }
     }
 
-    /// The head of a request up to its own headers. The path has only letters, digits, `-` and `/`.
+    /// The head of a request up to its own headers. The path may have only letters, digits, `-` and `/`.
     pub(crate) fn head(&self, method: &str, path: &str) -> String {
         let Signer { host, query, scope, key } = self;
         let request = format!("{method}\n{path}\n{query}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD");

@@ -1,23 +1,23 @@
-//! Many small objects: requests of one connection.
+//! Many small objects: the requests of one connection.
 
 use fencepost_gateway::bench::{Answered, Protocol};
 
 use super::sign::Signer;
 use super::{READ_OBJECTS, SMALL};
 
-/// Objects that a connection writes in turn; with the first round over they are written over.
+/// The number of objects that a connection writes in turn; after the first pass they are overwritten.
 const OWN_OBJECTS: u64 = 500;
 
-/// What a connection does.
+/// The operation of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// Writes objects of its own.
+    /// Writes its own objects.
     Put,
-    /// Reads objects of the common stock.
+    /// Reads the shared objects.
     Get,
 }
 
-/// One connection.
+/// One connection of the load.
 pub(crate) struct Small {
     signer: Signer,
     does: Does,
@@ -45,7 +45,7 @@ pub(crate) fn name(does: Does, number: u64, sent: u64) -> String {
     }
 }
 
-/// The name of an object of the common stock.
+/// The name of a shared object.
 pub(crate) fn stocked(object: u64) -> String {
     format!("read/{object:04}")
 }
@@ -77,17 +77,17 @@ impl Protocol for Small {
     }
 }
 
-/// The head of an answer.
+/// The head of a response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Bytes of the head.
+    /// The length of the head in bytes.
     pub(crate) head: usize,
-    /// Bytes of the body.
+    /// The length of the body in bytes.
     pub(crate) length: usize,
 }
 
 impl Answer {
-    /// `None`: it is not all there.
+    /// Parses a head. `None`: it is incomplete.
     pub(crate) fn read(input: &[u8]) -> Option<Answer> {
         let head = input.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
         let text = String::from_utf8_lossy(&input[..head]).to_ascii_lowercase();
