@@ -143,7 +143,7 @@ impl Client {
     }
 }
 
-/// Releases the lock, unless the work kept a clone of the guard: then the lock is released when the last clone is
+/// Releases the lock, unless the work kept an `Arc` of the guard: then the lock is released when the last clone is
 /// dropped.
 async fn give_back(guard: Arc<Guard>) {
     let Ok(guard) = Arc::try_unwrap(guard) else { return };

@@ -54,13 +54,15 @@
 //!
 //! # Features
 //!
-//! `redis`, `etcd`, `zk`, `postgres`, `token` and `exec`, one for each lock service, all on by default. The gateway's own
-//! service (`fencepost://`) needs none.
+//! `redis`, `etcd`, `zk`, `postgres`, `token` and `exec`, one for each lock service, all on by default. The gateway's
+//! own service (`fencepost://`) needs none.
 //!
 //! # Read on
 //!
-//! `docs/client.md` has the rules of retries, leases and TLS; `docs/outcomes.md` what an unknown outcome means;
-//! `docs/locks/` a page for each lock service; `client/examples/` three programs.
+//! - `docs/client.md`: the rules of retries, leases and TLS.
+//! - `docs/outcomes.md`: the meaning of an unknown outcome.
+//! - `docs/locks/`: a page for each lock service.
+//! - `client/examples/`: three programs.
 
 mod admin;
 mod call;

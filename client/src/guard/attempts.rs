@@ -26,7 +26,7 @@ impl Conflicts {
 
 /// What is known about a call after some attempts.
 pub(super) struct Attempts<'a> {
-    /// The idempotency key of all attempts. `None` for a call that writes nothing, so no attempt can have left anything
+    /// The idempotency key of all attempts. `None` for a call that writes no data, so no attempt can have left anything
     /// behind.
     key: Option<&'a IdempotencyKey>,
     conflicts: Conflicts,

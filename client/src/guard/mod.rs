@@ -25,7 +25,7 @@ use renewal::{Keeper, Standing};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The lock service reported a new holder, or the gateway refused the token.
+    /// The lock service reported the loss, or the gateway refused the token.
     TakenOver,
     /// The lease could not be renewed in time.
     Expired,

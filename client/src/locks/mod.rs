@@ -47,17 +47,17 @@ pub use url::LockUrl;
 /// 4. **Nothing left behind.** After `Busy`, an error, or if the future is dropped, whatever was begun is undone, or
 ///    ends by itself within the ttl.
 /// 5. **A lost reply is no loss.** The holder, which is unique per acquisition, finds a grant whose answer was lost.
-/// 6. **Lost is final, an error is not.** `Lost` is reported only when the service reported it. Everything else that goes wrong
-///    is an error, after which nothing is known.
+/// 6. **Lost is final, an error is not.** `Lost` is returned only when the service reported it. Everything else that
+///    goes wrong is an error, after which nothing is known.
 /// 7. **Lifting is atomic.** The service's counter is raised above the floor only if this very lease still holds the
 ///    lock, in one step (T31).
 /// 8. **Releasing is harmless.** It compares and deletes; a lease that is not current any more changes nothing, and is
 ///    no error.
 /// 9. **A ttl is kept.** One that the service would round up, or not grant, is an error.
 /// 10. **No herd.** Waiting is by watch or push; where [`Capabilities::fair`] says so, in order of arrival.
-/// 11. **Given up, asked again.** The future of any call may be dropped. A dropped renewal changes at most the end of the
-///     lease. The next call does not wait for one that hangs: where a lease outlives its connection, it uses another
-///     connection.
+/// 11. **Given up, asked again.** The future of any call may be dropped. A dropped renewal changes at most the end of
+///     the lease. The next call does not wait for one that hangs: where a lease outlives its connection, it uses
+///     another connection.
 #[async_trait]
 pub trait LockBackend: Send + Sync + 'static {
     /// The capabilities of this service.
