@@ -12,9 +12,9 @@ use fencepost_conformance::{Answer, FencedResource, Manifest, Verb};
 /// Values under names, each behind a fence.
 #[derive(Default)]
 pub struct Ledger {
-    // One lock for look and change: nobody can get between the two.
+    // One lock for the check and the change, so that no other caller gets between the two.
     entries: Mutex<BTreeMap<String, Entry>>,
-    // Only for the suite, which stops a resource for a while to see what happens after.
+    // Only for the suite, which pauses a resource to see what happens afterwards.
     paused: Mutex<bool>,
     resumed: Condvar,
 }
@@ -26,7 +26,7 @@ struct Entry {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// An empty ledger.
     pub fn new() -> Ledger {
         Ledger::default()
     }
@@ -37,7 +37,7 @@ impl Ledger {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes an entry if the token is not behind its fence, which then is at the token.
+    /// Changes an entry unless the token is behind its fence. The fence then rises to the token.
     fn admitted(&self, res: &str, token: u64, change: impl FnOnce(&mut Entry) -> Answer) -> Answer {
         if token == 0 {
             return Answer::error("tokens begin at 1");
@@ -57,7 +57,7 @@ impl Ledger {
 }
 
 fn found(entry: &Entry) -> Answer {
-    // A name that nobody used has the fence 0, which is no fence; it is not reported.
+    // A name that was never used has fence 0, which means no fence, so it is not reported.
     Answer::Ok { value: Some(entry.value.clone()), high: Some(entry.fence).filter(|fence| *fence > 0) }
 }
 

@@ -22,26 +22,26 @@ use crate::subject::{Broken, Request};
 /// How many requests may wait for an adapter that does not read.
 const QUEUE: usize = 1024;
 
-/// So many requests in a row, none begun before the one before it was given up, may go without any answer to anybody.
+/// The number of consecutive requests, each begun after the previous one was given up, that may go without any answer.
 const SILENT: u32 = 4;
 
 /// How long an adapter has to end after its input ended, and again after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A running adapter, or what is left of it. Dropping it kills it.
+/// A running adapter, or the remains of one that ended. Dropping it kills the process.
 pub(super) struct Life {
     program: Mutex<Program>,
-    /// Requests on their way; `None` once its input was closed.
+    /// The queue of requests to the adapter; `None` once its input was closed.
     requests: Mutex<Option<SyncSender<Vec<u8>>>>,
-    /// The answer to `init`, until it was looked at.
+    /// The answer to `init`, until `ready` takes it.
     init: Mutex<Option<Receiver<Reply>>>,
-    /// Whether any adapter of this resource has ever answered a request: then silence is the resource's.
+    /// Whether any adapter of this resource has ever answered a request. If so, silence is the resource's fault.
     answered: Arc<AtomicBool>,
     listener: Arc<Listener>,
 }
 
 impl Life {
-    /// Starts it and asks it to begin; does not wait for the answer.
+    /// Starts the adapter and sends `init`; does not wait for the answer.
     pub(super) fn start(
         command: &[String],
         hooks: &Hooks,
@@ -53,7 +53,7 @@ impl Life {
             return Err(Broken("there is no adapter: write its command after `--`".to_owned()));
         };
         let mut adapter = Command::new(name);
-        // It finds the server of a `start` hook by the same names as the hook itself.
+        // The adapter finds the server of a `start` hook in the same environment variables as the hook itself.
         adapter
             .args(arguments)
             .envs(hooks.environment(instance))
@@ -89,7 +89,7 @@ impl Life {
         Ok(life)
     }
 
-    /// Waits for the answer to `init`. `None`: it was given before.
+    /// Waits for the answer to `init`. `None`: the answer was taken before.
     pub(super) fn ready(&self, patience: Duration) -> Result<Option<Manifest>, Broken> {
         let Some(init) = lock(&self.init).take() else { return Ok(None) };
         match self.receive(&init, patience) {
@@ -108,7 +108,7 @@ impl Life {
 
     fn cannot_start(&self, code: &str) -> Broken {
         let why = if code.is_empty() { "it gave no `code` that would say why" } else { code };
-        // What it says beside its answer is read by another thread, and is whole once it has ended.
+        // Another thread reads standard error. It is complete only once the adapter has ended.
         let _ = self.stop();
         let state = self.listener.wait_for(|state| !matches!(state.stderr, Pipe::Open));
         Broken(format!(
@@ -118,7 +118,7 @@ impl Life {
         ))
     }
 
-    /// Makes a request, and waits so long for its answer.
+    /// Sends a request and waits at most `patience` for its answer.
     pub(super) fn call(&self, request: &Request<'_>, patience: Duration) -> Result<Answer, Broken> {
         let called = Instant::now();
         let asked = Asked::Op(request.op.verb());
@@ -141,7 +141,7 @@ impl Life {
         }
     }
 
-    /// Puts a request on its way.
+    /// Queues a request for the adapter.
     fn ask(
         &self,
         asked: Asked,
@@ -152,23 +152,23 @@ impl Life {
         state.latest += 1;
         let id = state.latest;
         let line = line(id).map_err(Broken)?;
-        // Once its output has ended nobody would answer: the sender is dropped, and the receiver sees that at once.
+        // Once the output has ended, no answer can come. The sender is dropped here, so the receiver fails at once.
         if matches!(state.stdout, Pipe::Open) {
             state.pending.insert(id, Pending { asked, waiting });
         }
-        // In the order of their numbers.
+        // Sent in the order of the request numbers.
         let sent = lock(&self.requests).as_ref().map(|requests| requests.try_send(line));
         match sent {
             Some(Err(TrySendError::Full(_))) => {
                 state.pending.remove(&id);
                 Ok(Err(NotSent))
             }
-            // It does not read any more; whether it ended is seen at its output.
+            // The adapter no longer reads. Its output shows whether it ended.
             Some(Ok(()) | Err(TrySendError::Disconnected(_))) | None => Ok(Ok(reply)),
         }
     }
 
-    /// Waits for a reply. One that has ended gives none, even if somebody it has started still holds its pipes.
+    /// Waits for a reply. An adapter that has ended gives none, even if a process it started still holds its pipes.
     fn receive(&self, reply: &Receiver<Reply>, patience: Duration) -> Result<Reply, RecvTimeoutError> {
         let mut patience = Patience::of(patience);
         let mut in_vain = RecvTimeoutError::Timeout;
@@ -187,7 +187,7 @@ impl Life {
         }
     }
 
-    /// A request was not answered in time.
+    /// Handles a request that was not answered in time.
     fn give_up(&self, called: Instant, patience: Duration) -> Result<Answer, Broken> {
         let mut state = self.state();
         let again = state.silence.last.is_none_or(|last| called >= last);
@@ -203,14 +203,14 @@ impl Life {
             self.name(),
             state.oldest()
         );
-        // It can answer, so it is what lies behind it that does not.
+        // The adapter can answer, so the resource behind it is silent.
         if self.answered.load(Ordering::Relaxed) {
             return Ok(Answer::unknown(silent));
         }
         Err(mute(&silent, &state))
     }
 
-    /// Says so if requests were given up, and no adapter of this resource has ever answered one.
+    /// Fails if requests were given up and no adapter of this resource has ever answered one.
     pub(super) fn never_answered(&self) -> Result<(), Broken> {
         let state = self.state();
         if self.answered.load(Ordering::Relaxed) || state.answers || state.silence.count == 0 {
@@ -221,24 +221,25 @@ impl Life {
         Err(mute(&silent, &state))
     }
 
-    /// Was it ended from here, before it said anything wrong?
+    /// Whether the suite ended the adapter before it printed anything wrong.
     fn is_doomed(&self) -> bool {
         let state = self.state();
         state.doomed && !matches!(state.stdout, Pipe::Broken(_))
     }
 
-    /// Says so if it was broken when nobody waited for it. One that has not answered `init` yet is still to be waited for.
+    /// Fails if the adapter broke while no request was waiting. One that has not yet answered `init` is left to
+    /// `ready`.
     pub(super) fn check(&self) -> Result<(), Broken> {
         let starting = lock(&self.init).is_some();
         if starting || !self.is_over() || self.is_doomed() { Ok(()) } else { Err(self.surprise("between requests")) }
     }
 
-    /// Has it ended, or can it not be understood any more?
+    /// Whether it has ended or printed something that cannot be parsed.
     pub(super) fn is_over(&self) -> bool {
         !matches!(self.state().stdout, Pipe::Open)
     }
 
-    /// Why its output ended, although nobody wanted that.
+    /// The reason why its output ended, although the suite did not end it.
     fn surprise(&self, when: &str) -> Broken {
         if let Pipe::Broken(broken) = &self.state().stdout {
             return broken.clone();
@@ -260,27 +261,28 @@ impl Life {
         ))
     }
 
-    /// The numbers of its processes.
+    /// The process ids of the adapter's group.
     pub(super) fn processes(&self) -> Vec<i32> {
         lock(&self.program).processes()
     }
 
-    /// From now on its end is no surprise.
+    /// Marks the adapter as ended on purpose: its end is no longer an error.
     pub(super) fn doom(&self) {
         self.state().doomed = true;
     }
 
-    /// Kills it with everything it has started. What was in flight is answered soon: by its last words, or not.
+    /// Kills the adapter and every process it has started. Requests in flight are soon answered by its last output, or
+    /// fail.
     pub(super) fn kill(&self) -> Result<(), Broken> {
         self.doom();
         lock(&self.program).kill()?;
         drop(self.listener.wait_for(|state| !matches!(state.stdout, Pipe::Open)));
-        // If somebody outside the group still holds the pipe, nobody waits for that.
+        // A process outside the group may still hold the pipe. Do not wait for it.
         self.listener.end(Pipe::Ended(None));
         Ok(())
     }
 
-    /// Stops it in order: its input ends; if that does not help, SIGTERM; then SIGKILL.
+    /// Shuts the adapter down: closes its input, then sends SIGTERM, then SIGKILL.
     pub(super) fn stop(&self) -> Result<(), Broken> {
         self.doom();
         lock(&self.program).signal(Signal::CONT)?;
@@ -293,25 +295,25 @@ impl Life {
         self.kill()
     }
 
-    /// Stops its process for a while.
+    /// Pauses its process.
     pub(super) fn pause(&self) -> Result<(), Broken> {
         self.mark_paused();
         lock(&self.program).pause()
     }
 
-    /// Lets it go on.
+    /// Resumes its process.
     pub(super) fn resume(&self) -> Result<(), Broken> {
         lock(&self.program).signal(Signal::CONT)?;
         self.mark_resumed();
         Ok(())
     }
 
-    /// Nobody expects answers now.
+    /// From now on no answers are expected.
     pub(super) fn mark_paused(&self) {
         self.state().paused = true;
     }
 
-    /// Answers are expected again, but not to what was asked in the pause.
+    /// Answers are expected again, except to requests sent during the pause.
     pub(super) fn mark_resumed(&self) {
         let mut state = self.state();
         state.paused = false;
@@ -327,7 +329,7 @@ impl Life {
     }
 }
 
-/// What can be done about an adapter that has never answered a request.
+/// The error for an adapter that has never answered a request, with advice.
 fn mute(silent: &str, state: &State) -> Broken {
     Broken(format!(
         "{silent} It has never answered any. Answer each request in a thread of its own, flush after each line, or raise the \
@@ -336,10 +338,10 @@ fn mute(silent: &str, state: &State) -> Broken {
     ))
 }
 
-/// Too many requests wait already.
+/// The queue of requests is full.
 struct NotSent;
 
-/// Gives the adapter its requests, until nobody has any more or it does not read.
+/// Writes queued requests to the adapter until the queue is closed or the adapter stops reading.
 fn write(mut stdin: ChildStdin, queued: &Receiver<Vec<u8>>) {
     while let Ok(line) = queued.recv() {
         if stdin.write_all(&line).is_err() {

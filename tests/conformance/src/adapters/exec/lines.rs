@@ -1,24 +1,24 @@
-//! Lines of a program that may print anything: bounded, numbered, and shown in messages without flooding them.
+//! Lines of a program that may print anything: bounded, numbered, and shortened in messages.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, ErrorKind};
 
-/// The longest line that is read.
+/// The longest line that is read, in bytes.
 pub(super) const LONGEST: usize = 16 << 20;
 
-/// How much of a line a message shows.
+/// How many bytes of a line a message shows.
 const SHOWN: usize = 300;
 
-/// What came out of a pipe.
+/// What was read from a pipe.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A whole line, without its end.
+    /// A whole line, without its line end.
     Whole(Vec<u8>),
     /// The pipe ended in the middle of a line.
     Half(Vec<u8>),
-    /// It is longer than can be; this is its beginning.
+    /// The line is longer than allowed; this is its beginning.
     TooLong(Vec<u8>),
-    /// Nothing comes any more.
+    /// The pipe has ended.
     End,
 }
 
@@ -69,7 +69,7 @@ impl Tail {
     /// How many lines are kept.
     const KEPT: usize = 20;
 
-    /// Adds one.
+    /// Adds a line.
     pub(super) fn push(&mut self, line: &[u8]) {
         if self.lines.len() == Tail::KEPT {
             self.lines.pop_front();
@@ -77,7 +77,7 @@ impl Tail {
         self.lines.push_back(shown(line));
     }
 
-    /// They, as the end of a message.
+    /// The lines, as the end of a message.
     pub(super) fn words(&self) -> String {
         if self.lines.is_empty() {
             return "\nIts standard error is empty.".to_owned();

@@ -1,4 +1,4 @@
-//! What an adapter says.
+//! Reads what an adapter prints and matches it to the waiting requests.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -11,36 +11,36 @@ use super::protocol::{self, Asked, Reply};
 use crate::adapters::patience::Patience;
 use crate::subject::Broken;
 
-/// How long the last words of a process that has ended may be on their way.
+/// How long the last output of an ended process may take to arrive.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How many lines of standard error are passed on.
+/// How many lines of standard error are echoed.
 const ECHOED: u32 = 1000;
 
-/// Where the protocol is written down.
+/// A sentence for messages: where the protocol is documented.
 pub(super) const BOOK: &str = "The protocol is in docs/conformance/exec.md.";
 
-/// What one adapter was asked and has said; shared by those who wait and the threads that read.
+/// The requests to one adapter and its answers; shared by the waiting callers and the reading threads.
 pub(super) struct Listener {
     pub(super) instance: usize,
     pub(super) state: Mutex<State>,
-    /// A pipe has ended.
+    /// Notified when a pipe has ended.
     pub(super) ended: Condvar,
 }
 
-/// All of it, under one lock.
+/// The listener's state, under one lock.
 #[derive(Default)]
 pub(super) struct State {
     /// The number of the latest request.
     pub(super) latest: u64,
-    /// Requests that were not answered yet, also those that nobody waits for any more.
+    /// Requests without an answer, including those whose callers gave up.
     pub(super) pending: BTreeMap<u64, Pending>,
-    /// It was killed or stopped from here: its end is no surprise.
+    /// The suite killed or stopped it: its end is expected.
     pub(super) doomed: bool,
     /// Its process is stopped.
     pub(super) paused: bool,
     pub(super) silence: Silence,
-    /// It has answered a request, perhaps too late for whoever waited.
+    /// It has answered a request, perhaps after the caller gave up.
     pub(super) answers: bool,
     pub(super) stdout: Pipe,
     pub(super) stderr: Pipe,
@@ -63,18 +63,18 @@ pub(super) struct Pending {
     pub(super) waiting: SyncSender<Reply>,
 }
 
-/// Where the answers come from.
+/// The state of the pipe that answers are read from.
 #[derive(Default)]
 pub(super) enum Pipe {
     #[default]
     Open,
     /// Ended, perhaps in the middle of a line.
     Ended(Option<String>),
-    /// What came cannot be understood.
+    /// A line could not be parsed.
     Broken(Broken),
 }
 
-/// Requests that were given up since anything was answered.
+/// Requests given up since the latest answer.
 #[derive(Default)]
 pub(super) struct Silence {
     pub(super) count: u32,
@@ -82,17 +82,17 @@ pub(super) struct Silence {
 }
 
 impl Listener {
-    /// Of a new process.
+    /// The listener of a new process.
     pub(super) fn new(instance: usize) -> Listener {
         Listener { instance, state: Mutex::default(), ended: Condvar::new() }
     }
 
-    /// As messages call the adapter.
+    /// The adapter's name in messages.
     pub(super) fn name(&self) -> String {
         format!("the adapter (instance {})", self.instance)
     }
 
-    /// Waits a little for a state that must come soon.
+    /// Waits briefly for a state that is expected soon.
     pub(super) fn wait_for(&self, there: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut patience = Patience::of(LAST_WORDS);
         let mut state = lock(&self.state);
@@ -103,7 +103,7 @@ impl Listener {
         state
     }
 
-    /// Reads answers until there are no more, or one cannot be understood.
+    /// Reads answers until the pipe ends or a line cannot be parsed.
     pub(super) fn read(&self, pipe: impl Read) {
         let mut pipe = BufReader::new(pipe);
         let mut number = 0u64;
@@ -126,7 +126,7 @@ impl Listener {
         self.end(end);
     }
 
-    /// Nothing more is heard: whoever waits sees that, and what ended it first counts.
+    /// Records that no more answers come and fails the waiting callers. The first cause recorded is kept.
     pub(super) fn end(&self, how: Pipe) {
         let mut state = lock(&self.state);
         if matches!(state.stdout, Pipe::Open) {
@@ -140,7 +140,7 @@ impl Listener {
         let (id, fields) = protocol::numbered(line).map_err(|why| self.complain(number, line, &why, None))?;
         let mut state = lock(&self.state);
         if !matches!(state.stdout, Pipe::Open) {
-            // It was killed, and somebody else still holds its pipe.
+            // It was killed, and another process still holds its pipe.
             return Ok(());
         }
         let Some(asked) = state.pending.get(&id).map(|pending| pending.asked) else {
@@ -154,7 +154,7 @@ impl Listener {
         state.silence = Silence::default();
         state.answers |= asked != Asked::Init;
         if let Some(Pending { waiting, .. }) = state.pending.remove(&id) {
-            // Nobody waits any more if it came too late.
+            // The caller may have given up.
             let _ = waiting.try_send(reply);
         }
         Ok(())
@@ -174,7 +174,7 @@ impl Listener {
         ))
     }
 
-    /// Reads standard error, so that it never blocks, and keeps its end.
+    /// Reads standard error, so that the adapter never blocks on it, and keeps its last lines.
     pub(super) fn read_stderr(&self, pipe: impl Read, echo: bool) {
         let mut pipe = BufReader::new(pipe);
         let mut echoed = 0;
@@ -183,7 +183,7 @@ impl Listener {
                 Line::End => break,
                 Line::Whole(line) | Line::Half(line) => line,
                 Line::TooLong(start) => {
-                    // Read on, in pieces, so that it is never blocked by what nobody wants to see.
+                    // Keep reading in pieces, so that the adapter never blocks on an overlong line.
                     lock(&self.state).tail.push(&start);
                     continue;
                 }
@@ -199,7 +199,7 @@ impl Listener {
     }
 }
 
-/// A lock that a panic elsewhere does not close.
+/// Locks a mutex, also one poisoned by a panic in another thread.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

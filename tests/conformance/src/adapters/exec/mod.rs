@@ -1,4 +1,4 @@
-//! A program that speaks JSON lines: any language can plug in.
+//! Adapters that are programs speaking JSON lines: any language can plug in.
 //!
 //! Each instance is a process. It reads one request per line from its standard input, and prints one answer per line,
 //! in any order. Clients are spread over the instances by their numbers.
@@ -32,9 +32,9 @@ pub struct Options {
     pub timeout: Duration,
     /// How long an adapter may take to answer `init`.
     pub ready: Duration,
-    /// Commands for what lies behind the adapter.
+    /// Commands for the resource behind the adapter.
     pub hooks: Commands,
-    /// Whether lines on the adapter's standard error are passed on; the last of them are shown with errors anyway.
+    /// Whether lines on the adapter's standard error are echoed. Error messages show the last lines in any case.
     pub echo: bool,
 }
 
@@ -55,19 +55,19 @@ pub struct ExecSubject {
     command: Vec<String>,
     options: Options,
     manifest: Manifest,
-    /// Whether any of them has ever answered a request.
+    /// Whether any adapter has ever answered a request.
     answered: Arc<AtomicBool>,
     writes: Writes,
-    // Adapters end before what lies behind them, and before their directory goes.
+    // Field order matters: adapters end before the server behind them, and before their directory is removed.
     adapters: Adapters,
     hooks: Hooks,
 }
 
-/// One for each instance, running or not.
+/// One adapter per instance, running or not.
 #[derive(Default)]
 struct Adapters(Mutex<Vec<Arc<Life>>>);
 
-/// Starts the adapters of a command, and asks what they have.
+/// Starts the adapters of a command and reads their manifests.
 pub fn open(command: &[String], options: Options) -> Result<ExecSubject, Broken> {
     if options.instances == 0 {
         return Err(Broken("--instances is 0: at least one adapter must run".to_owned()));
@@ -115,7 +115,7 @@ impl ExecSubject {
         Ok(())
     }
 
-    /// Waits until all have answered `init`; gives what those say that had not been asked.
+    /// Waits until all have answered `init`. Returns the manifests of those that had not answered before.
     fn answers_to_init(&self) -> Result<Vec<Manifest>, Broken> {
         let adapters = self.adapters.all().clone();
         let answers = adapters.iter().map(|life| life.ready(self.options.ready));
@@ -142,7 +142,7 @@ impl ExecSubject {
         answers.iter().enumerate().try_for_each(|(instance, said)| self.must_be_the_same(instance, said))
     }
 
-    /// Is nobody at work in the directory but the adapters, or what the suite has started itself?
+    /// Whether only the adapters, or programs the suite started itself, work in the directory.
     fn owns_data(&self) -> bool {
         let commands = &self.options.hooks;
         self.hooks.owns() || commands.kill.is_none() && commands.restart.is_none()
@@ -216,7 +216,7 @@ impl Subject for ExecSubject {
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
         let own = self.hooks.has(hook);
-        // A clock is set right also if an adapter has ended because it was wrong.
+        // Correct the clock even if an adapter has ended because the clock was wrong.
         if !matches!(hook, Hook::Clock(_)) {
             self.each(Life::check)?;
         }
@@ -267,7 +267,7 @@ impl Subject for ExecSubject {
         self.writes.warnings("adapter").into_iter().collect()
     }
 
-    /// Those of the server that the suite has started, or else those of the adapters.
+    /// The steps of the server that the suite has started, or else those of the adapters.
     fn steps(&self) -> Result<Box<dyn Steps>, String> {
         if !self.owns_data() {
             return Err("the suite has not started the server behind the adapter; with a `start` hook it can watch it"

@@ -1,4 +1,4 @@
-//! The lines themselves: what is asked, and what may be answered.
+//! The lines of the protocol: requests, and the answers they allow.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ struct Ask<'a> {
     op: &'a Op,
 }
 
-/// The first line that an adapter gets.
+/// The first line sent to an adapter.
 pub(super) fn init(id: u64, dir: &Path, instance: usize) -> Result<Vec<u8>, String> {
     line(&Init { id, op: "init", proto: PROTO, dir, instance })
 }
@@ -60,7 +60,7 @@ fn line(request: &impl Serialize) -> Result<Vec<u8>, String> {
     Ok(line)
 }
 
-/// What a request was, as far as its answer depends on it.
+/// The kind of a request, as far as its answer depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// The first line.
@@ -69,19 +69,19 @@ pub(super) enum Asked {
     Op(Verb),
 }
 
-/// A right answer.
+/// A valid answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// To `init`.
+    /// The answer to `init`.
     Manifest(Manifest),
-    /// To `init`: it cannot start, and this is its word for why.
+    /// The answer to `init` of an adapter that cannot start, with its reason.
     CannotStart(String),
-    /// To an operation.
+    /// The answer to an operation.
     Answer(Answer),
 }
 
 impl Asked {
-    /// What could be answered, for messages.
+    /// An example of a valid answer, for messages.
     pub(super) fn example(self, id: u64) -> String {
         let more = match self {
             Asked::Init => r#","caps":["read"],"policy":"ge""#,
@@ -92,7 +92,7 @@ impl Asked {
         format!(r#"{{"id":{id},"result":"ok"{more}}}"#)
     }
 
-    /// Its name.
+    /// The name of the request, for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Asked::Init => "init",
@@ -100,7 +100,7 @@ impl Asked {
         }
     }
 
-    /// Understands an answer to it.
+    /// Parses an answer to this request.
     pub(super) fn understand(self, mut fields: Map<String, Value>) -> Result<Reply, String> {
         let result = match fields.get("result") {
             Some(Value::String(result)) => result.clone(),
@@ -117,7 +117,7 @@ impl Asked {
     }
 }
 
-/// The number of the request that a line answers, and the rest of it.
+/// The number of the request that a line answers, and the remaining fields.
 pub(super) fn numbered(line: &[u8]) -> Result<(u64, Map<String, Value>), String> {
     let mut fields = match serde_json::from_slice(line) {
         Ok(Value::Object(fields)) => fields,
