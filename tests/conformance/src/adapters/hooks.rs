@@ -1,7 +1,7 @@
-//! Hooks: how the resource under test is started, hurt and set back, by shell commands.
+//! Hooks: shell commands that start the resource under test, disturb it and reset it.
 //!
-//! With `start` the suite owns the program: it can be killed, restarted and stopped without further commands. Without
-//! it the resource runs already, and can be hurt only by the commands that are given.
+//! With `start` the suite owns the program: it can kill, restart and stop it without further commands. Without it the
+//! resource runs already, and only the given commands can disturb it.
 
 mod backup;
 mod command;
@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// How long a program may take to end after SIGTERM before it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether the resource serves.
+/// How often the suite checks whether the resource serves.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How much of a program's output an error shows.
@@ -48,30 +48,30 @@ pub struct Commands {
     pub start: Option<String>,
     /// Ends with 0 as soon as the resource serves; tried again until then.
     pub ready: Option<String>,
-    /// Ends the resource at once, as a crash does.
+    /// Ends the resource abruptly, as a crash does.
     pub kill: Option<String>,
     /// Stops the resource if it runs, and starts it again with its data.
     pub restart: Option<String>,
-    /// Stops the processes of the resource, as a long pause does.
+    /// Pauses the processes of the resource, as a long stall does.
     pub pause: Option<String>,
-    /// Lets them go on.
+    /// Resumes the paused processes.
     pub resume: Option<String>,
-    /// Loses what was not synced.
+    /// Drops everything that was not synced.
     pub powerloss: Option<String>,
-    /// Forgets everything; runs before every case.
+    /// Deletes all data; runs before every case.
     pub reset: Option<String>,
     /// Takes a backup.
     pub backup: Option<String>,
-    /// Puts the last backup back.
+    /// Restores the last backup.
     pub restore: Option<String>,
-    /// Sets the clock of the resource `CONFORM_CLOCK` seconds from the right one.
+    /// Sets the clock of the resource off by `CONFORM_CLOCK` seconds.
     pub clock: Option<String>,
-    /// How long each may take.
+    /// How long each command may take.
     pub limit: Option<Limit>,
 }
 
 impl Commands {
-    /// The command of a hook.
+    /// The command of a hook, if there is one.
     pub fn get(&self, hook: Hook) -> Option<&str> {
         let command = match hook {
             Hook::Start => &self.start,
@@ -89,7 +89,7 @@ impl Commands {
         command.as_deref()
     }
 
-    /// Gives a hook its command.
+    /// Sets the command of a hook.
     pub fn set(&mut self, hook: Hook, command: &str) {
         let place = match hook {
             Hook::Start => &mut self.start,
@@ -107,7 +107,7 @@ impl Commands {
         *place = Some(command.to_owned());
     }
 
-    /// Says what cannot be meant.
+    /// Rejects combinations of commands that make no sense.
     pub fn check(&self) -> Result<(), String> {
         if let Some(empty) =
             Hook::ALL.into_iter().find(|hook| self.get(*hook).is_some_and(|text| text.trim().is_empty()))
@@ -129,22 +129,23 @@ impl Commands {
     }
 }
 
-/// Asks whether the resource serves; `Err` says what is missing.
+/// Checks whether the resource serves; `Err` gives the reason why not.
 pub type Probe = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The hooks of one resource, with the programs and the directory that belong to it. Dropping it ends and removes them.
+/// The hooks of one resource, with its programs and its directory. Dropping it ends the programs and removes the
+/// directory.
 pub struct Hooks {
     commands: Commands,
     limit: Duration,
-    /// Where commands run.
+    /// The directory that commands run in.
     here: PathBuf,
-    /// One for each instance.
+    /// One port for each instance.
     ports: Vec<u16>,
     probe: Probe,
-    // Programs end before their directory goes.
+    // Field order matters: programs end before their directory is removed.
     programs: Mutex<Vec<Running>>,
     data: TempDir,
-    /// The last backup that was made here.
+    /// The last backup that was made by copying.
     kept: Mutex<Option<TempDir>>,
     output: TempDir,
 }
@@ -155,7 +156,7 @@ struct Running {
 }
 
 impl Hooks {
-    /// For a resource with one instance per port. Nothing is started yet. Commands run in `here`.
+    /// Hooks for a resource with one instance per port. Nothing is started yet. Commands run in `here`.
     pub fn new(commands: Commands, here: &Path, ports: Vec<u16>, probe: Probe) -> Result<Hooks, Broken> {
         commands.check().map_err(Broken)?;
         let limit = commands.limit.map_or(LIMIT, |limit| limit.0);
@@ -178,12 +179,12 @@ impl Hooks {
         self.data.path()
     }
 
-    /// Does the suite own the program?
+    /// Whether the suite owns the program.
     pub fn owns(&self) -> bool {
         self.commands.start.is_some()
     }
 
-    /// Can this be done?
+    /// Whether this hook can be run, by a command or by the suite itself.
     pub fn has(&self, hook: Hook) -> bool {
         match hook {
             Hook::Ready => true,
@@ -193,7 +194,7 @@ impl Hooks {
         }
     }
 
-    /// Does it.
+    /// Runs a hook.
     pub fn run(&self, hook: Hook) -> Result<(), Broken> {
         match hook {
             Hook::Start => self.start(),
@@ -220,12 +221,12 @@ impl Hooks {
         }
     }
 
-    /// The numbers of all processes that `start` has started.
+    /// The ids of all processes that `start` has started.
     pub fn processes(&self) -> Vec<i32> {
         self.running().iter().flat_map(|running| running.program.processes()).collect()
     }
 
-    /// Says so if a program has ended that nobody ended here.
+    /// A message if a program has ended that the suite did not end.
     pub fn ended(&self) -> Option<String> {
         self.running().iter_mut().find_map(|running| {
             let status = running.program.ended()?;
@@ -243,7 +244,7 @@ impl Hooks {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the command of a hook, if there is one.
+    /// Runs the command of a hook, if there is one. Returns whether there was.
     fn given(&self, hook: Hook) -> Result<bool, Broken> {
         let Some(command) = self.commands.get(hook) else { return Ok(false) };
         let mut shell = self.shell(command, 0);
@@ -259,7 +260,7 @@ impl Hooks {
         command::run(&format!("the hook `{name}`"), shell, self.limit, &self.output.path().join(format!("hook-{name}")))
     }
 
-    /// Stops the programs in order.
+    /// Shuts the programs down with SIGTERM.
     fn stop(&self) -> Result<(), Broken> {
         self.running().drain(..).try_for_each(|mut running| running.program.stop(PATIENCE))
     }
@@ -290,14 +291,14 @@ impl Hooks {
         let deadline = Instant::now() + self.limit;
         loop {
             let found = match self.commands.get(Hook::Ready) {
-                // Each attempt has the whole time: one that is cut short could not say what is missing.
+                // Each attempt gets the whole time limit: one that is cut short could not report what is missing.
                 Some(command) => self
                     .run_command(Hook::Ready, self.shell(command, 0))
                     .map_err(|broken| broken.0)
                     .and_then(|()| (self.probe)()),
                 None => (self.probe)(),
             };
-            // Also if it was found: then it is somebody else who answers.
+            // Checked even if the probe succeeded: if the program has ended, another process answered.
             if let Some(ended) = self.ended() {
                 return Err(Broken(format!("the resource does not serve: {ended}")));
             }
@@ -317,7 +318,7 @@ impl Hooks {
         self.output.path().join(format!("start-{instance}"))
     }
 
-    /// The end of what a program has printed, for errors.
+    /// The end of a program's output, for errors.
     fn said(&self, instance: usize) -> String {
         match tail(&self.output_of(instance)) {
             said if said.is_empty() => "; it printed nothing".to_owned(),
@@ -325,7 +326,7 @@ impl Hooks {
         }
     }
 
-    /// Where data and server of an instance are, as every command finds it in its environment.
+    /// The environment variables that give every command an instance's data directory and port.
     pub fn environment(&self, instance: usize) -> [(&'static str, OsString); 2] {
         let port = self.ports.get(instance).or(self.ports.first()).copied().unwrap_or_default();
         [("CONFORM_DIR", self.data.path().into()), ("CONFORM_PORT", port.to_string().into())]
@@ -351,6 +352,6 @@ fn tail(path: &Path) -> String {
         file.take(TAIL).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    // An error about an error helps nobody.
+    // Reading failed while reporting another error; that one matters more.
     String::from_utf8_lossy(&read().unwrap_or_default()).trim().to_owned()
 }

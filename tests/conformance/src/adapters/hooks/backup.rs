@@ -1,4 +1,4 @@
-//! Backups: by the commands that are given, else by copies of the directory while nobody uses it.
+//! Backups: by the given commands, else by copies of the directory while no process uses it.
 
 use std::fs;
 use std::sync::{MutexGuard, PoisonError};
@@ -9,17 +9,17 @@ use super::{Hooks, copy};
 use crate::adapters::process;
 use crate::subject::{BackedUp, Broken, Hook, Restored};
 
-/// Stops or starts who else works in the directory.
+/// Stops or starts the other processes that work in the directory.
 pub(super) type Others<'a> = &'a dyn Fn() -> Result<(), Broken>;
 
 impl Hooks {
-    /// Is there something that could be copied here?
+    /// Whether the suite can back up by copying the directory.
     pub fn can_copy(&self) -> bool {
         let holds_something = || fs::read_dir(self.dir()).is_ok_and(|mut entries| entries.next().is_some());
         self.commands.get(Hook::Backup).is_none() && holds_something()
     }
 
-    /// Takes a backup: by its command, while it runs, or by a copy, while nobody works in the directory.
+    /// Takes a backup: by its command, while the resource runs, or by a copy, while no process works in the directory.
     pub fn back_up(&self, stop: Others<'_>, start: Others<'_>) -> Result<BackedUp, Broken> {
         if self.given(Hook::Backup)? {
             self.ready()?;
@@ -33,7 +33,8 @@ impl Hooks {
         Ok(copied.map_or_else(|Broken(why)| BackedUp::Cannot(why), |()| BackedUp::ByCopy))
     }
 
-    /// Puts the last backup back. If nobody serves with a copy that was made here, it is taken away again.
+    /// Restores the last backup. If the resource does not serve with a copy that the suite made, the copy is removed
+    /// again.
     pub fn restore(&self, stop: Others<'_>, start: Others<'_>) -> Result<Restored, Broken> {
         self.quiet(stop)?;
         if self.given(Hook::Restore)? {
@@ -80,7 +81,7 @@ mod tests {
     use super::super::{Commands, Hooks};
     use crate::subject::{BackedUp, Restored};
 
-    /// Nobody runs, and everybody is ready.
+    /// Hooks without programs, whose probe always succeeds.
     fn hooks() -> Hooks {
         Hooks::new(Commands::default(), Path::new("."), vec![1], Box::new(|| Ok(()))).unwrap()
     }

@@ -10,10 +10,10 @@ use crate::adapters::process::Program;
 use crate::subject::Broken;
 use crate::wait;
 
-/// Runs it, at most this long. What it leaves behind in its process group is ended with it.
-/// A message says `what` it was; `path` is the file for its output.
+/// Runs a command for at most `limit`. Processes that it leaves behind in its process group are killed with it.
+/// Messages call the command `what`; its output goes into the file `path`.
 pub(super) fn run(what: &str, mut command: Command, limit: Duration, path: &Path) -> Result<(), Broken> {
-    // A file, not a pipe: whoever inherits the output must not keep the suite waiting.
+    // A file, not a pipe: a process that inherits the output must not keep the suite waiting.
     let (out, err) = File::create(path)
         .and_then(|file| Ok((file.try_clone()?, file)))
         .map_err(|error| Broken(format!("{} cannot be written: {error}", path.display())))?;
@@ -44,7 +44,7 @@ pub(super) fn run(what: &str, mut command: Command, limit: Duration, path: &Path
     }
 }
 
-/// Starts a command; an error says where.
+/// Starts a command; an error names the directory.
 pub(super) fn started(command: Command) -> Result<Program, Broken> {
     let here = command.get_current_dir().map(Path::to_owned).unwrap_or_default();
     Program::start(command).map_err(|Broken(why)| Broken(format!("{why} (in {})", here.display())))

@@ -1,4 +1,4 @@
-//! A copy of a directory, as a backup makes it, and its way back.
+//! Copies of a directory, as a backup makes them, and the way back.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,8 +8,8 @@ use std::{fs, io};
 use super::command;
 use crate::subject::Broken;
 
-/// Copies what a directory contains into another one, at most this long: links, holes, owners, permissions, times and attributes
-/// stay. What `cp` prints goes into a file in `output`.
+/// Copies the contents of a directory into another one within `limit`. Links, holes, owners, permissions, times and
+/// attributes are kept. The output of `cp` goes into a file in `output`.
 pub(super) fn contents(from: &Path, to: &Path, limit: Duration, output: &Path) -> Result<(), Broken> {
     let mut cp = Command::new("cp");
     cp.arg("-a").arg(from.join(".")).arg(to).env("LC_ALL", "C").stdin(Stdio::null());
@@ -25,13 +25,13 @@ pub(super) fn empty(directory: &Path) -> Result<(), Broken> {
     removed.map_err(|error| Broken(format!("{} cannot be emptied: {error}", directory.display())))
 }
 
-/// Moves what a directory contains into another one of the same file system: nothing of it changes.
+/// Moves the contents of a directory into another one of the same file system, unchanged.
 pub(super) fn moved(from: &Path, to: &Path) -> Result<(), Broken> {
     let moved = each(from, |path, _| fs::rename(path, to.join(path.file_name().unwrap_or_default())));
     moved.map_err(|error| Broken(format!("{} cannot be moved to {}: {error}", from.display(), to.display())))
 }
 
-/// Does something with each entry of a directory, which may be a directory.
+/// Calls `act` with each entry of a directory, and whether it is a directory itself.
 fn each(directory: &Path, act: impl Fn(&Path, bool) -> io::Result<()>) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -65,7 +65,7 @@ mod tests {
         super::contents(from, to, limit, output.path())
     }
 
-    /// Where a file store may keep its fence; not every file system has this.
+    /// An extended attribute, where a file store may keep its fence. Not every file system has them.
     fn attribute(path: &Path) -> Option<Vec<u8>> {
         let mut value = [0; 16];
         getxattr(path, "user.fence", &mut value).ok().map(|length| value[..length].to_vec())
@@ -79,7 +79,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// A directory with everything that may lie in one.
+    /// A directory with every kind of entry.
     fn odd() -> TempDir {
         let dir = TempDir::new().unwrap();
         let at = |name: &str| dir.path().join(name);
@@ -130,7 +130,7 @@ mod tests {
     fn a_copy_belongs_to_whom_the_original_belongs() {
         let (from, to) = (odd(), TempDir::new().unwrap());
         for name in ["script", "link", "deep"] {
-            // Only root can give files away; for everybody else all files are their own.
+            // Only root can change the owner; for other users all files stay their own.
             let _ = lchown(from.path().join(name), Some(65_534), Some(65_534));
         }
         contents(from.path(), to.path()).unwrap();

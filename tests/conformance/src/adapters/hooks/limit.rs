@@ -1,10 +1,10 @@
-//! A time, as files say it.
+//! Time limits, as configuration files write them.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// A time: `500ms`, `30s`, `2min`.
+/// A time limit: `500ms`, `30s`, `2min`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Limit(pub Duration);
@@ -26,7 +26,7 @@ impl TryFrom<String> for Limit {
             "min" => number.checked_mul(60).map(Duration::from_secs),
             _ => None,
         });
-        // More than an hour is a slip, and would hold up everything.
+        // More than an hour is probably a mistake, and would block the whole run.
         time.filter(|time| *time <= Duration::from_secs(3600)).map(Limit).ok_or_else(|| {
             format!("`{text}` is not a time: write a number with ms, s or min, at most an hour, such as \"30s\"")
         })

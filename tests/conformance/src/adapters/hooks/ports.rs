@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::subject::Broken;
 
-/// Below the ports that Linux gives to outgoing connections: nobody takes one by chance while its program restarts.
+/// Below the range that Linux uses for outgoing connections, so that no connection takes a port while its program
+/// restarts.
 const FIRST: u32 = 20_000;
 
-/// How many there are.
+/// How many ports the range has.
 const COUNT: u32 = 12_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// So many ports of loopback that nobody uses at the moment.
+/// `count` loopback ports that are free at the moment.
 pub fn free_ports(count: usize) -> Result<Vec<u16>, Broken> {
-    // Runs of the suite at the same time begin at different places.
+    // Concurrent runs of the suite begin at different places.
     let begin = std::process::id().wrapping_mul(97);
     let candidates = (0..COUNT).map(|_| {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Other ways to say the same request. A service may take one for another resource, or refuse it; it must not take it for
-//! the same resource and forget the fence.
+//! Alternative spellings of the same request. A service may take one for another resource, or refuse it. It must not
+//! take it for the same resource and ignore the fence.
 
 use super::shape::Message;
 
-/// One way.
+/// One alternative spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alias {
     DoubleSlash,
@@ -20,7 +20,7 @@ pub(super) enum Alias {
 }
 
 impl Alias {
-    /// All of them.
+    /// All spellings.
     pub(super) const ALL: [Alias; 13] = [
         Alias::DoubleSlash,
         Alias::LeadingSlashes,
@@ -37,7 +37,7 @@ impl Alias {
         Alias::OverrideQuery,
     ];
 
-    /// In a few words.
+    /// A short description.
     pub(super) fn describe(self) -> String {
         match self {
             Alias::DoubleSlash => "a path with two slashes before the name".to_owned(),
@@ -54,7 +54,7 @@ impl Alias {
         }
     }
 
-    /// The message in this way; `None` if it would be the same.
+    /// The message in this spelling; `None` if it would be the same.
     pub(super) fn apply(self, message: &Message, host: &str) -> Option<Message> {
         let mut changed = message.clone();
         let (path, query) = match message.target.split_once('?') {

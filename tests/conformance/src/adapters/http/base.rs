@@ -1,4 +1,4 @@
-//! Where a service is: `http://127.0.0.1:{port}/prefix`.
+//! The base address of a service: `http://127.0.0.1:{port}/prefix`.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,28 +8,28 @@ use crate::subject::Broken;
 /// Stands for a free port.
 const PORT: &str = "{port}";
 
-/// One instance's address.
+/// The address of one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Base {
-    /// Host and port, for the header.
+    /// Host and port, for the `Host` header.
     pub(super) host: String,
-    /// What it adds in front of paths.
+    /// The path prefix of every request.
     pub(super) prefix: String,
     pub(super) port: u16,
 }
 
 impl Base {
-    /// Says what is wrong with one.
+    /// Rejects an invalid base address.
     pub(super) fn check(text: &str) -> Result<(), String> {
         Base::parse(text, 1).map(drop)
     }
 
-    /// Does it want a free port?
+    /// Whether the address needs a free port.
     pub(super) fn wants_port(text: &str) -> bool {
         text.contains(PORT)
     }
 
-    /// With this port, if it wants one.
+    /// The base address with this port, if it needs one.
     pub(super) fn with_port(text: &str, port: u16) -> Result<Base, Broken> {
         Base::parse(text, port).map_err(Broken)
     }
@@ -60,7 +60,7 @@ impl Base {
         Ok(Base { host: host.to_owned(), prefix: prefix.trim_end_matches('/').to_owned(), port })
     }
 
-    /// Its address.
+    /// The socket address.
     pub(super) fn address(&self) -> Result<SocketAddr, Broken> {
         let after_bracket = self.host.rfind(']').map_or(0, |end| end + 1);
         let end = self.host[after_bracket..].rfind(':').map_or(self.host.len(), |colon| after_bracket + colon);

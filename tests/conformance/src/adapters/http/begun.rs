@@ -1,4 +1,4 @@
-//! A request that was sent in part.
+//! A request that was sent only in part.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::answer::Answer;
 use crate::subject::{Begun, Broken, Part};
 use crate::wait;
 
-/// How long after a connection that could not be made the next one is tried.
+/// How long to wait before retrying a failed connection.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The rest of a request, and the connection it waits on; or why there is none, and then nobody ever gets it.
+/// The rest of a request and its connection; or the reason why there is no connection, and then the rest is never sent.
 pub(super) struct HalfSent {
     connection: Result<Connection, Lost>,
     rest: Vec<u8>,
@@ -23,7 +23,8 @@ pub(super) struct HalfSent {
 }
 
 impl HalfSent {
-    /// Sends the first part on a connection of its own. Without a body, the empty line that ends the head is kept back.
+    /// Sends the first part on a connection of its own. If there is no body, the empty line that ends the head is held
+    /// back.
     pub(super) fn begin(
         endpoint: &Endpoint,
         head: &[u8],
@@ -49,7 +50,7 @@ impl HalfSent {
     }
 }
 
-/// Once more if it fails: nothing was sent yet, and a listener may have been busy for a moment.
+/// Retries once: nothing was sent yet, and a listener may have been busy for a moment.
 fn twice<T>(mut attempt: impl FnMut() -> Result<T, Lost>) -> Result<T, Lost> {
     attempt().or_else(|_| {
         wait::pause(AGAIN);
@@ -64,7 +65,7 @@ impl Begun for HalfSent {
             Err(Lost(why)) => return Ok(Answer::unknown(format!("its first part could not be sent: {why}"))),
         };
         let deadline = Instant::now() + self.timeout;
-        // It may have answered, and stopped listening, before this.
+        // The service may have answered and stopped reading before this.
         let sent = connection.send(&self.rest, deadline);
         let reply = connection.receive(self.head, deadline);
         Ok(match (reply, sent) {

@@ -1,4 +1,4 @@
-//! From the tables of a map to shapes and outcomes.
+//! Turns the tables of a map into shapes and outcomes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::template::{Field, Template};
 
 type Text = Spanned<String>;
 
-/// The keys that make a request, wherever they stand.
+/// The keys that describe a request, from any table.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
     method: &'a Text,
@@ -28,7 +28,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Of a verb.
+    /// The keys of a verb.
     pub(super) fn of(keys: &'a file::Verb) -> Parts<'a> {
         Parts {
             method: &keys.method,
@@ -42,7 +42,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Of a mutation.
+    /// The keys of a mutation.
     pub(super) fn of_mutation(keys: &'a file::Mutation) -> Parts<'a> {
         Parts {
             method: &keys.method,
@@ -56,7 +56,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Of what comes before a mutation.
+    /// The keys of the request before a mutation.
     pub(super) fn of_before(keys: &'a file::Before) -> Parts<'a> {
         Parts {
             method: &keys.method,
@@ -70,7 +70,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// With some keys replaced; a body of any kind replaces the body.
+    /// These keys with some replaced; a body of any kind replaces the body.
     pub(super) fn but(self, other: &'a file::Other) -> Parts<'a> {
         let body = other.body.is_some() || other.json.is_some() || other.form.is_some();
         Parts {
@@ -85,7 +85,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Makes the shape of a request that can say these fields; in a batch only what is repeated can.
+/// Makes the shape of a request that may contain these fields. In a batch only repeated parts may contain them.
 pub(super) fn shape(parts: &Parts<'_>, allowed: &[Field], batch: bool) -> Result<Shape, Wrong> {
     let outside: &[Field] = if batch { &[] } else { allowed };
     let template = |text: &Text, allowed: &[Field]| {
@@ -151,7 +151,7 @@ pub(super) fn shape(parts: &Parts<'_>, allowed: &[Field], batch: bool) -> Result
     Ok(Shape { method: method.clone(), path, query, headers, body })
 }
 
-/// Where nothing is expected `{expect}` must stand in a place that can be left out, or be null.
+/// If no value is expected, `{expect}` must stand in a place that can be left out, or be null.
 pub(super) fn expect_can_be_left_out(shape: &Shape) -> Result<(), String> {
     let mut good = !shape.path.has(Field::Expect);
     match &shape.body {
@@ -189,7 +189,7 @@ pub(super) fn outcomes(keys: &file::Verb) -> Result<Outcomes, Wrong> {
     })
 }
 
-/// What each status means; none means two things.
+/// The outcome of each status. No status may have two.
 pub(super) fn rules(lists: [&[Spanned<file::Status>]; 5]) -> Result<Vec<(When, Outcome)>, Wrong> {
     let outcomes = [Outcome::Ok, Outcome::Absent, Outcome::Stale, Outcome::Mismatch, Outcome::Error];
     let mut rules: Vec<(When, Outcome)> = Vec::new();

@@ -1,7 +1,7 @@
-//! A small blocking client of HTTP/1.1. It sends exactly what it is given, once.
+//! A small blocking HTTP/1.1 client. It sends exactly the bytes it is given, once.
 //!
-//! A connection that the other end has closed while it was idle is replaced before anything is sent on it. After the
-//! first byte nothing is ever sent again: whoever waits learns that the outcome is unknown.
+//! A connection that the server closed while it was idle is replaced before anything is sent on it. After the first
+//! byte nothing is ever sent again: the caller gets an unknown outcome.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,10 +17,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How many idle connections are kept.
 const IDLE: usize = 64;
 
-/// How much is sent before it is looked whether there is an answer already.
+/// How many bytes are sent before checking for an early answer.
 const PIECE: usize = 64 << 10;
 
-/// Where a service listens, with connections to it.
+/// The address of a service, with idle connections to it.
 pub(super) struct Endpoint {
     address: SocketAddr,
     idle: Mutex<Vec<Connection>>,
@@ -35,7 +35,7 @@ impl Endpoint {
         self.address
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub(super) fn connect(&self, deadline: Instant) -> Result<Connection, Lost> {
         let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), CONNECT);
         let stream = TcpStream::connect_timeout(&self.address, left).and_then(|stream| {
@@ -46,13 +46,13 @@ impl Endpoint {
         Ok(Connection { stream })
     }
 
-    /// Sends a request on a connection that may have been used before, and waits for the answer.
+    /// Sends a request, perhaps on an idle connection, and waits for the answer.
     pub(super) fn exchange(&self, bytes: &[u8], head: bool, deadline: Instant) -> Result<Reply, Lost> {
         let idle = self.take_idle();
         let connection = idle.map_or_else(|| self.connect(deadline), Ok)?;
         let sent = connection.send(bytes, deadline)?;
         let reply = connection.receive(head, deadline)?;
-        // The rest of a request that was answered early would be taken for the next one.
+        // After an early answer, the unsent rest of the request would be taken for the next one.
         if reply.keeps && sent == Sent::Whole {
             let mut kept = self.idle();
             if kept.len() < IDLE {
@@ -62,7 +62,7 @@ impl Endpoint {
         Ok(reply)
     }
 
-    /// Closes connections that nobody uses.
+    /// Closes idle connections.
     pub(super) fn forget(&self) {
         self.idle().clear();
     }
@@ -85,7 +85,7 @@ impl Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     Whole,
-    /// It was answered, or the connection broken, before its end.
+    /// The answer came, or the connection broke, before the end of the request.
     InPart,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Sends bytes as they are. If an answer comes before all are sent, the rest stays unsent.
+    /// Sends bytes as they are. If an answer arrives before all are sent, the rest stays unsent.
     pub(super) fn send(&self, bytes: &[u8], deadline: Instant) -> Result<Sent, Lost> {
         let mut patience = Patience::until(deadline);
         let mut rest = bytes;
@@ -110,7 +110,7 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_timeout(&error) && !patience.is_over() => {}
                 Err(error) if is_timeout(&error) => return Err(Lost("the request was not taken in time".to_owned())),
-                // It may have answered before it stopped listening.
+                // The service may have answered before it stopped reading.
                 Err(_) if rest.len() < bytes.len() => return Ok(Sent::InPart),
                 Err(error) => return Err(Lost(format!("the connection broke: {error}"))),
             }
@@ -118,18 +118,18 @@ impl Connection {
         Ok(Sent::Whole)
     }
 
-    /// Waits for an answer; `head`: it has no body.
+    /// Waits for an answer. With `head` it has no body.
     pub(super) fn receive(&self, head: bool, deadline: Instant) -> Result<Reply, Lost> {
         Reader::new(&self.stream, deadline).reply(head)
     }
 
-    /// Breaks it, so that the other end gets a reset.
+    /// Closes the connection with a reset.
     pub(super) fn reset(self) {
-        // One that is gone already needs no reset.
+        // If this fails, the connection is gone already.
         let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
     }
 
-    /// Is it open, and has nothing come that nobody asked for?
+    /// Whether it is open and no unexpected bytes have arrived.
     fn is_quiet(&self) -> bool {
         let look = || -> io::Result<usize> {
             self.stream.set_nonblocking(true)?;
@@ -150,7 +150,7 @@ mod tests {
 
     use super::Endpoint;
 
-    /// Answers as soon as the head of a request is there, and then swallows whatever comes.
+    /// Answers as soon as the head of a request has arrived, and then discards the rest.
     fn answer_early(mut stream: TcpStream) {
         let mut seen = Vec::new();
         let mut bytes = [0; 4096];

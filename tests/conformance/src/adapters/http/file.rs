@@ -1,4 +1,4 @@
-//! The map file as it is written: tables and keys, before anything is checked.
+//! The map file as written: tables and keys, before any check.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,7 +83,7 @@ pub(super) struct Verb {
     pub(super) when_none: Option<Spanned<Other>>,
 }
 
-/// `[cas.when_none]`: what is different if no value is expected.
+/// `[cas.when_none]`: the differences if no value is expected.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Other {
@@ -116,7 +116,7 @@ pub(super) struct Mutation {
     pub(super) before: Option<Spanned<Before>>,
 }
 
-/// `[mutation.before]`: a request that is made first.
+/// `[mutation.before]`: a request that is sent first.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Before {
@@ -129,7 +129,7 @@ pub(super) struct Before {
     pub(super) form: Option<BTreeMap<String, Spanned<String>>>,
 }
 
-/// A text, or a list of texts.
+/// A string, or a list of strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Texts(pub(super) Vec<String>);
 
@@ -159,7 +159,7 @@ impl<'de> Deserialize<'de> for Texts {
     }
 }
 
-/// Which answers are meant: `409`, `"4xx"`, or a table.
+/// A pattern for answers: `409`, `"4xx"`, or a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Code(u16),

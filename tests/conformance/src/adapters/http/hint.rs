@@ -1,6 +1,6 @@
-//! What a message about a map adds to what the reader of TOML says.
+//! Hints added to the TOML parser's messages about a map.
 
-/// The furthest that a slip of the keyboard is from what was meant.
+/// The largest edit distance that still counts as a typing error.
 const SLIP: usize = 2;
 
 /// The message with a hint, where there is one.
@@ -34,14 +34,14 @@ fn missing(field: &str) -> Option<&'static str> {
     })
 }
 
-/// The one of these that differs least, if it is near enough.
+/// The nearest of the known names, if it is near enough.
 fn nearest<'n>(field: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let near = known.map(|known| (distance(field, known), known)).min()?;
     let slip = SLIP.min(field.chars().count() / 2);
     (near.0 <= slip).then_some(near.1)
 }
 
-/// How many letters must be put in, taken out or replaced, or change places with the next.
+/// The edit distance: insertions, deletions, replacements, and swaps of neighbours.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];

@@ -1,7 +1,7 @@
-//! JSON bodies: a document whose texts are templates.
+//! JSON bodies: a document whose strings are templates.
 //!
-//! What a placeholder stands for is always escaped. A member whose text names an absent token is left out; for two
-//! tokens it is there twice. `{"{each}": {…}}` and `["{each}", …]` repeat for every write of a batch.
+//! Substituted values are always escaped. A member whose string names an absent token is left out; for two tokens it
+//! appears twice. `{"{each}": {…}}` and `["{each}", …]` repeat for every write of a batch.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(super) enum Node {
     Text(Template),
     /// A number, `true`, `false` or `null`.
     Plain(String),
-    /// `"{each}"`, only while a list is read.
+    /// `"{each}"`, only while a list is parsed.
     Mark,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Item {
 }
 
 impl Node {
-    /// Reads one.
+    /// Parses a document.
     pub(super) fn parse(text: &str) -> Result<Node, String> {
         let node =
             serde_json::from_str(text).map_err(|error| format!("this is not the JSON of a template: {error}"))?;
@@ -72,7 +72,7 @@ impl Node {
         }
     }
 
-    /// As a member or item: not there, once, or twice.
+    /// The node as a member or item: absent, once, or twice.
     fn texts(&self, fields: &Fields<'_>) -> Result<Vec<String>, Unsendable> {
         match self {
             Node::Object(_) | Node::List(_) => Ok(vec![self.text(fields)?]),
@@ -135,8 +135,8 @@ fn object(members: &[Member], fields: &Fields<'_>, made: &mut Vec<String>) -> Re
     Ok(())
 }
 
-/// How JSON writes an integer. To JSON `12.0` and `1e3` are numbers too, and the same as 12 and 1000: as a number a service
-/// could not tell what was wrong with them.
+/// Whether the text is an integer as JSON writes it. `12.0` and `1e3` are JSON numbers too, equal to 12 and 1000. Sent
+/// as numbers, a service could not see what was wrong with them.
 fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let leads = digits.len() > 1 && digits.starts_with('0');

@@ -1,4 +1,4 @@
-//! A map that was read and makes sense.
+//! A map that was read and checked.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::manifest::{Equal, Manifest};
 use crate::op::Verb;
 use crate::subject::Broken;
 
-/// How long an answer may take, unless the map says otherwise.
+/// How long an answer may take, unless the map sets another limit.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The version of the format.
@@ -25,7 +25,7 @@ const VERSION: u64 = 1;
 /// The longest that a mutation may take to have its effect.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Something wrong, and where it is in the file.
+/// An error in the map, and where it is in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) at: usize,
@@ -33,17 +33,17 @@ pub(super) struct Wrong {
 }
 
 impl Wrong {
-    /// At this value.
+    /// An error at this value.
     pub(super) fn at<T>(value: &Spanned<T>, what: impl Into<String>) -> Wrong {
         Wrong { at: value.span().start, what: what.into() }
     }
 }
 
-/// How one verb is asked, and what is answered.
+/// How one verb is requested, and what its answers mean.
 #[derive(Clone, Debug)]
 pub(super) struct Mapped {
     pub(super) shape: Shape,
-    /// For `cas` without an expected value.
+    /// The shape of a `cas` without an expected value.
     pub(super) when_none: Option<Shape>,
     pub(super) outcomes: Outcomes,
 }
@@ -55,11 +55,11 @@ pub(super) struct Mutation {
     pub(super) before: Option<Shape>,
     pub(super) shape: Shape,
     pub(super) outcomes: Outcomes,
-    /// How long after its answer it has taken effect.
+    /// How long after its answer it may take effect.
     pub(super) wait: Duration,
 }
 
-/// A map.
+/// A checked map file.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     pub(super) manifest: Manifest,
@@ -137,7 +137,7 @@ impl Map {
     }
 }
 
-/// What an operation has, by verb.
+/// The fields that operations of a verb have.
 fn fields(verb: Verb) -> &'static [Field] {
     match verb {
         Verb::Write | Verb::Batch => &[Field::Res, Field::Token, Field::Holder, Field::Value],
@@ -202,7 +202,7 @@ fn mapped(verb: Verb, table: &Spanned<file::Verb>, equal: Equal) -> Result<Mappe
     Ok(Mapped { shape: made, when_none, outcomes })
 }
 
-/// Keys that mean something for some verbs only.
+/// Rejects keys that make sense only for other verbs.
 fn only_for(verb: Verb, table: &Spanned<file::Verb>) -> Result<(), Wrong> {
     let keys = table.get_ref();
     let reads = matches!(verb, Verb::Read | Verb::CheckedRead | Verb::Claim);

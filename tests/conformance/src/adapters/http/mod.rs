@@ -1,4 +1,4 @@
-//! An HTTP API that a map file describes.
+//! HTTP APIs that a map file describes.
 
 mod alias;
 mod base;
@@ -44,34 +44,34 @@ use super::writes::Writes;
 /// How many connections through the proxy stay open after their answer.
 const PARKED: usize = 32;
 
-/// How long somebody who is asked whether it serves may take to answer.
+/// How long a service may take to answer a probe.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// How long a service that the suite has not started may be too busy for that.
+/// How long a service that the suite has not started may be too busy to answer a probe.
 const BUSY: Duration = Duration::from_secs(30);
 
-/// What a caller may say instead of the map.
+/// Settings that override the map.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// Other addresses, one for each instance.
+    /// Other base addresses, one for each instance.
     pub base: Vec<String>,
-    /// Another limit for answers.
+    /// Another time limit for answers.
     pub timeout: Option<Duration>,
     /// Which commands of the map are run.
     pub hooks: HooksOfMap,
 }
 
-/// Which commands of a map are run. A map is a program: its hooks are given to a shell.
+/// Which commands of a map are run. A map can run any program: its hooks are passed to a shell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HooksOfMap {
-    /// All of them.
+    /// Every command of the map.
     #[default]
     Run,
-    /// None; cases that need one are skipped.
+    /// No commands; cases that need one are skipped.
     Ignore,
 }
 
-/// Reads a map, starts what it says is to be started, and waits until it serves.
+/// Reads a map, starts the programs it names, and waits until the service answers.
 pub fn open(path: &Path, overrides: &Overrides) -> Result<HttpSubject, Broken> {
     let mut map = Map::read(path)?;
     if !overrides.base.is_empty() {
@@ -91,10 +91,11 @@ pub struct HttpSubject {
     name: String,
     map: Map,
     instances: Vec<Instance>,
-    /// In front of the first instance.
+    /// The proxy in front of the first instance.
     proxy: Proxy,
     proxied: Endpoint,
-    /// A duplicate or delayed request may still be answered there, so these are neither used again nor closed at once.
+    /// Connections on which a duplicate or delayed request may still be answered, so they are neither reused nor closed
+    /// at once.
     parked: Mutex<VecDeque<Connection>>,
     writes: Writes,
     hooks: Hooks,
@@ -198,7 +199,7 @@ impl HttpSubject {
         }
     }
 
-    /// What became of a request that got no answer.
+    /// The answer to record for a request that got no answer.
     fn lost(&self, Lost(why): Lost) -> Answer {
         match self.hooks.ended() {
             Some(ended) => Answer::unknown(format!("{why}; {ended}")),
@@ -221,11 +222,11 @@ impl HttpSubject {
             }
         }
         match mutation.shape.message(request, prefix) {
-            // A read has no value, a batch no resource: this way is not for them.
+            // A read has no value and a batch no resource, so this way does not apply to them.
             Err(_) => Answer::Unsupported,
             Ok(message) => {
                 let reply = self.exchange(instance, request, &message);
-                // It may take effect later, as an expiry does.
+                // The mutation may take effect later, as an expiry does.
                 wait::pause(mutation.wait);
                 match reply {
                     Ok(reply) => answered(mutation.outcomes.answer(&reply)),
@@ -236,8 +237,8 @@ impl HttpSubject {
     }
 }
 
-/// By another way any answer is one, also one that the map says nothing about: whether it changed something is looked at
-/// afterwards. Unknown is left for what was not answered at all.
+/// For a request by another way any answer counts, even one that the map does not describe: a later look shows whether
+/// it changed something. Unknown is kept for requests that got no answer.
 fn answered(answer: Answer) -> Answer {
     match answer {
         Answer::Unknown { why } => Answer::Error { definite: false, code: why },
@@ -265,7 +266,7 @@ impl Subject for HttpSubject {
         };
         let message = match shape.message(request, &instance.base.prefix) {
             Ok(message) => message,
-            // Nothing was tried, so nothing is shown.
+            // Nothing was sent, so nothing is proven.
             Err(Unsendable(_)) if request.op.tokens().iter().any(|token| matches!(token, Token::Both(..))) => {
                 return Ok(Answer::Unsupported);
             }
@@ -367,13 +368,14 @@ impl Subject for HttpSubject {
     }
 }
 
-/// Is the port chosen by the suite, and `start` does not say it? It may still be found in the environment.
+/// Whether the suite chooses the port but `start` does not contain it. The command may still read it from the
+/// environment.
 fn ignores_port(map: &Map) -> bool {
     let says = |start: &String| start.contains("CONFORM_PORT");
     map.bases.iter().any(|base| Base::wants_port(base)) && !map.commands.start.as_ref().is_some_and(says)
 }
 
-/// Does somebody answer in HTTP there?
+/// Checks whether a service answers in HTTP at this address.
 fn serves(host: &str, endpoint: &Endpoint) -> Result<(), String> {
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Conformance: ready\r\nConnection: close\r\n\r\n");
     let deadline = Instant::now() + PROBE;
@@ -385,8 +387,8 @@ fn serves(host: &str, endpoint: &Endpoint) -> Result<(), String> {
     reply.map(drop).map_err(|Lost(why)| format!("http://{host} does not answer ({why})"))
 }
 
-/// The same of a service that the suite has not started. One that is too busy to answer is asked again; who refuses is not there,
-/// and nobody waits for it.
+/// The same for a service that the suite has not started. One that is too busy to answer is asked again. A refused
+/// connection means that it is not running, which ends the wait.
 fn serves_already(host: &str, endpoint: &Endpoint) -> Result<(), String> {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What an answer of the service means.
+//! The meaning of a service's answers.
 
 use super::place::{Found, Place};
 use super::reply::Reply;
@@ -6,15 +6,15 @@ use crate::answer::Answer;
 use crate::report::text::{cut, one_line};
 use crate::token;
 
-/// How many letters of an answer are shown.
+/// How many characters of an answer are shown.
 const SHOWN: usize = 120;
 
-/// Is it a name of a header or a method?
+/// Whether a text is a valid header name or method.
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// What an answer can say.
+/// What an answer can mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Ok,
@@ -24,19 +24,19 @@ pub(super) enum Outcome {
     Error,
 }
 
-/// Which answers.
+/// A pattern for answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// This status, and this text at a place.
+    /// This status, with this text at a place.
     Also(u16, Place, String),
-    /// This status.
+    /// This status, whatever the content.
     Status(u16),
-    /// A hundred of them: 4 is 400 to 499.
+    /// A class of statuses: 4 is 400 to 499.
     Class(u16),
 }
 
 impl When {
-    /// Smaller is more exact.
+    /// The precedence: smaller is more exact.
     fn rank(&self) -> u8 {
         match self {
             When::Also(..) => 0,
@@ -61,18 +61,18 @@ impl When {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcomes {
     pub(super) rules: Vec<(When, Outcome)>,
-    /// Where the fence is; the first that is there counts.
+    /// Where to find the fence; the first place that has one counts.
     pub(super) high: Vec<Place>,
-    /// Where the value is, for reads.
+    /// Where to find the value, for reads.
     pub(super) value: Option<Place>,
-    /// Where a mismatch tells the value.
+    /// Where a mismatch reports the current value.
     pub(super) current: Option<Place>,
-    /// Where an error says which it is.
+    /// Where an error reports its code.
     pub(super) code: Option<Place>,
 }
 
 impl Outcomes {
-    /// Places of this table that were looked at and never had anything, in words.
+    /// Describes the places of this table that were searched and never had a value.
     pub(super) fn never_there(&self, table: &str) -> Vec<String> {
         let places = [("value", &self.value), ("current", &self.current), ("code", &self.code)];
         let single = places.into_iter().filter_map(|(key, place)| Some((key, std::slice::from_ref(place.as_ref()?))));
@@ -93,7 +93,7 @@ impl Outcomes {
         told.collect()
     }
 
-    /// What it means; unknown if nothing was said about it, or if it is not as the map says.
+    /// The meaning of an answer; unknown if the map does not describe it or its content does not match the map.
     pub(super) fn answer(&self, reply: &Reply) -> Answer {
         let holding: Vec<_> = self.rules.iter().filter(|(when, _)| when.holds(reply)).collect();
         let Some(rank) = holding.iter().map(|(when, _)| when.rank()).min() else {
@@ -142,7 +142,7 @@ impl Outcomes {
                 Ok(Some(Found::Text(text))) => {
                     return token::parse(&text).map(Some).ok_or_else(|| format!("its fence `{text}` is no number"));
                 }
-                // A body without the member may be that of another outcome; the next place may have it.
+                // A body without the member may belong to another outcome; the next place may have it.
                 Err(why) => problem = Err(why),
             }
         }
@@ -157,7 +157,7 @@ impl Outcomes {
     }
 }
 
-/// The start of the body, in one line.
+/// The start of the body, on one line.
 fn shown(reply: &Reply) -> String {
     let start: String = reply.text().unwrap_or_default().trim_start().chars().take(4 * SHOWN).collect();
     match one_line(&start) {

@@ -1,4 +1,4 @@
-//! Places in the answers of a service, and whether anything is ever there.
+//! Places in the answers of a service, with counts of how often they hold a value.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::outcome::is_token;
 use super::reply::Reply;
 
-/// A place in an answer, as the map names it. Clones count together.
+/// A place in an answer, as the map names it. Clones share their counts.
 #[derive(Clone)]
 pub(super) struct Place {
     named: String,
@@ -25,7 +25,7 @@ enum Part {
     Body,
 }
 
-/// How often it was looked at, and how often something was there.
+/// How often the place was searched, and how often it held a value.
 #[derive(Default)]
 struct Seen {
     looked: AtomicU64,
@@ -47,7 +47,7 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// Reads `header:Name`, `json:/pointer` or `body`.
+    /// Parses `header:Name`, `json:/pointer` or `body`.
     pub(super) fn parse(text: &str) -> Result<Place, String> {
         let part = match text.split_once(':') {
             None if text == "body" => Part::Body,
@@ -62,14 +62,14 @@ impl Place {
         Ok(Place { named: text.to_owned(), part, seen: Arc::default() })
     }
 
-    /// If some of these were looked at, and none ever had anything: in how many answers.
+    /// The number of answers searched, if some of these places were searched and none ever held a value.
     pub(super) fn never_there(places: &[Place]) -> Option<u64> {
         let looked = places.iter().map(|place| place.seen.looked.load(Ordering::Relaxed)).max()?;
         let found = places.iter().any(|place| place.seen.found.load(Ordering::Relaxed) > 0);
         (looked > 0 && !found).then_some(looked)
     }
 
-    /// What is there: `None` if nothing, an error if the answer cannot be looked into.
+    /// The value at this place: `None` if absent, an error if the answer cannot be parsed.
     pub(super) fn find(&self, reply: &Reply) -> Result<Option<Found>, String> {
         let found = self.look(reply);
         self.seen.looked.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// What stands there.
+/// A value found at a place.
 pub(super) enum Found {
     Text(String),
     Null,

@@ -1,4 +1,4 @@
-//! Reading an answer of HTTP/1.1.
+//! Reads HTTP/1.1 answers.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -6,26 +6,26 @@ use std::time::Instant;
 
 use crate::adapters::patience::Patience;
 
-/// The largest head of an answer.
+/// The largest head of an answer, in bytes.
 const HEAD: usize = 64 << 10;
 
-/// The largest body.
+/// The largest body, in bytes.
 const BODY: usize = 64 << 20;
 
-/// An answer.
+/// An HTTP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) status: u16,
     /// Names in lower case.
     pub(super) headers: Vec<(String, String)>,
-    /// `None`: it says no length, so nobody can tell whether it is whole.
+    /// `None`: the answer gives no length, so it may be incomplete.
     pub(super) body: Option<Vec<u8>>,
-    /// May the connection be used again?
+    /// Whether the connection may be reused.
     pub(super) keeps: bool,
 }
 
 impl Reply {
-    /// The value of a header; its name is in lower case.
+    /// The value of a header, whose name is given in lower case.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -37,16 +37,16 @@ impl Reply {
     }
 }
 
-/// How an answer was lost.
+/// The reason why no answer was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lost(pub(super) String);
 
-/// Reads from a connection, as long as there is patience.
+/// Reads from a connection until the deadline.
 pub(super) struct Reader<'a> {
     stream: &'a TcpStream,
     patience: Patience,
     buffer: Vec<u8>,
-    /// How much of the buffer was used.
+    /// How many bytes of the buffer were consumed.
     used: usize,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         Reader { stream, patience: Patience::until(deadline), buffer: Vec::new(), used: 0 }
     }
 
-    /// Reads one answer. `empty`: it has no body whatever it says, as that to a HEAD.
+    /// Reads one answer. With `empty` it has no body whatever its headers claim, as with HEAD.
     pub(super) fn reply(mut self, empty: bool) -> Result<Reply, Lost> {
         loop {
             let (version, status) = self.status()?;
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
             let reply = Reply { status, headers, body: Some(Vec::new()), keeps: false };
             let body = if empty || status == 204 || status == 304 { Some(Vec::new()) } else { self.body(&reply)? };
             let closes = reply.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-            // Bytes that nobody asked for would be taken for the next answer.
+            // Extra bytes would be taken for the next answer.
             let keeps = version == "HTTP/1.1" && !closes && body.is_some() && self.used == self.buffer.len();
             return Ok(Reply { body, keeps, ..reply });
         }
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A line without its end.
+    /// Reads a line, without its line end.
     fn line(&mut self) -> Result<String, Lost> {
         loop {
             let rest = &self.buffer[self.used..];
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Did the time of a socket run out?
+/// Whether a socket operation timed out.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

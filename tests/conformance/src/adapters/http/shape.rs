@@ -11,7 +11,7 @@ pub(super) enum Body {
     Text(Template),
     Json(Node),
     Form(Vec<(String, Template)>),
-    /// A text for each write of a batch, between these, joined by that.
+    /// One text per write of a batch, joined by `join`.
     Each {
         each: Template,
         join: String,
@@ -34,7 +34,7 @@ pub(super) struct Message {
     pub(super) method: String,
     /// Path and query.
     pub(super) target: String,
-    /// How much of the target is the same for every resource.
+    /// The length of the target's leading part that is the same for every resource.
     pub(super) fixed: usize,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
@@ -55,10 +55,10 @@ impl Shape {
         }
     }
 
-    /// Does it say this?
+    /// Whether the request contains this field.
     pub(super) fn says(&self, field: Field) -> bool {
         let mut found = false;
-        // It never returns an error.
+        // The closure never returns an error.
         let _ = self.visit(&mut |template, _| {
             found |= template.has(field);
             Ok(())
@@ -66,7 +66,7 @@ impl Shape {
         found
     }
 
-    /// The request that this becomes; `prefix` is what the base adds in front of the path.
+    /// The message for a request; `prefix` is the path prefix of the base address.
     pub(super) fn message(&self, request: &Request<'_>, prefix: &str) -> Result<Message, Unsendable> {
         let fields = &Fields::of(request);
         let mut target = format!("{prefix}{}", self.path.text(fields, Filter::Percent)?);
@@ -125,7 +125,7 @@ impl Shape {
 }
 
 impl Message {
-    /// Its head, to its empty line.
+    /// The head of the message, up to and including the empty line.
     pub(super) fn head(&self, host: &str, request: &Request<'_>) -> Vec<u8> {
         let Request { case, seed, id, client, .. } = request;
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
@@ -144,7 +144,7 @@ impl Message {
         head.into_bytes()
     }
 
-    /// Has its answer no body?
+    /// Whether the answer has no body.
     pub(super) fn is_head(&self) -> bool {
         self.method == "HEAD"
     }

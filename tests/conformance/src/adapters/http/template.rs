@@ -1,4 +1,4 @@
-//! Texts with placeholders: `/v1/kv/{res}`.
+//! Strings with placeholders: `/v1/kv/{res}`.
 
 use crate::op::{Op, Write};
 use crate::subject::Request;
@@ -19,7 +19,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// All of them, with their names.
+    /// All fields, with their names.
     const NAMES: [(&'static str, Field); 9] = [
         ("res", Field::Res),
         ("token", Field::Token),
@@ -32,18 +32,18 @@ impl Field {
         ("client", Field::Client),
     ];
 
-    /// As it is written in a map.
+    /// The field's name in a map.
     pub(super) fn name(self) -> &'static str {
         Field::NAMES.iter().find(|(_, field)| *field == self).map_or("", |(name, _)| name)
     }
 
-    /// These say who asks, and can stand everywhere.
+    /// Whether the field describes the request itself; such fields are allowed everywhere.
     fn is_about_the_request(self) -> bool {
         matches!(self, Field::Case | Field::Seed | Field::Id | Field::Client)
     }
 }
 
-/// How what a placeholder stands for is written.
+/// How substituted values are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     Raw,
@@ -78,7 +78,7 @@ impl Filter {
     }
 }
 
-/// Percent-encodes everything but letters, digits, `-`, `_`, `~` and dots that are no segment of their own.
+/// Percent-encodes everything but letters, digits, `-`, `_`, `~`, and dots that do not form a segment of their own.
 pub(super) fn percent(text: &str) -> String {
     let dots = text == "." || text == "..";
     let mut encoded = String::with_capacity(text.len());
@@ -93,7 +93,7 @@ pub(super) fn percent(text: &str) -> String {
     encoded
 }
 
-/// What the placeholders stand for in one request.
+/// The values of the placeholders in one request.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
     pub(super) request: &'a Request<'a>,
@@ -105,7 +105,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Those of an operation; a batch has none of its own.
+    /// The values of an operation; a batch has none of its own.
     pub(super) fn of(request: &'a Request<'a>) -> Fields<'a> {
         let none = Fields { request, res: None, token: None, holder: None, value: None, expect: None };
         match request.op {
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Those of one write of a batch.
+    /// The values of one write of a batch.
     pub(super) fn with(self, write: &'a Write) -> Fields<'a> {
         Fields {
             res: Some(&write.res),
@@ -147,7 +147,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Why a text cannot be made.
+/// Why a text cannot be produced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unsendable(pub(super) String);
 
@@ -157,14 +157,14 @@ enum Piece {
     Field(Field, Option<Filter>),
 }
 
-/// A text with placeholders.
+/// A parsed template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Template {
     pieces: Vec<Piece>,
 }
 
 impl Template {
-    /// Reads one; `{{` and `}}` are braces. The error says what is wrong with it.
+    /// Parses a template; `{{` and `}}` are literal braces. The error describes what is wrong.
     pub(super) fn parse(text: &str) -> Result<Template, String> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -198,7 +198,7 @@ impl Template {
         Ok(Template { pieces })
     }
 
-    /// Which placeholders it has.
+    /// The placeholders it contains.
     pub(super) fn fields(&self) -> impl Iterator<Item = Field> + '_ {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Field(field, _) => Some(*field),
@@ -206,12 +206,12 @@ impl Template {
         })
     }
 
-    /// Has it this placeholder?
+    /// Whether it contains this placeholder.
     pub(super) fn has(&self, field: Field) -> bool {
         self.fields().any(|found| found == field)
     }
 
-    /// Says which placeholder means nothing here.
+    /// Rejects a placeholder that is not allowed here.
     pub(super) fn check(&self, allowed: &[Field]) -> Result<(), String> {
         match self.fields().find(|field| !allowed.contains(field) && !field.is_about_the_request()) {
             None => Ok(()),
@@ -223,7 +223,7 @@ impl Template {
         }
     }
 
-    /// What stands before the first placeholder.
+    /// The literal text before the first placeholder.
     pub(super) fn fixed(&self) -> &str {
         match self.pieces.first() {
             Some(Piece::Text(text)) => text,
@@ -231,7 +231,7 @@ impl Template {
         }
     }
 
-    /// Is it one placeholder and nothing else?
+    /// The placeholder, if the template is one placeholder and nothing else.
     pub(super) fn only(&self) -> Option<Field> {
         match self.pieces[..] {
             [Piece::Field(field, _)] => Some(field),
@@ -239,12 +239,12 @@ impl Template {
         }
     }
 
-    /// Is it a number on its own?
+    /// Whether the template is one numeric placeholder and nothing else.
     pub(super) fn is_number(&self) -> bool {
         matches!(self.pieces[..], [Piece::Field(_, Some(Filter::Number))])
     }
 
-    /// The texts it makes: none if it names a token or an expected value that is absent, two for two tokens.
+    /// The texts it produces: none if it names an absent token or expected value, two for two tokens.
     pub(super) fn texts(&self, fields: &Fields<'_>, filter: Filter) -> Result<Vec<String>, Unsendable> {
         if self.has(Field::Expect) && fields.expect == Some(None) {
             return Ok(Vec::new());
@@ -259,7 +259,8 @@ impl Template {
         tokens.iter().map(|token| self.with_token(fields, token, filter)).collect()
     }
 
-    /// The text it makes where there must be one: an absent token is nothing, two tokens cannot be said.
+    /// The single text it produces, where exactly one is needed: an absent token becomes empty, two tokens are an
+    /// error.
     pub(super) fn text(&self, fields: &Fields<'_>, filter: Filter) -> Result<String, Unsendable> {
         let texts = self.texts(fields, filter)?;
         match &texts[..] {
