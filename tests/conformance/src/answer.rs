@@ -1,45 +1,45 @@
-//! What a resource answers.
+//! The answers of a resource.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::token::as_text;
 
-/// The answer to one operation. As JSON it is what an adapter prints, without the number of the request.
+/// The answer to one operation. Its JSON form is what an adapter prints, without the number of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Answer {
-    /// It was done.
+    /// The operation was done.
     Ok {
         /// For reads and claims: the value, `Some(None)` if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
         value: Option<Option<String>>,
-        /// The fence after it, if the resource says it.
+        /// The fence after the operation, if the resource reports it.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
         high: Option<u64>,
     },
-    /// It was refused, because its token is behind the fence.
+    /// The operation was refused because its token is behind the fence.
     Stale {
-        /// The fence, if the resource says it.
+        /// The fence, if the resource reports it.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
         high: Option<u64>,
     },
     /// A condition did not hold.
     Mismatch {
-        /// The value that is there, if the resource says it.
+        /// The current value, if the resource reports it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
         current: Option<Option<String>>,
     },
-    /// It was not done, and never will be, for another reason.
+    /// The operation was not done, and never will be, for another reason.
     Error {
-        /// `false` makes it an unknown outcome: it may have been done.
+        /// `false` makes it an unknown outcome: the operation may have been done.
         definite: bool,
-        /// The resource's own word for it.
+        /// The resource's own code for the error.
         #[serde(default)]
         code: String,
     },
-    /// It may have been done, or may be done later, or never.
+    /// The operation may have been done, may be done later, or never.
     Unknown {
-        /// How the answer was lost.
+        /// Why no answer was received.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         why: String,
     },
@@ -47,13 +47,13 @@ pub enum Answer {
     Unsupported,
 }
 
-/// A field that is there, and perhaps null.
+/// A field that is present, and perhaps null.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(deserializer).map(Some)
 }
 
 impl Answer {
-    /// Done, and nothing more to say.
+    /// Done, with nothing reported.
     pub fn ok() -> Answer {
         Answer::Ok { value: None, high: None }
     }
@@ -63,27 +63,27 @@ impl Answer {
         Answer::Error { definite: true, code: code.to_owned() }
     }
 
-    /// Nobody knows.
+    /// An unknown outcome.
     pub fn unknown(why: impl Into<String>) -> Answer {
         Answer::Unknown { why: why.into() }
     }
 
-    /// Was it done?
+    /// Whether the operation was done.
     pub fn is_ok(&self) -> bool {
         matches!(self, Answer::Ok { .. })
     }
 
-    /// Was it refused as stale?
+    /// Whether the operation was refused as stale.
     pub fn is_stale(&self) -> bool {
         matches!(self, Answer::Stale { .. })
     }
 
-    /// May it have been done, or not?
+    /// Whether the outcome is unknown.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Answer::Unknown { .. } | Answer::Error { definite: false, .. })
     }
 
-    /// Surely not done: refused, failed on a condition, or an error that is definite.
+    /// Whether the operation was certainly not done: refused, failed on a condition, or ended in a definite error.
     pub fn is_not_done(&self) -> bool {
         match self {
             Answer::Ok { .. } | Answer::Unknown { .. } | Answer::Error { definite: false, .. } => false,
@@ -108,7 +108,7 @@ impl Answer {
         }
     }
 
-    /// In a word or two, for sentences: `accepted`, `refused as stale`, …
+    /// A word or two for sentences: `accepted`, `refused as stale`, …
     pub fn word(&self) -> &'static str {
         match self {
             Answer::Ok { .. } => "accepted",

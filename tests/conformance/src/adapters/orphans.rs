@@ -1,6 +1,6 @@
-//! Processes that programs of the resource leave behind outside of their groups: with `setsid`, as a daemon does.
+//! Processes that programs of the resource leave behind outside their process groups: with `setsid`, as a daemon does.
 //!
-//! For a program that only runs the suite: everything below it is taken to belong to the run.
+//! Only for a process that does nothing but run the suite: all of its descendants are assumed to belong to the run.
 
 use std::fs;
 use std::io;
@@ -11,21 +11,21 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, 
 
 use crate::wait;
 
-/// How often it is looked whether killed processes are gone.
+/// How often to check whether killed processes are gone.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long they may take.
+/// How long killed processes may take to disappear.
 const GONE: Duration = Duration::from_secs(10);
 
-/// Are they adopted?
+/// Whether this process adopts orphans.
 static ADOPTED: AtomicBool = AtomicBool::new(false);
 
-/// From its making on, processes below this one that lose their parent become its children. Dropped after everything
-/// that was started, it kills what is left.
+/// While this exists, descendants that lose their parent become children of this process. Drop it after everything that
+/// was started: it kills the remaining processes.
 pub struct Orphans(());
 
 impl Orphans {
-    /// Begins to adopt.
+    /// Makes this process adopt orphans.
     pub fn adopt() -> io::Result<Orphans> {
         set_child_subreaper(Some(getpid()))?;
         ADOPTED.store(true, Ordering::SeqCst);
@@ -45,16 +45,16 @@ impl Drop for Orphans {
     }
 }
 
-/// Kills them, if they are adopted, when the whole process is about to end.
+/// Kills adopted processes, if any, when the whole process is about to exit.
 pub(super) fn end_adopted() {
     if ADOPTED.load(Ordering::SeqCst) {
         end();
     }
 }
 
-/// Kills all children, and what becomes a child by that, until none is left. How many were killed.
+/// Kills all children, and processes that become children by that, until none is left. Returns how many were killed.
 ///
-/// Only children: their numbers are not given to others before they are waited for.
+/// Only children are killed: their ids are not reused before they are waited for.
 fn end() -> usize {
     let deadline = Instant::now() + GONE;
     let mut killed = Vec::new();
@@ -62,7 +62,7 @@ fn end() -> usize {
         let mut left = false;
         for (child, has_ended) in children() {
             if has_ended {
-                // One that somebody else waits for may be gone by now.
+                // A child that another thread waits for may be gone by now.
                 let _ = waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
                 continue;
             }
@@ -85,7 +85,7 @@ fn children() -> Vec<(Pid, bool)> {
     let ours = getpid().as_raw_nonzero().get();
     let child = |number: i32| {
         let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-        // Number, name in brackets, state, parent, …; a name may contain anything.
+        // Process id, name in brackets, state, parent, …; a name may contain anything.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         (fields.next()?.parse() == Ok(ours)).then_some((Pid::from_raw(number)?, matches!(state, "Z" | "X")))

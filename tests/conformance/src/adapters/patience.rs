@@ -1,32 +1,33 @@
-//! Waiting that a machine which stands still does not use up.
+//! A time limit that does not run out while the whole machine is stalled.
 
 use std::time::{Duration, Instant};
 
-/// As long as one wait takes, and the most that one counts: if it took longer, those who are waited for did not run either.
+/// The length of one wait, and the most that one wait counts: if it took longer, the other processes did not run
+/// either.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// A socket knows no wait of nothing.
+/// Sockets reject a timeout of zero.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How long somebody will still be waited for. It is spent slice by slice: a pause of the whole machine costs one of them, and
-/// whoever had no time to answer has it afterwards.
+/// The time left to wait for a process. It is spent slice by slice: a pause of the whole machine costs one slice, and a
+/// process that could not answer during the pause still has time afterwards.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Patience {
     left: Duration,
 }
 
 impl Patience {
-    /// So much of it.
+    /// Patience of this length.
     pub(super) fn of(left: Duration) -> Patience {
         Patience { left }
     }
 
-    /// As much as there is until a moment, and one slice at least: the machine may have stood still until then.
+    /// The time until a deadline, and one slice at least: the machine may have been stalled until then.
     pub(super) fn until(deadline: Instant) -> Patience {
         Patience::of(deadline.saturating_duration_since(Instant::now()).max(SLICE))
     }
 
-    /// Waits once, not longer than `wait` is told.
+    /// Waits once, for at most the time passed to `wait`.
     pub(super) fn wait<T>(&mut self, wait: impl FnOnce(Duration) -> T) -> T {
         let slice = self.left.clamp(SHORTEST, SLICE);
         let began = Instant::now();
@@ -35,12 +36,12 @@ impl Patience {
         came
     }
 
-    /// From now on not more than this.
+    /// Limits the time left to `most`.
     pub(super) fn shorten(&mut self, most: Duration) {
         self.left = self.left.min(most);
     }
 
-    /// Is there none left?
+    /// Whether no time is left.
     pub(super) fn is_over(&self) -> bool {
         self.left.is_zero()
     }

@@ -17,36 +17,36 @@ use super::patience::Patience;
 use crate::subject::Broken;
 use crate::wait;
 
-/// How often it is looked whether a process has ended.
+/// How often to check whether a process has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// How long a killed group may take to be gone.
 const GONE: Duration = Duration::from_secs(60);
 
-/// How long a stopped group may take to stand still before it is let go a step.
+/// How long to wait for a stopped group to stand still before letting it run on for a moment.
 const STILL: Duration = Duration::from_millis(200);
 
-/// How the names of its directories begin.
+/// The prefix of the run's directory names.
 pub(super) const PREFIX: &str = "fencepost-conform-";
 
-/// What a run has started and made, so that it can be ended from outside.
+/// Everything a run has started and created, so that `end_all` can clean it up.
 static STARTED: Mutex<Started> = Mutex::new(Started { ended: false, groups: BTreeSet::new(), directories: Vec::new() });
 
 struct Started {
-    /// Nothing more is started.
+    /// Nothing more may be started.
     ended: bool,
-    /// The groups that run now. The leader of each was not waited for yet, so its number belongs to nobody else.
+    /// The running groups. The leader of each was not waited for yet, so its id cannot be reused.
     groups: BTreeSet<i32>,
     directories: Vec<PathBuf>,
 }
 
 impl Started {
-    /// Says so if the run was ended.
+    /// Fails if the run was ended.
     fn go_on(&self) -> Result<(), Broken> {
         if self.ended { Err(Broken("the run was ended".to_owned())) } else { Ok(()) }
     }
 
-    /// A temporary directory, made and noted in one step, as seen by `end_all`.
+    /// A temporary directory, created and recorded in one step with respect to `end_all`.
     fn directory(&mut self) -> Result<TempDir, Broken> {
         self.go_on()?;
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir().map_err(|error| {
@@ -65,19 +65,20 @@ fn started() -> MutexGuard<'static, Started> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the run from outside, for a signal: kills every program that was started here, and removes what was made for them.
+/// Ends the run on a signal: kills every program that was started here and removes the directories made for them.
 pub fn end_all() {
     let mut started = started();
     started.ended = true;
     for leader in started.groups.iter().copied() {
         if let Some(leader) = Pid::from_raw(leader) {
-            // It may be gone already.
+            // The group may be gone already.
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }
     orphans::end_adopted();
     for directory in &started.directories {
-        // Whoever dies just now may have written there; what then stays is in a directory for such things.
+        // A dying process may still have written there, so try twice. Leftovers stay in the system's temporary
+        // directory.
         let _ = fs::remove_dir_all(directory).or_else(|_| fs::remove_dir_all(directory));
     }
 }
@@ -87,19 +88,19 @@ pub fn directory() -> Result<TempDir, Broken> {
     started().directory()
 }
 
-/// A program with everything it starts. Dropping it kills all of them.
+/// A program with all processes it starts. Dropping it kills all of them.
 pub struct Program {
     child: Child,
     leader: Pid,
-    /// How it ended, once its number was given back to the system: from then on nothing is signalled.
+    /// The exit status, once the process was reaped: from then on no signal is sent.
     over: Option<ExitStatus>,
 }
 
 impl Program {
-    /// Starts it in a group of its own.
+    /// Starts the program in a process group of its own.
     pub fn start(mut command: Command) -> Result<Program, Broken> {
         let shown = command.get_program().to_string_lossy().into_owned();
-        // Started and noted in one step, as seen by `end_all`.
+        // Started and recorded in one step with respect to `end_all`.
         let mut started = started();
         started.go_on()?;
         let child = command.process_group(0).spawn();
@@ -109,24 +110,24 @@ impl Program {
         Ok(Program { child, leader, over: None })
     }
 
-    /// Its pipes, and its number.
+    /// The child, with its pipes and its process id.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Has its first process ended, and how?
+    /// The exit status of the first process, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.over.is_some() {
             return self.over;
         }
-        // Looked at and left: while it was not waited for, no other group can get its number.
+        // Look without reaping: until the process is waited for, no other group can get its id.
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(self.leader), look).ok().flatten()?;
         let code = status.exit_status().map(|code| (code & 0xff) << 8);
         code.or(status.terminating_signal()).map(ExitStatus::from_raw)
     }
 
-    /// Waits so long for its first process to end.
+    /// Waits at most `patience` for the first process to end.
     pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         self.wait_with(&mut Patience::of(patience))
     }
@@ -140,7 +141,7 @@ impl Program {
         }
     }
 
-    /// The numbers of its processes that have not ended.
+    /// The ids of its processes that have not ended.
     pub fn processes(&self) -> Vec<i32> {
         if self.over.is_some() {
             return Vec::new();
@@ -148,7 +149,7 @@ impl Program {
         members(self.number()).iter().filter_map(|process| process.file_name()?.to_str()?.parse().ok()).collect()
     }
 
-    /// Sends a signal to the whole group; a group that is gone is no error.
+    /// Sends a signal to the whole group; it is no error if the group is gone.
     pub fn signal(&self, signal: Signal) -> Result<(), Broken> {
         if self.over.is_some() {
             return Ok(());
@@ -175,15 +176,15 @@ impl Program {
             if Instant::now() > deadline {
                 return Err(Broken(format!("processes of group {} go on after SIGSTOP", self.number())));
             }
-            // One that was stopped between vfork and exec holds its parent in a sleep that no signal ends: it goes on a
-            // step, a longer one each time.
+            // A process stopped between vfork and exec keeps its parent in a sleep that no signal interrupts. Let the
+            // group run for a moment, longer each time.
             self.signal(Signal::CONT)?;
             wait::pause(step);
             step *= 2;
         }
     }
 
-    /// Kills the whole group and waits until nothing of it is left.
+    /// Kills the whole group and waits until it is gone.
     pub fn kill(&mut self) -> Result<(), Broken> {
         if self.over.is_some() {
             return Ok(());
@@ -195,10 +196,10 @@ impl Program {
                 return Err(Broken(format!("processes of group {} survive SIGKILL", self.number())));
             }
             wait::pause(LOOK);
-            // One that was just being started may have missed the first.
+            // A process that was just being started may have missed the first signal.
             self.signal(Signal::KILL)?;
         }
-        // Given back in one step, as seen by `end_all`.
+        // Reaped and unregistered in one step with respect to `end_all`.
         let mut started = started();
         started.groups.remove(&self.number());
         let status = self.child.wait();
@@ -206,7 +207,7 @@ impl Program {
         Ok(())
     }
 
-    /// Asks it to end (SIGTERM), and kills what is left after `patience`.
+    /// Asks it to end (SIGTERM), and kills the rest after `patience`.
     pub fn stop(&mut self, patience: Duration) -> Result<(), Broken> {
         let mut patience = Patience::of(patience);
         self.signal(Signal::TERM)?;
@@ -225,12 +226,12 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Nothing more can be done about one that cannot be killed.
+        // Nothing can be done about a group that cannot be killed.
         let _ = self.kill();
     }
 }
 
-/// Is there a process in this group that has not ended? Those that nobody waited for have.
+/// Whether the group has a process that has not ended. Zombie processes count as ended.
 fn lives(group: i32) -> bool {
     !members(group).is_empty()
 }
@@ -246,17 +247,17 @@ fn members(group: i32) -> Vec<PathBuf> {
     numbered.map(|entry| entry.path()).filter(belongs).collect()
 }
 
-/// Do all threads of a process stand still?
+/// Whether all threads of a process are stopped.
 fn stands(process: &Path) -> bool {
     let Ok(threads) = fs::read_dir(process.join("task")) else { return true };
     let still = |thread: PathBuf| status(&thread).is_none_or(|(state, _)| matches!(state, 'T' | 't' | 'Z' | 'X'));
     threads.filter_map(Result::ok).all(|thread| still(thread.path()))
 }
 
-/// State and group of a process or thread.
+/// State and process group of a process or thread.
 fn status(path: &Path) -> Option<(char, i32)> {
     let stat = fs::read_to_string(path.join("stat")).ok()?;
-    // Number, name in brackets, state, parent, group, …; a name may contain anything.
+    // Process id, name in brackets, state, parent, group, …; a name may contain anything.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(1)?.parse().ok()?))

@@ -1,6 +1,7 @@
-//! The steps of a program: the system calls by which it changes what outlives it, or tells somebody. strace watches them.
+//! The steps of a program: the system calls by which it changes persistent data or sends an answer. strace watches
+//! them.
 //!
-//! Each such call is held for a moment before it is done. Whoever counts them can kill the program in that moment.
+//! Each such call is held for a moment before it is done. A case that counts them can kill the program in that moment.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -16,42 +17,43 @@ use super::process::{self, Program};
 use crate::report::text::cut;
 use crate::subject::{Broken, Steps};
 
-/// Writes, syncs, and changes of names and lengths. `?`: not every machine has it.
+/// Writes, syncs, and changes of names and lengths. `?`: not every machine has the call.
 const CALLS: &str = "write,pwrite64,writev,pwritev,?pwritev2,sendto,sendmsg,fsync,fdatasync,?sync_file_range,msync,\
                      ?rename,?renameat,renameat2,?link,linkat,?unlink,unlinkat,ftruncate";
 
-/// How long each is held. Somebody who is woken up every few hundred microseconds does not miss it.
+/// How long each call is held. A thread that wakes up every few hundred microseconds does not miss it.
 const HELD: Duration = Duration::from_millis(4);
 
 /// How long it may take to attach, on a busy machine.
 const ATTACHING: Duration = Duration::from_secs(30);
 
-/// How to get what is needed.
+/// Advice for messages: how to install strace.
 const INSTALL: &str = "install strace (Debian: `apt-get install strace`)";
 
-/// What strace prints of a call that only wakes another thread of the same program.
+/// How strace prints the target of a call that only wakes another thread of the same program.
 const INSIDE: &str = "<anon_inode:";
 
-/// strace, attached to the processes of a program. Dropping it lets them go on undisturbed.
+/// strace, attached to the processes of a program. Dropping it detaches from them.
 pub struct Strace {
-    // Ends before the directory goes.
+    // Field order matters: strace ends before the directory is removed.
     _strace: Program,
     counted: Mutex<Counted>,
     _output: TempDir,
 }
 
-/// As much of strace's output as was looked at.
+/// The part of strace's output that was read so far.
 struct Counted {
     output: File,
-    /// What is not a whole line yet.
+    /// An incomplete line.
     rest: Vec<u8>,
     made: u64,
-    /// The last of them, as strace writes it, unless it was done.
+    /// The latest step, as strace writes it, unless it was done.
     latest: Option<String>,
 }
 
 impl Strace {
-    /// Attaches to processes. From its return on they make no step that is not seen. `Err` says why nobody can.
+    /// Attaches to processes. Once this has returned, every step they make is seen. `Err` gives the reason why they
+    /// cannot be traced.
     pub fn watch(processes: &[i32]) -> Result<Strace, String> {
         if processes.is_empty() {
             return Err("none of its processes runs".to_owned());
@@ -92,13 +94,13 @@ impl Steps for Strace {
     }
 }
 
-/// Waits until strace has said of all processes that it is attached, or that they have just ended.
+/// Waits until strace has reported for each process that it is attached, or that the process has just ended.
 fn attached(mut stderr: impl BufRead + Send + 'static, processes: usize, patience: Duration) -> Result<(), String> {
     let (lines, heard) = sync_channel(processes);
     thread::spawn(move || {
         let mut line = String::new();
         while stderr.read_line(&mut line).is_ok_and(|read| read > 0) {
-            // Also when nobody listens any more, so that it never waits for a full pipe.
+            // Read on even if the receiver is gone, so that strace never blocks on a full pipe.
             let _ = lines.send(std::mem::take(&mut line));
         }
     });
@@ -131,12 +133,12 @@ fn attached(mut stderr: impl BufRead + Send + 'static, processes: usize, patienc
     Ok(())
 }
 
-/// Does this line say that strace could not be attached to a process?
+/// Whether this line reports that strace could not attach to a process.
 fn refused(line: &str) -> bool {
     line.contains("attach: ptrace(")
 }
 
-/// The same because the process is not there any more, or has ended and was not waited for yet: nobody may trace that one.
+/// Whether it could not attach because the process is gone, or is a zombie process, which cannot be traced.
 fn has_ended(line: &str) -> bool {
     let number = line.split("ptrace(").nth(1).and_then(|call| call.split([',', ')']).nth(1)).map(str::trim);
     let is_there = |number: &str| {
@@ -147,9 +149,9 @@ fn has_ended(line: &str) -> bool {
 }
 
 impl Counted {
-    /// How many there are, and the last one if it was not done.
+    /// How many steps there are, and the latest one if it was not done.
     fn look(&mut self) -> (u64, Option<String>) {
-        // What cannot be read now is read the next time.
+        // Bytes that cannot be read now are read the next time.
         let _ = self.output.read_to_end(&mut self.rest);
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -161,7 +163,7 @@ impl Counted {
                 self.latest = None;
             }
         }
-        // A call that is held is a line without an end.
+        // A held call is a line without a line end.
         let rest = String::from_utf8_lossy(&self.rest);
         match begins(&rest) {
             true => (self.made + 1, Some(rest.into_owned())),
@@ -170,12 +172,12 @@ impl Counted {
     }
 }
 
-/// The number of the process that a line is about.
+/// The process id that a line begins with.
 fn number(line: &str) -> &str {
     line.split(' ').next().unwrap_or_default()
 }
 
-/// Does this line say how a call ended? `?` is the end of who was killed in it.
+/// Whether this line shows the result of a call. `?` is the result if the process was killed in it.
 fn is_done(line: &str) -> bool {
     line.rsplit_once(" = ").is_some_and(|(_, result)| !result.starts_with('?'))
 }
@@ -187,7 +189,7 @@ fn in_words(line: &str) -> String {
     let ends = [" <unfinished", ") = ", ")  "];
     let call = ends.iter().filter_map(|end| call.find(end)).min().map_or(call, |end| &call[..end]);
     let mut words = String::new();
-    // A path that lies in a directory of the run.
+    // Shorten each path in a directory of the run.
     for (index, part) in call.split(process::PREFIX).enumerate() {
         if index == 0 {
             words.push_str(part);
@@ -200,7 +202,7 @@ fn in_words(line: &str) -> String {
     format!("{})", cut(&words, LONGEST).trim_end_matches(')'))
 }
 
-/// Is this line the beginning of a step: `4711 write(3</data/log>, …`?
+/// Whether this line is the beginning of a step: `4711 write(3</data/log>, …`.
 fn begins(line: &str) -> bool {
     let Some((number, call)) = line.split_once(' ') else { return false };
     let name = call.trim_start().split('(').next().unwrap_or_default();
@@ -278,7 +280,7 @@ mod tests {
         assert!(in_words(&format!("7 unlink(\"{}\"", "x".repeat(300))).chars().count() <= 101);
     }
 
-    /// A program that waits for a line, then writes the letters of a word to a file, one by one, in a thread of its own.
+    /// A program that waits for a line, then writes the letters of a word to a file, one by one, in a separate thread.
     fn writer(file: &std::path::Path) -> Program {
         let script = "
 import os, sys, threading
@@ -320,7 +322,8 @@ sys.stdin.readline()
             }
             program.kill().unwrap();
             assert!(began.elapsed() >= HELD * u32::try_from(step - 1).unwrap(), "steps are held");
-            // A stall of the machine lets it go further; never less far, and never further than was counted.
+            // A stall of the machine lets the program get past `step`. It never gets less far, nor further than
+            // was counted.
             let made = usize::try_from(steps.made()).unwrap();
             let written = fs::read(&file).map_or_else(|_| 10, |letters| letters.len());
             assert!(made >= usize::try_from(step).unwrap());

@@ -1,5 +1,5 @@
-//! What became of the writes of a run, as far as it tells whether the resource is described rightly: where every write fails,
-//! or none is ever stale, a slip in the map or the adapter is more likely than a resource like that.
+//! Checks from the writes of a run whether the resource is described correctly. If every write fails, or none is ever
+//! stale, an error in the map or the adapter is more likely than such a resource.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +10,19 @@ use crate::op::{Op, Write};
 use crate::report::text::{cut, one_line};
 use crate::words;
 
-/// How many letters of a request are shown.
+/// How many characters of a request are shown.
 const SHOWN: usize = 120;
 
-/// Of so many resources the fence is remembered, until a write was refused as stale.
+/// The fences of at most this many resources are remembered, until a write was refused as stale.
 const FENCES: usize = 1000;
 
-/// So many errors are told apart; codes with a token or a name in them are without end.
+/// At most this many different errors are counted; codes that contain a token or a name never end.
 const ERRORS: usize = 100;
 
-/// A larger value may be an error for being so large.
+/// A larger value may cause an error because of its size.
 const ORDINARY: usize = 4096;
 
-/// All writes so far whose token is one.
+/// All writes so far that carried a number as token.
 #[derive(Default)]
 pub(super) struct Writes {
     accepted: AtomicBool,
@@ -32,16 +32,16 @@ pub(super) struct Writes {
 
 #[derive(Default)]
 struct Seen {
-    /// The first that was answered, if that was not an acceptance: what it was, and the answer in words.
+    /// The first answered write, if it was not accepted: the request, and the answer in words.
     first: Option<(String, String)>,
-    /// The highest token that was accepted, by resource.
+    /// The highest accepted token, by resource.
     fences: BTreeMap<String, u64>,
-    /// How often which error was answered to a token behind that.
+    /// How often each error was answered to a token below that.
     errors: BTreeMap<String, u64>,
 }
 
 impl Writes {
-    /// An operation was answered. `sent` says what was sent; `error` names an error.
+    /// Records an answered operation. `sent` describes what was sent; `error` names an error.
     pub(super) fn heard(
         &self,
         op: &Op,
@@ -78,13 +78,13 @@ impl Writes {
             }
             _ => {}
         }
-        // Whoever does not answer is told so elsewhere.
+        // Missing answers are reported elsewhere.
         if seen.first.is_none() && !answer.is_unknown() && !answer.is_ok() {
             seen.first = Some((cut(&one_line(&sent()), SHOWN), words::answer(answer)));
         }
     }
 
-    /// What looks wrong; `described` is where the resource is described.
+    /// Warnings about the description; `described` is where the resource is described.
     pub(super) fn warnings(&self, described: &str) -> Option<String> {
         let seen = self.seen();
         if !self.accepted.load(Ordering::Relaxed) {

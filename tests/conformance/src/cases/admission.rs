@@ -143,7 +143,7 @@ pub(super) const CASES: &[Case] = &[
         why: "JavaScript, Lua in Redis, and many JSON parsers keep numbers as floating point, and round these to one.",
         level: Level::L1,
         needs: &[],
-        // A resource whose largest token is 2^53-1 accepts one, and has an error for the others.
+        // A resource whose largest token is 2^53-1 accepts one token, and returns an error for the others.
         minima: &[Minimum::Accepted(1)],
         run: |t| around(t, &[1 << 53]),
     },
@@ -154,7 +154,7 @@ pub(super) const CASES: &[Case] = &[
         why: "A signed or 32-bit column wraps around: the highest token becomes the lowest, and the fence is gone.",
         level: Level::L1,
         needs: &[],
-        // One whose largest token is 2^31-1 accepts that, and two small ones at each of the others.
+        // A resource whose largest token is 2^31-1 accepts that one, and two small ones at each of the others.
         minima: &[Minimum::Accepted(7)],
         run: |t| around(t, &[1 << 31, 1 << 32, 1 << 63, u64::MAX - 1]),
     },
@@ -240,7 +240,8 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Around each of these numbers: neighbours rise, and the one below is refused. Above the largest token: a clean error.
+/// Around each of these numbers, rising tokens are accepted and lower ones refused. Tokens above the largest are a
+/// definite error.
 fn around(t: &Trial<'_>, middles: &[u64]) -> Result<(), Ended> {
     let mut tried = 0;
     for &middle in middles {

@@ -1,7 +1,7 @@
-//! R11: a backup is put back that knows nothing of what came later.
+//! R11: restores a backup that is older than the latest writes.
 //!
-//! The resource goes back in time, which no order of operations explains. So nothing is written down after the restore, and what
-//! is answered then is judged here.
+//! The resource goes back in time, which no order of operations explains. So nothing is recorded after the restore, and
+//! the answers are judged here.
 
 use std::time::{Duration, Instant};
 
@@ -13,36 +13,36 @@ use crate::subject::{BackedUp, Hook, Restored};
 use crate::wait;
 use crate::words;
 
-/// Who comes too late, and who looks.
+/// The client that comes too late, and the client that reads.
 const ZOMBIE: u32 = 20;
 const READER: u32 = 21;
 
-/// How long a read that may be behind gets to show the newest value.
+/// How long stale reads may take to show the newest value.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
-/// A resource that is fenced at 5 in the backup, or was made after it, and is fenced at 9 when the backup is put back.
+/// A resource that has fence 5 in the backup, or was created after it, and has fence 9 when the backup is restored.
 struct Story {
     res: String,
-    /// All values it had, the latest at the end.
+    /// All values it had, the latest last.
     had: Vec<Option<String>>,
-    /// What the backup holds.
+    /// The value in the backup.
     kept: Option<String>,
-    /// Whether the backup knows it.
+    /// Whether the backup contains the resource.
     known: bool,
-    /// Operations that show what was refused.
+    /// Operations whose refusal proves the fence.
     refusals: Vec<u64>,
 }
 
-/// What was found after the restore.
+/// The findings after the restore.
 #[derive(Default)]
 struct Found {
-    /// Somebody was answered with more than an error.
+    /// A request was answered with more than an error.
     serves: bool,
-    /// Something is as it was when the backup was made.
+    /// A value is as it was when the backup was made.
     went_back: bool,
-    /// A fence that was raised since is forgotten: a write that was refused before, and accepted after.
+    /// A fence raised since the backup is lost: this write was refused before the restore and accepted after it.
     forgotten: Option<u64>,
-    /// The newest value without its fence.
+    /// The newest value is there without its fence.
     torn: Option<Ended>,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn older_backup(t: &Trial<'_>) -> Result<(), Ended> {
     stories.iter().try_for_each(|story| story.after(t, &mut found))?;
     match found {
         Found { torn: Some(torn), went_back, .. } if all_of_it || went_back => Err(torn),
-        // Who copies one half of something tears it.
+        // The copy contained the fences but not the values, so the mismatch comes from the copy.
         Found { torn: Some(_), .. } => Err(Ended::NotApplicable(
             "after the restore its fences were those of the backup and its values were not: its values do not lie in CONFORM_DIR; \
              give the hooks `backup` and `restore`"
@@ -150,12 +150,12 @@ fn fence_at_5(t: &Trial<'_>) -> Result<Vec<Story>, Ended> {
 }
 
 impl Story {
-    /// Looks what is left of it.
+    /// Checks what is left of the resource after the restore.
     fn after(&self, t: &Trial<'_>, found: &mut Found) -> Result<(), Ended> {
         let newest = self.had.last().cloned().flatten();
         let stale_ok = t.manifest().reads == Reads::StaleOk;
         let mut value = self.read(t, found)?;
-        // One that is behind would look like one that went back.
+        // A read that is behind would look like a resource that went back.
         let deadline = Instant::now() + CATCH_UP;
         while stale_ok && !found.went_back && value.as_ref().is_some_and(|value| *value != newest) {
             if Instant::now() >= deadline {
@@ -220,7 +220,7 @@ impl Story {
         }
     }
 
-    /// Is a write with this token accepted? One that was surely not done is noted.
+    /// Whether a write with this token is accepted. The value of one that is not is added to `refused`.
     fn comes(&self, t: &Trial<'_>, token: u64, refused: &mut Vec<String>, found: &mut Found) -> Result<bool, Ended> {
         let value = t.value();
         let answer = answered(t, ZOMBIE, &Op::write(&self.res, token, &t.holder(ZOMBIE), &value))?;
@@ -231,7 +231,7 @@ impl Story {
         Ok(answer.is_ok())
     }
 
-    /// Its value, if it can be read and is told.
+    /// The value, if the resource can be read and reports it.
     #[allow(clippy::option_option, reason = "not told, and none: two different absences")]
     fn read(&self, t: &Trial<'_>, found: &mut Found) -> Result<Option<Option<String>>, Ended> {
         if !t.has(Verb::Read) {
@@ -247,7 +247,7 @@ impl Story {
     }
 }
 
-/// What is said after the restore; that it is not known is not enough.
+/// Sends a request after the restore. An unknown outcome ends the case.
 fn answered(t: &Trial<'_>, client: u32, op: &Op) -> Result<Answer, Ended> {
     let answer = t.ask(client, op)?;
     match answer.is_unknown() {

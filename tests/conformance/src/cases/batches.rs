@@ -114,7 +114,7 @@ fn none_when_one_is_stale(t: &Trial<'_>) -> Result<(), Ended> {
     for count in [2, 3, 5] {
         for stale in 0..count {
             let all = resources(t, count);
-            // One was never written.
+            // One of the resources was never written.
             for res in &all[..count - 1] {
                 t.accepted(0, t.write_op(0, res, 5))?;
             }
@@ -134,7 +134,7 @@ fn no_fence_raised(t: &Trial<'_>) -> Result<(), Ended> {
     for stale in 0..3 {
         let all = resources(t, 3);
         for (index, res) in all.iter().enumerate() {
-            // The last one has no fence, unless it is the stale one.
+            // The last resource has no fence, unless it is the stale one.
             if index < 2 || index == stale {
                 t.accepted(0, t.write_op(0, res, if index == stale { 30 } else { 5 }))?;
             }
@@ -162,7 +162,7 @@ fn readers_see_whole_batches(t: &Trial<'_>) -> Result<(), Ended> {
             let first = reads.iter().map(|(client, index)| (*client, Op::read(&pair[*index])));
             t.race(first.chain([(0, write(2 + step))]).collect())?;
         }
-        // Long batches, and each reader looks at both.
+        // Long batches; each reader reads both resources.
         let done = AtomicBool::new(false);
         t.parallel(3, |client| {
             if client == 0 {
@@ -202,7 +202,7 @@ fn killed_in_the_middle(t: &Trial<'_>) -> Result<(), Ended> {
             for index in 0..4 {
                 let res = name(set, index);
                 t.peek(CLIENTS, &res)?;
-                // Just behind the last batch: where that was done, this is refused.
+                // Just behind the last batch: if that was done, this is refused.
                 t.call(CLIENTS, t.write_op(CLIENTS, &res, 8 + made.load(Ordering::Relaxed)))?;
                 t.peek(CLIENTS, &res)?;
             }
@@ -237,12 +237,12 @@ fn one_resource_twice(t: &Trial<'_>) -> Result<(), Ended> {
 
 fn opposite_order(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 4;
-    // So many races, about different resources, must have lost several answers: a pause of the machine loses those of one.
+    // This many races, each on different resources, must lose several answers. A stall of the machine affects only one.
     const DEADLOCKS: usize = 3;
     let mut random = t.random(0);
     let alone = resources(t, 3);
     t.accepted(0, batch(t, 0, alone.iter().map(|res| (res, 1))))?;
-    // The first batch without an answer of each race that lost several.
+    // For each race that lost several answers: its first unanswered batch.
     let mut stuck: Vec<u64> = Vec::new();
     'rounds: for _ in t.races(20) {
         let three = resources(t, 3);
@@ -257,7 +257,8 @@ fn opposite_order(t: &Trial<'_>) -> Result<(), Ended> {
             let requests = requests.collect();
             let answers = t.race(requests)?;
             token += 3;
-            // One may be lost on its way; several of one race are a sign, unless everything stood still.
+            // One answer may get lost. Several lost in one race suggest a deadlock, unless the whole resource was
+            // stalled.
             let lost = answers.iter().filter(|answer| answer.is_unknown()).count();
             if let Some(lost) = answers.iter().position(Answer::is_unknown).filter(|_| lost > 1) {
                 let number = t.last(lost as u32);
@@ -271,7 +272,7 @@ fn opposite_order(t: &Trial<'_>) -> Result<(), Ended> {
                 }
                 stuck.push(number);
                 if stuck.len() < DEADLOCKS {
-                    // These may be locked for long: the next sign has to come from others.
+                    // These resources may stay locked for long, so the next sign must come from others.
                     continue 'rounds;
                 }
                 let others: Vec<String> = stuck.iter().map(|number| format!("#{number}")).collect();

@@ -7,7 +7,7 @@ use crate::op::{Op, Verb, Write};
 use crate::token::Token;
 use crate::verdict::Level;
 
-/// Longer than many services take; a value of this size is accepted whole, or not at all.
+/// More than many services accept; a value of this size must be accepted whole, or not at all.
 const OVERSIZE: usize = 5 << 20;
 
 pub(super) const CASES: &[Case] = &[
@@ -125,10 +125,10 @@ pub(super) const CASES: &[Case] = &[
             for (one, other) in pairs(&t.resource()) {
                 let answer = t.call(0, t.write_op(0, &one, 9))?;
                 if !answer.is_ok() {
-                    // A name it does not take. The plain ones it must.
+                    // The resource does not accept this name. It must accept the plain ones.
                     continue;
                 }
-                // Not stale: the checker sees to that. A name that it does not take is an error.
+                // It must not be refused as stale, which the checker verifies. A name that is not accepted is an error.
                 let written = t.call(1, t.write_op(1, &other, 1))?;
                 t.peek(0, &one)?;
                 if !matches!(written, Answer::Error { definite: true, .. }) {
@@ -157,7 +157,7 @@ pub(super) const CASES: &[Case] = &[
             }
             t.refused(1, t.write_op(1, &res, 9))?;
             t.peek(0, &res)?;
-            // What was never there may be an error to delete. If it is not, the fence rises.
+            // Deleting a resource that never existed may be an error. If it is not, the fence rises.
             let absent = t.resource();
             if t.call(0, Op::delete(&absent, 9, &t.holder(0)))?.is_ok() {
                 t.refused(1, t.write_op(1, &absent, 5))?;
@@ -228,7 +228,7 @@ pub(super) const CASES: &[Case] = &[
             let written = t.call(0, Op::write(&res, 10, &t.holder(0), &large(t.value())))?;
             t.peek(0, &res)?;
             if written.is_ok() {
-                // Over a large one as well.
+                // Overwriting a large value with a stale token, too.
                 t.call(1, Op::write(&res, 6, &t.holder(1), &large(t.value())))?;
                 t.peek(0, &res)?;
             }
@@ -244,13 +244,13 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// The verbs that change something and that the resource has.
+/// The changing verbs that the resource has.
 fn changing(t: &Trial<'_>) -> Vec<Verb> {
     let verbs = [Verb::Write, Verb::Claim, Verb::Cas, Verb::Delete, Verb::Batch];
     verbs.into_iter().filter(|verb| t.has(*verb)).collect()
 }
 
-/// An operation of this verb; `there` is the value that is there.
+/// An operation of this verb; `there` is the current value.
 fn change(t: &Trial<'_>, verb: Verb, client: u32, res: &str, token: Token, there: &str) -> Op {
     let holder = t.holder(client);
     match verb {
@@ -262,7 +262,7 @@ fn change(t: &Trial<'_>, verb: Verb, client: u32, res: &str, token: Token, there
     }
 }
 
-/// Texts that are no tokens. Each is above the fence to a lenient parser.
+/// Texts that are not tokens. A lenient parser reads each as a token above the fence.
 fn malformed() -> Vec<String> {
     let mut texts: Vec<String> = [
         "",
@@ -301,7 +301,7 @@ fn malformed() -> Vec<String> {
     texts
 }
 
-/// Names that a careless service takes for one.
+/// Pairs of names that a careless service takes for one name.
 fn pairs(base: &str) -> Vec<(String, String)> {
     let pair = |one: &str, other: &str| (format!("{base}{one}"), format!("{base}{other}"));
     vec![

@@ -1,12 +1,12 @@
-//! R10: the clock of the process is set wrong, and right again.
+//! R10: the clock of the process is set wrong, and corrected again.
 
 use super::crashes::write_in_every_way;
 use super::{Ended, Trial};
 use crate::op::{Op, Verb};
 use crate::subject::Shift;
 
-/// Each time resources are made by the clock as it is, the clock is set, and all that were made so far are looked at: as soon as
-/// it is set, and after a start.
+/// Each round creates resources under the current clock, then sets the clock and checks all resources created so far:
+/// right after the clock is set, and again after a restart.
 pub(super) fn wrong_clock(t: &Trial<'_>) -> Result<(), Ended> {
     let mut clock = t.clock();
     let mut fences: Vec<(String, u64)> = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn wrong_clock(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Looks whether a resource knows its value and its fence, and raises it by one.
+/// Checks that a resource has its value and its fence, and raises the fence by one.
 fn look(t: &Trial<'_>, res: &str, fence: &mut u64) -> Result<(), Ended> {
     const SOMEBODY: u32 = 20;
     t.peek(SOMEBODY, res)?;
@@ -30,7 +30,7 @@ fn look(t: &Trial<'_>, res: &str, fence: &mut u64) -> Result<(), Ended> {
     }
     t.call(SOMEBODY, t.write_op(SOMEBODY, res, *fence - 1))?;
     *fence += 1;
-    // Nobody else is at work, so there is no reason for an error; but to the model any error explains itself.
+    // No other client is active, so there is no reason for an error. The model would accept any error.
     t.accepted(SOMEBODY, t.write_op(SOMEBODY, res, *fence))?;
     t.peek(SOMEBODY, res)?;
     Ok(())

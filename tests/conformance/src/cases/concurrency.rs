@@ -118,7 +118,7 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// A token behind the newest, so that one more, behind it as well, is left unused under `gt`.
+/// A token behind the newest. Under `gt` it leaves one unused token between the two.
 fn behind(t: &Trial<'_>, newest: u64) -> u64 {
     match t.manifest().policy {
         Policy::Ge => newest - 1,
@@ -126,7 +126,7 @@ fn behind(t: &Trial<'_>, newest: u64) -> u64 {
     }
 }
 
-/// Looks at what a race has left: the value, and whether a token behind the newest gets in.
+/// Checks the result of a race: the value, and whether a token behind the newest is accepted.
 fn look(t: &Trial<'_>, client: u32, res: &str, late: u64) -> Result<(), Ended> {
     if t.has(Verb::Read) {
         t.call(client, Op::read(res))?;
@@ -141,13 +141,13 @@ fn next_token(t: &Trial<'_>) -> Result<(), Ended> {
         let res = t.resource();
         let newest = 3 + random.below(1000);
         let old = behind(t, newest);
-        // Large values may take another path.
+        // Large values may take another code path.
         let write = |client, token| match round % 4 {
             3 => (client, t.large_op(client, &res, token)),
             _ => (client, t.write_op(client, &res, token)),
         };
         t.race(vec![write(0, old), write(1, newest)])?;
-        // Under `gt` the old token may be used, and would be refused for that.
+        // Under `gt` the old token may have been used, and would be refused for that.
         look(t, 0, &res, newest - 1)?;
     }
     Ok(())
@@ -221,7 +221,7 @@ fn readers_and_writers(t: &Trial<'_>) -> Result<(), Ended> {
             let writes = (0..EACH).map(|client| (client, t.write_op(client, &res, 1 + step * 2 + random.below(4))));
             let reads = (EACH..2 * EACH).map(|client| (client, Op::read(&res)));
             t.race(writes.chain(reads).collect())?;
-            // Through another client, and so perhaps through another process.
+            // Read through another client, and so perhaps through another process.
             for client in [EACH, EACH + 1] {
                 t.call(client, Op::read(&res))?;
             }
@@ -282,7 +282,7 @@ fn many_resources(t: &Trial<'_>) -> Result<(), Ended> {
     let most = t.manifest().token_max.saturating_sub(10).min(1_000_000);
     let resources: Vec<(String, u64)> = (0..t.scaled(1000)).map(|_| (t.resource(), 2 + random.below(most))).collect();
     let count = resources.len() as u64;
-    // First each gets its fence from its own client and that client's heir, then the clients come back.
+    // First each resource gets its fence from its own client and that client's successor, then the clients return.
     let share = |client: u32| resources.iter().skip(client as usize).step_by(CLIENTS as usize);
     t.parallel(CLIENTS, |client| {
         let heir = CLIENTS + client;
@@ -290,7 +290,7 @@ fn many_resources(t: &Trial<'_>) -> Result<(), Ended> {
         for (res, token) in share(client) {
             t.call(client, t.write_op(client, res, *token))?;
             t.call(heir, t.write_op(heir, res, token + 1))?;
-            // Somebody else's, whose tokens have nothing to do with these.
+            // A resource of another client, whose tokens are unrelated to these.
             let (other, base) = &resources[random.below(count) as usize];
             t.call(heir, t.write_op(heir, other, base - 1 + random.below(3)))?;
         }
@@ -353,7 +353,7 @@ fn highest(t: &Trial<'_>) -> Result<(), Ended> {
         let token = |client: u32| 10 + u64::from((client + CLIENTS - 1 - best) % CLIENTS);
         let everybody = || (0..CLIENTS).map(|client| (client, t.write_op(client, &res, token(client)))).collect();
         insist(t, best, LIMIT, everybody)?;
-        // The zombies do not give up.
+        // The zombies keep trying.
         let zombies = (0..CLIENTS).filter(|client| *client != best);
         t.race(zombies.map(|client| (client, t.write_op(client, &res, token(client)))).collect())?;
         if t.has(Verb::Read) {
@@ -363,7 +363,7 @@ fn highest(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Everybody tries until the best has succeeded, or there is no time for more.
+/// All clients retry until the best one has succeeded or the time is over.
 fn insist(t: &Trial<'_>, best: u32, limit: Duration, everybody: impl Fn() -> Vec<(u32, Op)>) -> Result<(), Ended> {
     const TRIES: u32 = 20;
     let began = Instant::now();
@@ -382,7 +382,7 @@ fn insist(t: &Trial<'_>, best: u32, limit: Duration, everybody: impl Fn() -> Vec
             let sentence = format!(
                 "client {best} has the highest token of all and tried {tries}; its latest write (#{id}) was {said}."
             );
-            // A lost answer takes its time, and so does a machine that stands still: that says nothing about the resource.
+            // Lost answers and a stalled machine take time too, and prove nothing about the resource.
             return Err(match lost {
                 0 if tried == TRIES => t.fail(&[id], sentence),
                 0 => Ended::Unknown(format!("{sentence} After {limit:?} there was no time for {TRIES} tries")),
@@ -404,7 +404,7 @@ mod tests {
     use crate::run::Options;
     use crate::subject::{Broken, Hook, Request, Subject};
 
-    /// It refuses everybody.
+    /// A resource that refuses every request.
     #[derive(Default)]
     struct Busy {
         manifest: Manifest,

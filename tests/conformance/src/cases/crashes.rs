@@ -45,9 +45,9 @@ pub(super) const CASES: &[Case] = &[
               was never told that it had it. A fence that is raised in memory before it is on disk is one way to get there.",
         level: Level::L3,
         needs: KILLABLE,
-        // That the write which fenced somebody off was still in flight cannot be asked for: who refuses only for what is on
-        // disk has often answered that write by then. How often it came about is told with a pass (`CaseResult::note`). Where it
-        // is each time, the first one already, hardly anything is accepted.
+        // The minima cannot require that the fencing write was still in flight: a resource that refuses only on the
+        // basis of data on disk has often answered that write by then. A pass reports how often it happened
+        // (`CaseResult::note`). If it happens every time, from the first write on, hardly anything is accepted.
         minima: &[Minimum::Accepted(5), Minimum::Refused(10), Minimum::Restarts(5)],
         run: refusal_survives,
     },
@@ -147,7 +147,8 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Writes in every way it has, each to a resource of its own, all at once with token 9. Returns those resources.
+/// Writes in every way the resource has, each to a resource of its own, all at once with token 9. Returns those
+/// resources.
 pub(super) fn write_in_every_way(t: &Trial<'_>) -> Result<Vec<String>, Ended> {
     let ways = [Verb::Write, Verb::Claim, Verb::Cas, Verb::Delete, Verb::Batch];
     let mut resources = Vec::new();
@@ -177,7 +178,7 @@ pub(super) fn write_in_every_way(t: &Trial<'_>) -> Result<Vec<String>, Ended> {
     Ok(resources)
 }
 
-/// Looks whether a resource knows its value and its fence of 9.
+/// Checks that a resource has its value and its fence of 9.
 pub(super) fn look(t: &Trial<'_>, res: &str) -> Result<(), Ended> {
     const SOMEBODY: u32 = 20;
     t.peek(SOMEBODY, res)?;
@@ -205,10 +206,10 @@ fn killed_after_ok(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Client 0 changes a resource, again and again with tokens 10, 20, 30 and so on. Client 1 asks about the one that is in
-/// flight, for the first time, the second time, and so on. As soon as an answer shows that one, and it is still in flight,
-/// the process is killed. Where that does not come about, it is killed with one of the last in flight. Returns the token that
-/// was shown last.
+/// Client 0 changes a resource repeatedly, with tokens 10, 20, 30 and so on. Client 1 asks about the change in flight;
+/// `ask` gets its token, and how often it was asked about before. The process is killed as soon as an answer shows a
+/// change that is still in flight. If that does not happen, it is killed during one of the last changes. Returns the
+/// token that was shown last.
 fn kill_in_flight(
     t: &Trial<'_>,
     change: impl Fn(u64) -> Op + Sync,
@@ -264,7 +265,8 @@ fn refusal_survives(t: &Trial<'_>) -> Result<(), Ended> {
         let newer = |token| t.write_op(0, &res, token);
         let older = |token: u64, asked: u64| match t.manifest().policy {
             Policy::Ge => t.write_op(1, &res, token - 1),
-            // A token that was used is refused for that: each is a new one, up to the last before the newer write.
+            // A used token is refused for being used, so each request takes a new one, up to the last before the newer
+            // write.
             Policy::Gt => t.write_op(1, &res, token - 9_u64.saturating_sub(asked).max(1)),
         };
         let shown = kill_in_flight(t, newer, older, |answer, _| answer.is_stale())?;
@@ -313,7 +315,7 @@ fn never_torn(t: &Trial<'_>) -> Result<(), Ended> {
         for (client, made) in (0..CLIENTS).zip(&made) {
             let Some(last) = made.load(Ordering::Relaxed).checked_sub(1) else { continue };
             let res = name(client, last);
-            // The latest write was in flight: if its value is there, the token before it is refused.
+            // The latest write was in flight: if its value is there, the token before it must be refused.
             t.peek(client, &res)?;
             t.call(client, t.write_op(client, &res, 9 + last))?;
             t.peek(client, &res)?;
@@ -342,7 +344,7 @@ fn killed_while_it_starts(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// One request of any kind it has.
+/// One request of any kind the resource has.
 fn any(t: &Trial<'_>, random: &mut Random, client: u32, res: &str, token: u64) -> Op {
     let verbs = [Verb::Read, Verb::Claim, Verb::Delete, Verb::CheckedRead];
     match verbs[random.below(4) as usize] {
@@ -359,7 +361,7 @@ fn any(t: &Trial<'_>, random: &mut Random, client: u32, res: &str, token: u64) -
 
 fn storm(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 4;
-    // So many requests to a resource, then the next one.
+    // The number of requests to a resource before moving on to the next one.
     const EACH: u64 = 24;
     let mut random = t.random(0);
     let ledger = t.resource();
@@ -380,7 +382,7 @@ fn storm(t: &Trial<'_>) -> Result<(), Ended> {
         t.call(0, t.write_op(0, &res, 6 + last / EACH * EACH))?;
         t.call(0, t.write_op(0, &res, 9 + last))?;
         t.peek(0, &res)?;
-        // One resource remembers all of them: what the round before has fenced off is still out.
+        // One resource is used in all rounds: tokens fenced off in the round before must still be refused.
         t.call(1, t.write_op(1, &ledger, 8 + round))?;
         t.call(1, t.write_op(1, &ledger, 10 + round))?;
     }

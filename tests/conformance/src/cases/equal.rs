@@ -1,4 +1,4 @@
-//! Group E: what a token at the fence may do.
+//! Group E: what a token equal to the fence may do.
 
 use super::{Case, Ended, Need, Trial};
 use crate::evidence::Minimum;

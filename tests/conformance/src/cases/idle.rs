@@ -1,4 +1,4 @@
-//! R08: resources that nobody uses while very many others come.
+//! R08: resources that are idle while very many others are created.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::wait;
 
 pub(super) fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
     const CLIENTS: u32 = 8;
-    // By the pace of the resource: so many at least, whatever it takes, …
+    // The number depends on the speed of the resource: at least this many, however long it takes, …
     const FEWEST: u64 = 2_000;
     const LONGEST: Duration = Duration::from_secs(180);
-    // … 10,000 if it can in this time, …
+    // … 10,000 if they can be created in this time, …
     const LONG: Duration = Duration::from_secs(60);
     // … and more, up to 100,000, in this.
     const ENOUGH: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ pub(super) fn many_others(t: &Trial<'_>) -> Result<(), Ended> {
     let kept: Vec<String> = (0..10).map(|_| t.resource()).collect();
     for (number, res) in (0..).zip(&kept) {
         t.accepted(0, t.write_op(0, res, 5))?;
-        // What is kept of a resource that was deleted is the first that a collector takes.
+        // The record of a deleted resource is the first that a collector removes.
         let last = match number % 2 == 1 && t.has(Verb::Delete) {
             true => Op::delete(res, 9, &t.holder(1)),
             false => t.write_op(1, res, 9),

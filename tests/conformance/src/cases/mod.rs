@@ -23,42 +23,42 @@ use crate::verdict::{Failure, Level};
 
 pub use trial::{Progress, Trial};
 
-/// One thing the suite asks.
+/// One test case of the suite.
 #[derive(Debug)]
 pub struct Case {
     /// Group and number in listing order: `R03`.
     pub id: &'static str,
-    /// In a few words.
+    /// A title of a few words.
     pub title: &'static str,
     /// What must hold, in a sentence.
     pub rule: &'static str,
-    /// What goes wrong in practice where it does not.
+    /// The consequence in practice if the rule does not hold.
     pub why: &'static str,
-    /// From which level on it runs.
+    /// The lowest level that includes the case.
     pub level: Level,
-    /// What the resource must have.
+    /// The features that the resource must have.
     pub needs: &'static [Need],
-    /// What must have been seen for a pass.
+    /// The evidence that a pass requires.
     pub minima: &'static [Minimum],
-    /// Does it. What happened is judged by the model afterwards, so it only asserts what the model cannot know.
+    /// Runs the case. The model judges the history afterwards, so this only asserts what the model cannot know.
     pub run: fn(&Trial<'_>) -> Result<(), Ended>,
 }
 
 /// A group of cases.
 #[derive(Debug)]
 pub struct Group {
-    /// Its letter.
+    /// The letter that the ids of its cases begin with.
     pub letter: char,
-    /// What it is about.
+    /// The subject of the group.
     pub title: &'static str,
-    /// In order.
+    /// The cases, in listing order.
     pub cases: &'static [Case],
 }
 
-/// Cases that wait for a moment which not every right resource offers: how often it came is told with a pass.
+/// Cases that wait for a moment which not every correct resource offers: a pass reports how often it occurred.
 pub(crate) const RARE_MOMENTS: [&str; 2] = ["R03", "R04"];
 
-/// Cases that few can run, and what a run without them has not tested.
+/// Cases that few resources can run, and what is untested without them.
 pub(crate) const SELDOM: [(&str, &str); 3] =
     [("R09", "a kill at each system call"), ("R10", "a wrong clock"), ("R11", "a restored backup")];
 
@@ -84,18 +84,18 @@ pub fn find(id: &str) -> Option<&'static Case> {
     all().find(|case| case.id.eq_ignore_ascii_case(id))
 }
 
-/// How a case ends that does not simply go through.
+/// How a case ends that does not simply complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The rule was broken.
     Failed(Failure),
-    /// The resource does not have what the case is about.
+    /// The resource does not have the feature under test.
     NotApplicable(String),
-    /// It cannot be run here.
+    /// The case cannot be run here.
     Skipped(String),
-    /// Too little was seen.
+    /// Too little was observed for a verdict.
     Unknown(String),
-    /// Neither right nor wrong, and worth knowing.
+    /// Neither right nor wrong, but worth reporting.
     Info(String),
     /// The harness or the adapter failed.
     Broken(Broken),
@@ -107,31 +107,32 @@ impl From<Broken> for Ended {
     }
 }
 
-/// Something a case needs.
+/// A feature that a case needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The resource has this verb.
     Verb(Verb),
-    /// It treats used tokens like this.
+    /// The resource treats used tokens like this.
     Policy(Policy),
-    /// It tells holders of one token apart.
+    /// The resource distinguishes holders of one token.
     Holders,
-    /// Its reads are linearizable.
+    /// The resource's reads are linearizable.
     FreshReads,
-    /// Its tokens are text on their way.
+    /// Tokens are sent as text.
     TextTokens,
-    /// This can be done to it.
+    /// This hook is available.
     Hook(Hook),
-    /// Its clock can be set. Few can do that, and crashes are about more: without it the level is not capped.
+    /// The clock of the resource can be set. Few resources allow that, and crashes are about more: lacking it does not
+    /// cap the level.
     Clock,
-    /// Requests travel over a connection that the suite can cut in the middle.
+    /// Requests use a connection that the suite can cut in the middle.
     Wire,
-    /// So many processes serve one store.
+    /// At least this many processes serve one store.
     Instances(usize),
 }
 
 impl Need {
-    /// `Err`: it is not there, and this is how the case ends.
+    /// `Err`: the feature is missing, and this is how the case ends.
     pub fn check(self, subject: &dyn Subject) -> Result<(), Ended> {
         let manifest = subject.manifest();
         let missing = |here: bool, otherwise: Ended| if here { Ok(()) } else { Err(otherwise) };

@@ -110,7 +110,7 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Old and new token of a round, and one between that is never accepted.
+/// The old and the new token of a round, and one between them that is never accepted.
 struct Tokens {
     old: u64,
     between: u64,
@@ -126,8 +126,8 @@ fn tokens(t: &Trial<'_>, round: u64) -> Tokens {
     }
 }
 
-/// The old write was not yet sent, or not as a whole, when the newer one was answered: they cannot both be accepted. By
-/// its time of calling alone it could have come first, so the checker cannot tell.
+/// Fails if both writes were accepted. The old write was not completely sent when the newer one was answered. The
+/// checker cannot detect this: by its call time alone, the old write could have come first.
 fn came_too_late(t: &Trial<'_>, late: (u32, &Answer), newer: (u32, &Answer)) -> Result<(), Ended> {
     if !late.1.is_ok() || !newer.1.is_ok() {
         return Ok(());
@@ -140,7 +140,7 @@ fn came_too_late(t: &Trial<'_>, late: (u32, &Answer), newer: (u32, &Answer)) -> 
     Err(t.fail(&[late, newer], sentence))
 }
 
-/// What is there, and does the old client still get in?
+/// Reads the value, and checks whether the old client can still write.
 fn look(t: &Trial<'_>, res: &str, late: u64) -> Result<(), Ended> {
     t.peek(1, res)?;
     t.call(0, t.write_op(0, res, late))?;
@@ -178,10 +178,10 @@ fn half_sent(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// How long requests may take to get to the proxy.
+/// How long requests may take to reach the proxy.
 const ARRIVED: Duration = Duration::from_secs(5);
 
-/// Sends these requests, makes a newer one while they are on their way, and lets them arrive after that.
+/// Sends these requests, makes a newer one while they are held, and then lets them arrive.
 fn arrive_late(t: &Trial<'_>, requests: Vec<(u32, Op)>, (newest, newer): (u32, Op)) -> Result<(), Ended> {
     let Some(proxy) = t.subject().proxy() else {
         let built: Vec<_> = requests.into_iter().map(|(client, op)| (client, t.build(client, op))).collect();
@@ -283,14 +283,14 @@ fn reordered(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Makes a request whose answer never comes.
+/// Makes a request whose answer never arrives.
 fn unanswered(t: &Trial<'_>, client: u32, op: Op) -> Result<(), Ended> {
     let Some(proxy) = t.subject().proxy() else { return t.call_deaf(client, op) };
     let before = proxy.count(Direction::Down).dropped;
     proxy.set(Direction::Down, Rule::Drop);
     t.meanwhile(vec![(client, op)], Route::Proxied, || {
         t.until(ARRIVED, || proxy.count(Direction::Down).dropped > before);
-        // Nobody needs to wait until the client loses patience.
+        // Cut the connection instead of waiting for the client's timeout.
         proxy.cut();
         proxy.pass();
         Ok(())
@@ -329,7 +329,7 @@ fn stopped_resource(t: &Trial<'_>) -> Result<(), Ended> {
         t.pause()?;
         let (_, both) = t.meanwhile(requests, Route::Direct, || {
             t.until(ARRIVED, || t.begun() >= begun);
-            // On loopback this is plenty for bytes to get where they wait.
+            // On loopback this is ample time for the bytes to arrive.
             wait::pause(Duration::from_millis(20));
             let both = t.is_waiting(0) && t.is_waiting(1);
             t.resume().map(|()| both)
@@ -351,7 +351,7 @@ fn broken_off(t: &Trial<'_>) -> Result<(), Ended> {
             let res = t.resource();
             let Tokens { old, between, new } = tokens(t, round);
             t.call(0, t.write_op(0, &res, 1))?;
-            // Half of it is no value that anybody wrote.
+            // Long enough that half of it is never a value that was written.
             let value = format!("{}-{}", t.value(), "x".repeat(200));
             t.begin(0, &Op::write(&res, old, &t.holder(0), &value), part)?.abandon()?;
             t.peek(2, &res)?;

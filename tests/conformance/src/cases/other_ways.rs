@@ -1,7 +1,7 @@
-//! B05: requests that reach a resource, or change it, by another way than its verbs.
+//! B05: requests that reach or change a resource by another way than its verbs.
 //!
-//! Such a request may be taken for one to another resource, so nothing is written down about it. What it must not do is looked
-//! at afterwards.
+//! Such a request may be for another resource, so it is not recorded. The case checks afterwards that it has not done
+//! what it must not do.
 
 use super::{Ended, Trial};
 use crate::answer::Answer;
@@ -10,10 +10,10 @@ use crate::op::Op;
 use crate::subject::Around;
 use crate::token::Token;
 
-/// The fence that a resource has before.
+/// The fence of a resource before the request.
 const FENCE: u64 = 9;
 
-/// A token that the fence must refuse, whatever happened since.
+/// A token that must be refused, whatever happened since.
 const BELOW: u64 = FENCE - 1;
 
 pub(super) fn around(t: &Trial<'_>) -> Result<(), Ended> {
@@ -53,7 +53,7 @@ pub(super) fn around(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// A request with a stale token, or with none, changes nothing, and leaves the fence where it is.
+/// A request with a stale token, or with none, must change nothing, and must leave the fence as it is.
 fn unchanged(t: &Trial<'_>, way: usize, around: &Around, token: &Token) -> Result<Option<Answer>, Ended> {
     let res = t.resource();
     t.accepted(0, t.write_op(0, &res, FENCE))?;
@@ -64,7 +64,7 @@ fn unchanged(t: &Trial<'_>, way: usize, around: &Around, token: &Token) -> Resul
         return Ok(None);
     }
     let after = t.accepted(0, Op::read(&res))?;
-    // A read that may be stale may also catch up.
+    // A stale read may also catch up in between.
     let changed = match t.manifest().reads {
         Reads::Linearizable => before.value() != after.value(),
         Reads::StaleOk => after.value() == Some(Some(&sent)),
@@ -81,19 +81,19 @@ fn unchanged(t: &Trial<'_>, way: usize, around: &Around, token: &Token) -> Resul
     Ok(Some(said))
 }
 
-/// The request of a newer holder may do what it likes, but for the fence: that stays, or rises.
+/// The request of a newer holder may do anything but lower the fence.
 fn newer(t: &Trial<'_>, way: usize, around: &Around) -> Result<Answer, Ended> {
     let token = (FENCE + 1).into();
     let res = t.resource();
     t.accepted(0, t.write_op(0, &res, FENCE))?;
     let said = t.bypass(way, 1, &Op::write(&res, FENCE + 1, &t.holder(1), &t.value()))?;
-    // Not written down either: to the checker nobody has raised the fence.
+    // Not recorded either: the history does not contain the request that raised the fence.
     let below = t.ask(2, &t.write_op(2, &res, BELOW))?;
     still_fenced(t, t.last(0), &below, around, &token)?;
     Ok(said)
 }
 
-/// What was said to a token just below the fence, after a request with this one: was the fence dropped or lowered?
+/// Checks the answer to a token just below the fence, after a request with `token`: was the fence dropped or lowered?
 fn still_fenced(t: &Trial<'_>, id: u64, below: &Answer, around: &Around, token: &Token) -> Result<(), Ended> {
     let (said, name) = (crate::words::answer(below), around.name());
     match below {

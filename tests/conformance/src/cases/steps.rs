@@ -1,4 +1,4 @@
-//! R09: the process is killed at one system call after the other.
+//! R09: the process is killed at one system call after another.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,26 +8,27 @@ use super::{Ended, Trial};
 use crate::op::{Op, Verb, Write};
 use crate::wait;
 
-/// So many kills, unless the process makes fewer steps, …
+/// The number of kills, unless the process makes fewer steps, …
 const KILLS: u64 = 60;
 
-/// … or they would take longer than this; …
+/// … or the kills would take longer than this many seconds; …
 const SECONDS: u64 = 120;
 
-/// … but so many in any case.
+/// … but at least this many.
 const FEWEST: u64 = 10;
 
-/// Where fewer are seen, others do the work, and a kill shows nothing. So many kills must meet a request in flight, too.
+/// If fewer steps are seen, other processes do the work, and a kill proves nothing. As many kills must also meet a
+/// request in flight.
 pub(super) const SEEN: u64 = 3;
 
 /// How often the steps are counted.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// One client changes two resources in every way there is, and the process is killed at one of the steps that it makes for
-/// that. At first it is let through, to see how many there are.
+/// One client changes two resources in every possible way, and the process is killed at one of the steps that this
+/// takes. The first run is not interrupted, to count the steps.
 pub(super) fn killed_at_each(t: &Trial<'_>) -> Result<(), Ended> {
     let began = Instant::now();
-    // Who could be watched once and cannot later is another matter.
+    // Only the first attempt decides whether the case applies; later failures are handled in `killed_at`.
     t.subject().steps().map(drop).map_err(Ended::NotApplicable)?;
     let all = killed_at(t, u64::MAX)?;
     if all < SEEN {
@@ -38,7 +39,7 @@ pub(super) fn killed_at_each(t: &Trial<'_>) -> Result<(), Ended> {
     }
     let affordable = t.scaled(SECONDS) * 1000 / u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
     let kills = t.scaled(KILLS).min(affordable.max(FEWEST)).min(all);
-    // Where not all can be met, other seeds meet others.
+    // If not every step can be tested, different seeds test different ones.
     let offset = t.random(0).below(all);
     let mut met = BTreeSet::new();
     for kill in t.exactly(kills) {
@@ -57,7 +58,7 @@ pub(super) fn killed_at_each(t: &Trial<'_>) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Kills the process at this step of the work, or after the work if it does not make so many. Says how many it had begun.
+/// Kills the process at this step, or after the work if it makes fewer steps. Returns how many steps were begun.
 fn killed_at(t: &Trial<'_>, step: u64) -> Result<u64, Ended> {
     let (res, other) = (t.resource(), t.resource());
     let work = work(t, &res, &other);
@@ -79,7 +80,7 @@ fn killed_at(t: &Trial<'_>, step: u64) -> Result<u64, Ended> {
     let made = steps.made();
     t.killed_before(steps.latest().filter(|_| made >= step));
     drop(steps);
-    // Each of these tokens lies just below one that may have been the last to get in.
+    // Each of these tokens is just below one that may have been the last accepted.
     t.peek(1, &res)?;
     for token in [4, 6, 8, 10, 12, 14, 16] {
         t.call(1, t.write_op(1, &res, token))?;
@@ -92,7 +93,7 @@ fn killed_at(t: &Trial<'_>, step: u64) -> Result<u64, Ended> {
     Ok(made)
 }
 
-/// One request of each kind it has, to one resource, and a batch to another one too; tokens 5, 7, 9 and so on.
+/// One request of each kind the resource has, to `res`, and a batch that includes `other`; tokens 5, 7, 9 and so on.
 fn work(t: &Trial<'_>, res: &str, other: &str) -> Vec<Op> {
     let holder = t.holder(0);
     let (first, second) = (t.value(), t.value());

@@ -51,9 +51,9 @@ struct Peculiar {
 enum How {
     /// Names are lower case letters, digits and `-`; tokens have 16 bits; now and then a batch is not answered.
     Narrow,
-    /// One call of fifty is answered with an error.
+    /// One call in fifty is answered with an error.
     Busy,
-    /// The hook that should stop it does nothing.
+    /// The pause hook does nothing.
     NeverPauses,
 }
 
@@ -131,7 +131,7 @@ fn limits_that_are_declared_and_errors_that_are_definite_are_no_offence() {
     for how in [How::Narrow, How::Busy] {
         let level = if how == How::Busy { Level::L2 } else { Level::L1 };
         for result in run_on(&InProcess::new(Peculiar::new(how)), &[], level) {
-            // On L1 nobody else is at work, so an error needs a reason.
+            // At L1 no other client is active, so an error needs a reason.
             let may_fail = how == How::Busy && result.case.level == Level::L1;
             assert!(result.status != Status::Fail || may_fail, "{}: {}", result.case.id, result.reason);
         }
@@ -141,13 +141,13 @@ fn limits_that_are_declared_and_errors_that_are_definite_are_no_offence() {
     }
 }
 
-/// A resource with something else in front of it.
+/// A resource behind a filter.
 struct Behind<S> {
     resource: S,
     manifest: Manifest,
-    /// Answers instead of the resource, or not.
+    /// Answers instead of the resource, if it returns something.
     instead: fn(&Request<'_>, u64) -> Option<Result<Answer, Broken>>,
-    /// What is done to it by this hook is not done.
+    /// This hook has no effect.
     spared: Option<Hook>,
     calls: AtomicU64,
 }
@@ -158,7 +158,7 @@ impl<S: Subject> Behind<S> {
         Behind { resource, manifest, instead: |_, _| None, spared: None, calls: AtomicU64::new(0) }
     }
 
-    /// Nothing of it can be read.
+    /// A resource that cannot be read.
     fn blind(resource: S) -> Behind<S> {
         let mut blind = Behind::new(resource);
         blind.manifest.caps.clear();
@@ -257,7 +257,7 @@ fn lost_answers_of_the_highest_are_not_held_against_the_resource() {
     assert_eq!(results[0].status, Status::Fail, "{}", results[0].reason);
 }
 
-/// What M07 says of a resource that loses the answers of its first so many races.
+/// The result of M07 for a resource that loses the answers of its first `races` races.
 fn standing_still(races: u64) -> CaseResult {
     struct Still {
         resource: Service,
@@ -276,7 +276,7 @@ fn standing_still(races: u64) -> CaseResult {
 
         fn call(&self, request: &Request<'_>) -> Result<Answer, Broken> {
             let answer = self.resource.call(request)?;
-            // The first batch is alone, and so is each fifth after a race of four that was lost.
+            // The first batch is alone, and so is the fifth after each lost race of four.
             let number = self.batches.fetch_add(u64::from(request.op.verb() == Verb::Batch), Ordering::Relaxed);
             let lost = number > 0 && (number - 1) / 5 < self.races && (number - 1) % 5 < 4;
             Ok(if lost && request.op.verb() == Verb::Batch { Answer::unknown("no answer in time") } else { answer })
@@ -303,7 +303,7 @@ fn a_resource_that_stood_still_for_a_while_is_not_taken_for_one_that_deadlocks()
     }
 }
 
-/// Lets a stale write in if its client decided on it before the write at the fence was: by the time of the client.
+/// Accepts a stale write if its client decided on it before the write at the fence, by the client's time.
 #[derive(Default)]
 struct ByAge {
     manifest: Manifest,
@@ -344,7 +344,7 @@ impl Subject for ByAge {
     }
 }
 
-/// Nothing can be read, and every later write is refused: only who knows when a write was sent can tell.
+/// Nothing can be read, and every later write is refused: only the time at which a write was sent shows the violation.
 #[test]
 fn a_write_that_was_sent_too_late_is_convicted_without_a_read() {
     for result in run_on(&ByAge::default(), &["Z01", "Z03", "Z06"], Level::L2) {

@@ -6,7 +6,7 @@ use std::io::{BufRead, ErrorKind};
 /// The longest line that is read, in bytes.
 pub(super) const LONGEST: usize = 16 << 20;
 
-/// How many bytes of a line a message shows.
+/// How many characters of a line a message shows.
 const SHOWN: usize = 300;
 
 /// What was read from a pipe.

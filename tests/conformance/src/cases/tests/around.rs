@@ -1,4 +1,4 @@
-//! Ways around the fence that no mutant of the reference takes.
+//! Ways around the fence that no mutant of the reference uses.
 
 use super::{reference, run_on};
 use crate::answer::Answer;
@@ -13,7 +13,7 @@ use crate::verdict::{Level, Status};
 type Said = fn(&Service, &Write) -> Answer;
 type Then = fn(&Service, &Op);
 
-/// The reference, what is done to it after what it has accepted, and what becomes of requests by other ways.
+/// The reference, with an action after each accepted operation, and a function that answers requests by other ways.
 struct ByWays {
     resource: Service,
     then: Then,
@@ -55,7 +55,7 @@ impl Subject for ByWays {
     }
 }
 
-/// From now on it has this value, and this fence.
+/// Sets the value and the fence.
 fn put(service: &Service, res: &str, token: u64, value: &str) -> Answer {
     let resource = service.reference();
     resource.hook(Hook::Reset).unwrap();
@@ -68,7 +68,7 @@ fn another_way_must_have_been_answered_and_leave_value_and_fence() {
         (|_, _| Answer::error("not found"), Status::Pass, ""),
         (|_, _| Answer::unknown("reset"), Status::Unknown, "2 other ways were tried, and none was answered"),
         (|_, _| Answer::Unsupported, Status::NotApplicable, "none of the other ways"),
-        // The value is what it was: only the fence can tell.
+        // The value is unchanged: only the fence shows the violation.
         (
             |service, write| {
                 let value = FencedResource::read(service.reference(), &write.res).value().flatten().unwrap().to_owned();

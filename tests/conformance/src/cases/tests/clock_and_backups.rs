@@ -1,4 +1,4 @@
-//! R10 and R11, over resources that treat their clock and their backups in their own ways.
+//! R10 and R11, on resources that handle their clock and their backups in different ways.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,12 +67,12 @@ fn was_set_right(told: Told<'_>, status: Status) {
     assert_eq!(hooks[hooks.len() - 2..], [Hook::Clock(Shift::NONE), Hook::Restart], "{status:?}");
 }
 
-/// What was done to a resource, and what cannot be.
+/// Records the hooks that are run, and hides some of them.
 struct Told<'s> {
     subject: &'s dyn Subject,
     hooks: Mutex<Vec<Hook>>,
     without: &'s [Hook],
-    /// The run is ended as soon as the clock is wrong.
+    /// Ends the run as soon as the clock is wrong.
     stop: Option<Stop>,
 }
 
@@ -144,34 +144,34 @@ fn backups_of_the_reference_are_right_and_those_of_its_mutants_are_not() {
     }
 }
 
-/// What becomes of a backup.
+/// How the resource behaves when a backup is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     /// Values and fences are those of the backup.
     GoesBack,
-    /// The same, and its reads may be behind.
+    /// The same, and its reads may be stale.
     GoesBackBehindACache,
-    /// Nothing is put back.
+    /// Nothing is restored.
     Nothing,
-    /// It does not serve with it.
+    /// It does not serve with the backup.
     Refuses,
     /// It answers with errors.
     Errors,
     /// It does not answer.
     Silent,
-    /// It has a value that nobody wrote.
+    /// It has a value that was never written.
     Invents,
     /// It has the value from before the backup.
     TooOld,
-    /// From then on it does not compare.
+    /// It no longer compares tokens.
     Unfenced,
-    /// What it refuses is written.
+    /// Refused values are written.
     RefusedButWritten,
     /// Nothing can be backed up.
     NoBackup,
 }
 
-/// Fence and value by name.
+/// Fence and values by name.
 type Data = BTreeMap<String, (u64, Vec<String>)>;
 
 struct Restorable {

@@ -1,4 +1,4 @@
-//! How much a case does, and when it must end: rounds, a limit of time, and the end of the run from outside.
+//! How much a case does, and when it must end: rounds, a time limit, and the end of the run from outside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use super::{Ended, Trial};
 use crate::evidence::{Evidence, Minimum};
 use crate::run::{Options, Stop};
 
-/// The rounds of the case that has most; `--rounds` is given for it, and the others do as many in proportion.
+/// The number of rounds of the longest case. `--rounds` refers to it; the other cases scale in proportion.
 const ROUNDS: u64 = 500;
 
-/// Races that met too seldom are run again, so often at most.
+/// How often races that overlapped too seldom are repeated, at most.
 const AGAIN: u64 = 3;
 
-/// What a case may use up.
+/// The limits of a case.
 pub(super) struct Bounds {
     rounds: Option<u64>,
     limit: Duration,
@@ -22,12 +22,12 @@ pub(super) struct Bounds {
     progress: Progress,
 }
 
-/// How far a case is, for whoever looks on. Clones are the same.
+/// The progress of a case, for observers. Clones share the same counts.
 #[derive(Clone, Debug, Default)]
 pub struct Progress(Arc<[AtomicU64; 2]>);
 
 impl Progress {
-    /// Rounds that were begun, and how many there are so far as is known; none if the case has no rounds.
+    /// The rounds begun, and the total as far as known; `None` if the case has no rounds.
     pub fn rounds(&self) -> Option<(u64, u64)> {
         let [begun, all] = &*self.0;
         let all = all.load(Ordering::Relaxed);
@@ -35,12 +35,12 @@ impl Progress {
     }
 }
 
-/// The numbers of the rounds, from 0.
+/// An iterator over the round numbers, from 0.
 pub struct Rounds<'t, 'a> {
     trial: &'t Trial<'a>,
     next: u64,
     all: u64,
-    /// How often as many are done once more, where too few pairs have overlapped.
+    /// How often the rounds may still be repeated if too few pairs overlapped.
     again: u64,
     each: u64,
 }
@@ -74,26 +74,26 @@ impl Bounds {
 }
 
 impl<'a> Trial<'a> {
-    /// How often: this, or in proportion if `--rounds` says something else.
+    /// The default number, or a proportional one if `--rounds` is given.
     pub fn scaled(&self, default: u64) -> u64 {
         let scaled = self.bounds.rounds.map_or(default, |rounds| default.saturating_mul(rounds) / ROUNDS);
         scaled.max(1)
     }
 
-    /// So many rounds, scaled, and told to whoever looks on.
+    /// This many rounds, scaled, with progress reports.
     pub fn rounds<'t>(&'t self, default: u64) -> Rounds<'t, 'a> {
         self.exactly(self.scaled(default))
     }
 
-    /// So many rounds, told to whoever looks on.
+    /// This many rounds, not scaled, with progress reports.
     pub fn exactly<'t>(&'t self, all: u64) -> Rounds<'t, 'a> {
         self.bounds.progress.0[1].fetch_add(all, Ordering::Relaxed);
         Rounds { trial: self, next: 0, all, again: 0, each: all }
     }
 
-    /// The same for races: on a busy machine, or with a resource that answers within a microsecond, those who were released
-    /// together often miss each other. Where fewer pairs overlapped than the case needs, as many rounds are done once more,
-    /// unless `--rounds` says how many.
+    /// The same for races. On a busy machine, or with a resource that answers within a microsecond, requests that were
+    /// released together often do not overlap. If fewer pairs overlapped than the case needs, the rounds are repeated,
+    /// unless `--rounds` is given.
     pub fn races<'t>(&'t self, default: u64) -> Rounds<'t, 'a> {
         let again = if self.bounds.rounds.is_none() { AGAIN } else { 0 };
         Rounds { again, ..self.rounds(default) }
@@ -108,7 +108,7 @@ impl<'a> Trial<'a> {
         wanted.is_some_and(|wanted| Evidence::of(&self.history()).overlapping < wanted)
     }
 
-    /// `Err`: its time is over, or the run was ended. Asked before everything that takes time.
+    /// `Err`: the time is over, or the run was ended. Called before everything that takes time.
     pub(super) fn go_on(&self) -> Result<(), Ended> {
         if let Some(why) = self.bounds.stop.asked() {
             return Err(Ended::Unknown(format!("not finished: {why}")));

@@ -1,29 +1,30 @@
-//! The clock of the resource, and its backups. Nothing is in flight meanwhile.
+//! The clock of the resource, and its backups. No request is in flight meanwhile.
 
 use super::{Ended, Trial};
 use crate::history::Event;
 use crate::subject::{BackedUp, Hook, Restored, Shift};
 
-/// The clock of the resource. However a case ends, it is right again when this goes.
+/// The clock of the resource. However a case ends, dropping this corrects the clock.
 pub struct Clock<'t, 'a> {
     trial: &'t Trial<'a>,
-    /// It was never set, or is right and was seen at a start: some see their clock only then.
+    /// The clock was never set, or is right and the resource was restarted since: some read their clock only at a
+    /// start.
     right: bool,
 }
 
 impl Clock<'_, '_> {
-    /// Sets it while the process runs.
+    /// Sets the clock while the process runs.
     pub fn set(&mut self, shift: Shift) -> Result<(), Ended> {
         self.trial.go_on()?;
         let _closed = self.trial.gate.close()?;
-        // Also a hook that fails may have set it.
+        // A hook that fails may have set it nevertheless.
         self.right = false;
         self.trial.subject.hook(Hook::Clock(shift))?;
         self.trial.mark(self.trial.now(), Event::Clock(shift));
         Ok(())
     }
 
-    /// It was set right, and the resource was started since.
+    /// Records that the clock was corrected and the resource restarted since.
     pub fn put_right(mut self) {
         self.right = true;
     }
@@ -39,14 +40,14 @@ impl Drop for Clock<'_, '_> {
                     self.trial.case.id
                 );
             }
-            // The case has ended already, and says why.
+            // The case has ended already, and has reported why.
             let _ = subject.hook(Hook::Restart);
         }
     }
 }
 
 impl<'a> Trial<'a> {
-    /// The clock of the resource, which is right.
+    /// The clock of the resource, which is right at first.
     pub fn clock(&self) -> Clock<'_, 'a> {
         Clock { trial: self, right: true }
     }
@@ -58,7 +59,8 @@ impl<'a> Trial<'a> {
         Ok(self.subject.back_up()?)
     }
 
-    /// Puts it back. From then on a case must `ask`: the resource went back, and no order of operations explains that.
+    /// Restores the backup. From then on a case must use `ask`: the resource went back, and no order of operations
+    /// explains that.
     pub fn restore(&self) -> Result<Restored, Ended> {
         self.go_on()?;
         let _closed = self.gate.close()?;

@@ -12,15 +12,15 @@ use crate::op::Op;
 use crate::subject::Route;
 use crate::wait;
 
-/// How often it is looked whether something has come about.
+/// How often to check whether a condition holds.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How often somebody who was released looks for the others before it goes on.
+/// How often a released client looks for the others before it proceeds.
 const LOOKS: usize = 100;
 
 impl Trial<'_> {
-    /// Makes one request of each of these clients, all released in the same moment. Answers come in the same order. Each is
-    /// called when it is sent, not when it is released: who comes late overlaps nobody who was answered before.
+    /// Makes one request of each of these clients, all released at the same moment. Answers come in the same order. The
+    /// call time is when a request is sent, not when it is released: a late one does not overlap those answered before.
     pub fn race(&self, requests: Vec<(u32, Op)>) -> Result<Vec<Answer>, Ended> {
         self.go_on()?;
         let inside = self.gate.enter_all(requests.len())?;
@@ -31,7 +31,7 @@ impl Trial<'_> {
                 .map(|((client, op), inside)| {
                     scope.spawn(move || {
                         ready.wait();
-                        // Waking up takes some longer than others.
+                        // Some threads wake up later than others.
                         released.fetch_add(1, Ordering::AcqRel);
                         for _ in 0..LOOKS {
                             if released.load(Ordering::Acquire) == all {
@@ -49,8 +49,8 @@ impl Trial<'_> {
         })
     }
 
-    /// Runs clients 0 to `clients` − 1 at once, each as long as it likes. The first that ends badly ends the case: the
-    /// others cannot make requests any more.
+    /// Runs clients 0 to `clients` − 1 at once, each as long as it needs. The first that ends with an error ends the
+    /// case: the others can make no more requests.
     pub fn parallel(&self, clients: u32, client: impl Fn(u32) -> Result<(), Ended> + Sync) -> Result<(), Ended> {
         let first: Mutex<Option<Ended>> = Mutex::new(None);
         let ready = Barrier::new(clients as usize);
@@ -63,7 +63,7 @@ impl Trial<'_> {
             }
             if let Err(ended) = result.unwrap_or_else(|panic| resume_unwind(panic)) {
                 let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                // A broken rule counts more than an answer that was lost before it.
+                // A broken rule takes precedence over an answer that was lost before it.
                 if first.is_none() || matches!(ended, Ended::Failed(_)) && !matches!(*first, Some(Ended::Failed(_))) {
                     *first = Some(ended);
                 }
@@ -78,7 +78,7 @@ impl Trial<'_> {
         ended.map_or(Ok(()), Err)
     }
 
-    /// Makes requests, one of each of these clients, and does something else while they are in flight.
+    /// Makes one request of each of these clients, and runs something else while they are in flight.
     pub fn meanwhile<T>(
         &self,
         requests: Vec<(u32, Op)>,
@@ -99,7 +99,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Waits for a condition, at most so long. `false`: it did not come about.
+    /// Waits for a condition, at most `limit`. `false`: it did not occur.
     pub fn until(&self, limit: Duration, condition: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + limit;
         loop {
@@ -118,7 +118,7 @@ impl Trial<'_> {
         self.gate.entered()
     }
 
-    /// Waits until so many requests were begun and one is in flight, at most so long.
+    /// Waits until this many requests were begun and one is in flight, at most `limit`.
     pub fn wait_for_flight(&self, begun: u64, limit: Duration) -> bool {
         self.gate.wait_for_flight(begun, limit)
     }

@@ -1,4 +1,4 @@
-//! Who is in flight: calls go in and out, and whoever ends the process keeps new ones out until it is back.
+//! Tracks calls in flight, and keeps new ones out while the process is down.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cases::Ended;
 use crate::subject::Broken;
 
-/// Calls and hooks have limits of their own; one that takes longer than this has none.
+/// Calls and hooks have time limits of their own; one that takes longer than this has none.
 const LONGEST: Duration = Duration::from_secs(180);
 
 #[derive(Default)]
@@ -20,21 +20,21 @@ struct State {
     closed: bool,
     /// The process is being ended, or is not back yet.
     down: bool,
-    /// How often it was ended.
+    /// How often the process was ended.
     kills: u64,
     inside: u64,
     entered: u64,
-    /// How many wait for a change. To wake nobody costs as much as to wake somebody, and calls come and go often.
+    /// The number of waiting threads. Notifying costs the same if none waits, and calls come and go often.
     waiting: u64,
 }
 
-/// Some calls that are in flight.
+/// A call that is in flight.
 pub(super) struct Inside<'g> {
     gate: &'g Gate,
     kills: u64,
 }
 
-/// Nobody gets in while this lives.
+/// Keeps new calls out while it exists.
 pub(super) struct Closed<'g>(&'g Gate);
 
 impl Gate {
@@ -54,7 +54,7 @@ impl Gate {
         Some(state)
     }
 
-    /// Tells those who wait that something is different.
+    /// Notifies the waiting threads of a change.
     fn tell(&self, state: &State) {
         if state.waiting > 0 {
             self.changed.notify_all();
@@ -66,13 +66,13 @@ impl Gate {
         found.ok_or_else(|| Ended::Broken(Broken(format!("{what} after {} s; give it a limit", LONGEST.as_secs()))))
     }
 
-    /// One call more, as soon as the process is there.
+    /// Admits one call, once the process is up.
     pub(super) fn enter(&self) -> Result<Inside<'_>, Ended> {
         let mut state = self.open()?;
         Ok(self.admit(&mut state))
     }
 
-    /// So many calls more, all or none.
+    /// Admits this many calls, all or none.
     pub(super) fn enter_all(&self, count: usize) -> Result<Vec<Inside<'_>>, Ended> {
         let mut state = self.open()?;
         Ok((0..count).map(|_| self.admit(&mut state)).collect())
@@ -89,24 +89,24 @@ impl Gate {
         Inside { gate: self, kills: state.kills }
     }
 
-    /// How many calls went in so far.
+    /// How many calls were admitted so far.
     pub(super) fn entered(&self) -> u64 {
         self.lock().entered
     }
 
-    /// Waits until so many calls went in and one of them is in flight. `false`: in vain.
+    /// Waits until this many calls were admitted and one of them is in flight. `false`: the limit passed.
     pub(super) fn wait_for_flight(&self, entered: u64, limit: Duration) -> bool {
         self.wait(Instant::now() + limit, |state| state.entered >= entered && state.inside > 0).is_some()
     }
 
-    /// The process is about to be ended: what fails from now on fails because of that.
+    /// The process is about to be ended: errors from now on are caused by that.
     pub(super) fn ending(&self) {
         let mut state = self.lock();
         state.kills += 1;
         state.down = true;
     }
 
-    /// Keeps new calls out and waits for those that are inside.
+    /// Keeps new calls out and waits for those in flight.
     pub(super) fn close(&self) -> Result<Closed<'_>, Ended> {
         self.wait_long("another hook has not come back", |state| !state.closed)?.closed = true;
         let closed = Closed(self);
@@ -119,7 +119,7 @@ impl Gate {
         self.wait_long("the resource has not been started again", |state| !state.down).map(drop)
     }
 
-    /// The process is back, or nobody will bring it back.
+    /// The process is back, or will not be brought back.
     pub(super) fn settled(&self) {
         let mut state = self.lock();
         state.down = false;
@@ -128,7 +128,7 @@ impl Gate {
 }
 
 impl Inside<'_> {
-    /// Was the process ended since it went in, or before, and is not back?
+    /// Whether the process was ended after this call was admitted, or is down.
     pub(super) fn was_hit(&self) -> bool {
         let state = self.gate.lock();
         state.down || state.kills != self.kills

@@ -1,4 +1,4 @@
-//! What is done to the resource meanwhile.
+//! Disturbances of the resource during a case.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,26 +12,27 @@ use crate::random::Random;
 use crate::subject::{Hook, Route};
 use crate::wait;
 
-/// A start that is killed has been given up to as long as one takes: at least this, in milliseconds, …
+/// A start is killed after a random time, at most as long as a whole start takes: that bound is at least this, in
+/// milliseconds, …
 const SOON: u64 = 40;
 
 /// … and at most this.
 const LONGEST: u64 = 2_000;
 
-/// Load goes on for up to so many requests before a kill.
+/// The load lasts for up to this many requests before a kill.
 const LOAD: u64 = 40;
 
-/// How long to wait for load.
+/// How long to wait for the load.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked meanwhile whether the load has ended by itself.
+/// How often to check whether the load has ended by itself.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// After so many kills of a case it is asked whether somebody answers all the same: it may take a whole timeout.
+/// How many kills of a case are followed by a check that no answer comes; each check may take a whole timeout.
 const ASKED: u64 = 3;
 
 impl Trial<'_> {
-    /// Stops the process in order and starts it again. Nothing is in flight meanwhile.
+    /// Stops the process gracefully and starts it again. No request is in flight meanwhile.
     pub fn restart(&self) -> Result<(), Ended> {
         self.go_on()?;
         let _closed = self.gate.close()?;
@@ -41,14 +42,14 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Kills the process with whatever is in flight, and starts it again.
+    /// Kills the process with all requests in flight, and starts it again.
     pub fn crash(&self) -> Result<(), Ended> {
         self.crash_with(|| Ok(()))
     }
 
-    /// The same, and so many starts are killed as well, each after a moment.
+    /// The same, and this many starts are killed as well, each after a random time.
     pub fn crash_again(&self, interrupted: u64, random: &mut Random) -> Result<(), Ended> {
-        // As long as a start takes that nobody interrupts, so that every part of it is met.
+        // Measure an uninterrupted start first, so that the kills cover every part of it.
         let began = Instant::now();
         self.crash()?;
         let most = u64::try_from(began.elapsed().as_millis()).unwrap_or(LONGEST).clamp(SOON, LONGEST);
@@ -63,8 +64,8 @@ impl Trial<'_> {
         })
     }
 
-    /// Kills the process and starts it again while clients 0 to `clients` − 1 repeat `work`, at a random moment of it.
-    /// They make no request after that.
+    /// Kills the process and starts it again at a random moment while clients 0 to `clients` − 1 repeat `work`. They
+    /// make no request after that.
     pub fn crash_under_load(
         &self,
         clients: u32,
@@ -99,13 +100,13 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Lets up to as much time pass as the latest call took, so that kills hit every phase of one.
+    /// Waits for up to the duration of the latest call, so that kills hit every phase of a call.
     fn pause_within_a_call(&self, moment: u64) {
         let answered =
             |latest: &Operation| (latest.returned != Time::MAX).then(|| latest.returned.saturating_sub(latest.called));
         let latest = self.recorded().operations.iter().rev().find_map(answered);
         let part = Duration::from_nanos(moment % latest.unwrap_or(1).clamp(1, 20_000_000));
-        // A shorter pause takes longer than that.
+        // A shorter sleep would overrun its time.
         if part > Duration::from_micros(60) {
             wait::pause(part);
         }
@@ -123,10 +124,10 @@ impl Trial<'_> {
         self.mark(self.now(), Event::Killed);
         self.subject.hook(Hook::Kill)?;
         if let Some(proxy) = self.subject.proxy() {
-            // What it held would arrive after the crash.
+            // Held bytes would arrive after the crash.
             proxy.cut();
         }
-        // Whoever was in flight gets an error by now; new calls wait.
+        // Calls in flight have got an error by now; new calls wait.
         let _closed = self.gate.close()?;
         if self.manifest().kill == Kill::Everything {
             self.bury(self.now());
@@ -138,7 +139,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Nobody should answer now.
+    /// Checks whether the killed process still answers.
     fn ask_the_dead(&self) -> Result<(), Ended> {
         if self.asked_dead.load(Ordering::Relaxed) == ASKED {
             return Ok(());
@@ -152,7 +153,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Says so if the resource answered after every kill: then nobody was killed, and nothing is shown.
+    /// A message if the resource answered after every kill: then the kills did not work, and nothing is proven.
     pub fn survived(&self) -> Option<String> {
         let asked = self.asked_dead.load(Ordering::Relaxed);
         let answered = self.dead_answered.load(Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl Trial<'_> {
         })
     }
 
-    /// What nobody knows about has happened by now, or never will.
+    /// Marks unknown outcomes: they have taken effect by now, or never will.
     fn bury(&self, dead: Time) {
         let mut recorded = self.recorded();
         for operation in &mut recorded.operations {
@@ -174,21 +175,21 @@ impl Trial<'_> {
         }
     }
 
-    /// Stops the process, as a long pause does.
+    /// Pauses the process, as a long stall does.
     pub fn pause(&self) -> Result<(), Ended> {
         self.go_on()?;
         self.mark(self.now(), Event::Paused);
         Ok(self.subject.hook(Hook::Pause)?)
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn resume(&self) -> Result<(), Ended> {
         self.subject.hook(Hook::Resume)?;
         self.mark(self.now(), Event::Resumed);
         Ok(())
     }
 
-    /// Says what the process was about to do when it was killed last.
+    /// Records what the process was about to do when it was killed last.
     pub fn killed_before(&self, step: Option<String>) {
         let mut recorded = self.recorded();
         if let Some(mark) = recorded.marks.iter_mut().rev().find(|mark| mark.event == Event::Killed) {

@@ -1,11 +1,11 @@
-//! Operations that have begun for their client, and are sent later: as a whole, or the rest of them.
+//! Operations that have begun for their client, and are sent later, wholly or in part.
 
 use super::{Ended, Trial};
 use crate::answer::Answer;
 use crate::op::Op;
 use crate::subject::{Begun, Part, Route};
 
-/// An operation that its client has decided on and not sent yet.
+/// An operation that its client has begun and not sent yet.
 pub struct Built<'t, 'a> {
     trial: &'t Trial<'a>,
     id: u64,
@@ -13,7 +13,7 @@ pub struct Built<'t, 'a> {
     op: Op,
 }
 
-/// An operation that is on its way in part.
+/// An operation that was sent in part.
 pub struct Held<'t, 'a> {
     trial: &'t Trial<'a>,
     id: u64,
@@ -21,7 +21,7 @@ pub struct Held<'t, 'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// Decides on an operation: for its client it has begun, and nothing is sent yet.
+    /// Begins an operation: its call time is now, and nothing is sent yet.
     pub fn build<'t>(&'t self, client: u32, op: Op) -> Built<'t, 'a> {
         let id = self.called(client, &op, None);
         Built { trial: self, id, client, op }
@@ -38,7 +38,7 @@ impl<'a> Trial<'a> {
 }
 
 impl Built<'_, '_> {
-    /// Its number.
+    /// The number of the operation.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -47,7 +47,7 @@ impl Built<'_, '_> {
     pub fn send(self) -> Result<Answer, Ended> {
         let inside = self.trial.enter()?;
         if let Some(operation) = self.trial.recorded().operation(self.id) {
-            // A kill before it was sent says nothing about it.
+            // A kill before it was sent does not affect it.
             operation.dead_by = None;
         }
         self.trial.send(inside, self.id, self.client, Route::Direct, &self.op)
@@ -55,7 +55,7 @@ impl Built<'_, '_> {
 }
 
 impl Held<'_, '_> {
-    /// Its number.
+    /// The number of the operation.
     pub fn id(&self) -> u64 {
         self.id
     }

@@ -1,4 +1,4 @@
-//! One run of one case: it makes requests, writes down what happens, and hurts the resource.
+//! One run of one case: makes requests, records what happens, and disturbs the resource.
 
 mod bounds;
 mod clock_and_backups;
@@ -25,44 +25,44 @@ use gate::{Gate, Inside};
 
 pub use bounds::Progress;
 
-/// Numbers of requests that are not written down begin here.
+/// The first number of requests that are not recorded.
 const NOT_WRITTEN_DOWN: u64 = 1_000_000;
 
-/// So many operations without an answer, one after the other, end a case: each may have taken seconds.
+/// This many consecutive operations without an answer end a case: each may have taken seconds.
 const SILENT: u64 = 5;
 
-/// What a case works with. Shared by its threads.
+/// The context of a running case. Shared by its threads.
 pub struct Trial<'a> {
     subject: &'a dyn Subject,
     case: &'static Case,
     seed: u64,
     bounds: Bounds,
-    /// Names of this run, so that a resource that keeps its data never sees one twice.
+    /// A prefix for the names of this run, so that a resource that keeps its data never sees a name twice.
     run: String,
     started: Instant,
     names: AtomicU64,
     recorded: Mutex<Recorded>,
     gate: Gate,
-    /// How many operations in a row were not answered, without a kill to explain it.
+    /// How many consecutive operations got no answer without a kill to explain it.
     silent: AtomicU64,
-    /// One of the clients that run at once has ended it; the others make no more requests.
+    /// One of several concurrent clients has ended the case; the others make no more requests.
     over: AtomicBool,
-    /// How often somebody was asked just after a kill, and how often somebody answered.
+    /// How often the resource was asked just after a kill, and how often it answered.
     asked_dead: AtomicU64,
     dead_answered: AtomicU64,
-    /// What the case has to say about a pass.
+    /// A remark of the case about a pass.
     remark: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
 struct Recorded {
-    /// Operation `id` is at `id` − 1.
+    /// Operation `id` is at index `id` − 1.
     operations: Vec<Operation>,
     marks: Vec<Mark>,
 }
 
 impl<'a> Trial<'a> {
-    /// For one run of a case. `run` makes names unique; `progress` hears of its rounds.
+    /// A trial for one run of a case. `run` makes names unique; `progress` counts its rounds.
     pub fn new(
         subject: &'a dyn Subject,
         case: &'static Case,
@@ -88,27 +88,27 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The resource.
+    /// The resource under test.
     pub fn subject(&self) -> &'a dyn Subject {
         self.subject
     }
 
-    /// What it says about itself.
+    /// The resource's description of itself.
     pub fn manifest(&self) -> &'a Manifest {
         self.subject.manifest()
     }
 
-    /// Has it this verb?
+    /// Whether the resource has this verb.
     pub fn has(&self, verb: Verb) -> bool {
         self.manifest().has(verb)
     }
 
-    /// A stream of random numbers of its own for every number.
+    /// An independent stream of random numbers for each `number`.
     pub fn random(&self, number: u64) -> Random {
         Random::from_seed(self.seed).fork(number)
     }
 
-    /// A name that was never used.
+    /// A resource name that was never used.
     pub fn resource(&self) -> String {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         format!("{}-{}-{number}", self.run, self.case.id.to_lowercase())
@@ -119,17 +119,17 @@ impl<'a> Trial<'a> {
         format!("v-{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Who a client says it is.
+    /// The holder name of a client.
     pub fn holder(&self, client: u32) -> String {
         format!("h{client}")
     }
 
-    /// A write of a value never written, by this client.
+    /// A write of a new value, by this client.
     pub fn write_op(&self, client: u32, res: &str, token: u64) -> Op {
         Op::write(res, token, &self.holder(client), &self.value())
     }
 
-    /// The same with a value of 20 KiB, which is more than many a store keeps in its rows.
+    /// The same with a value of 20 KiB, which is more than many stores keep in their rows.
     pub fn large_op(&self, client: u32, res: &str, token: u64) -> Op {
         const SIZE: usize = 20 << 10;
         Op::write(res, token, &self.holder(client), &format!("{}-{}", self.value(), "x".repeat(SIZE)))
@@ -140,19 +140,19 @@ impl<'a> Trial<'a> {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(Time::MAX)
     }
 
-    /// Makes a request and writes it down.
+    /// Makes a request and records it.
     pub fn call(&self, client: u32, op: Op) -> Result<Answer, Ended> {
         Ok(self.call_by(client, op, Route::Direct, None)?.1)
     }
 
-    /// The same as a copy of an operation that was sent before. It has a number of its own: who knows requests by a key (a map
-    /// may make one of the number) answers a true repetition with what it said before and does nothing, and that would look
-    /// like a stale write that was accepted.
+    /// The same as a copy of an operation that was sent before. The copy has a number of its own. A service may
+    /// deduplicate requests by a key that a map derives from the number: it would repeat its earlier answer and do
+    /// nothing, which would look like an accepted stale write.
     pub fn call_copy(&self, client: u32, op: Op, copy_of: u64) -> Result<Answer, Ended> {
         Ok(self.call_by(client, op, Route::Direct, Some(copy_of))?.1)
     }
 
-    /// The same, and the answer never reaches the client.
+    /// The same, but the answer never reaches the client.
     pub fn call_deaf(&self, client: u32, op: Op) -> Result<(), Ended> {
         let _inside = self.enter()?;
         let id = self.called(client, &op, None);
@@ -160,7 +160,7 @@ impl<'a> Trial<'a> {
         self.returned(id, Answer::unknown("the answer was lost on its way")).map(drop)
     }
 
-    /// Makes a request that nothing is written down about: one of very many, or one that no order of operations explains.
+    /// Makes a request that is not recorded: one of very many, or one that no order of operations explains.
     pub fn ask(&self, client: u32, op: &Op) -> Result<Answer, Ended> {
         let _inside = self.enter()?;
         let answer = self.subject.call(&self.request(self.unwritten(), client, Route::Direct, op))?;
@@ -168,8 +168,8 @@ impl<'a> Trial<'a> {
         Ok(answer)
     }
 
-    /// The number of a request that is not written down. It has one of its own all the same: who knows requests by a key that a
-    /// map makes of the number would take the second for a repetition of the first.
+    /// The number of a request that is not recorded. Each gets its own: a service that deduplicates by a key derived
+    /// from the number would take the second for a repetition of the first.
     fn unwritten(&self) -> u64 {
         NOT_WRITTEN_DOWN + self.names.fetch_add(1, Ordering::Relaxed)
     }
@@ -191,13 +191,13 @@ impl<'a> Trial<'a> {
         if !(hit && answer.is_unknown()) {
             self.heard(&answer)?;
         } else {
-            // It would only fail again until the process is back.
+            // Further requests would fail until the process is back.
             self.gate.settle()?;
         }
         Ok(answer)
     }
 
-    /// Ends the case if nothing is answered any more.
+    /// Ends the case if requests are no longer answered.
     fn heard(&self, answer: &Answer) -> Result<(), Ended> {
         if !answer.is_unknown() {
             self.silent.store(0, Ordering::Relaxed);
@@ -211,13 +211,13 @@ impl<'a> Trial<'a> {
         Err(Ended::Unknown(format!("{silent} operations in a row were not answered, the last one: {said}")))
     }
 
-    /// Makes a request by another way, and does not write it down: it may be for another resource.
+    /// Makes a request by another way, and does not record it: it may be for another resource.
     pub fn bypass(&self, way: usize, client: u32, op: &Op) -> Result<Answer, Ended> {
         let _inside = self.enter()?;
         Ok(self.subject.bypass(way, &self.request(self.unwritten(), client, Route::Direct, op))?)
     }
 
-    /// One call more, as soon as the process is there.
+    /// Admits one call, once the process is up.
     fn enter(&self) -> Result<Inside<'_>, Ended> {
         self.go_on()?;
         self.gate.enter()
@@ -231,7 +231,7 @@ impl<'a> Trial<'a> {
         let (op, answer) = (op.clone(), Answer::unknown("no answer yet"));
         let mut recorded = self.recorded();
         let id = recorded.operations.len() as u64 + 1;
-        // Under the lock: numbers and times rise together.
+        // Under the lock, so that numbers and times rise together.
         let called = self.now();
         recorded.operations.push(Operation {
             id,
@@ -271,14 +271,14 @@ impl<'a> Trial<'a> {
         recorded.operations.iter().rev().find(|operation| operation.client == client).map_or(0, |found| found.id)
     }
 
-    /// Is the latest operation of a client still without an answer?
+    /// Whether the latest operation of a client is still without an answer.
     pub fn is_waiting(&self, client: u32) -> bool {
         let recorded = self.recorded();
         let latest = recorded.operations.iter().rev().find(|operation| operation.client == client);
         latest.is_some_and(|operation| operation.returned == Time::MAX)
     }
 
-    /// A failure, with the operations that show it.
+    /// A failure, with the operations that prove it.
     pub fn fail(&self, operations: &[u64], sentence: String) -> Ended {
         Ended::Failed(Failure { sentence, operations: operations.to_vec() })
     }
@@ -293,7 +293,7 @@ impl<'a> Trial<'a> {
         self.demand(client, op, "must be refused as stale", Answer::is_stale)
     }
 
-    /// Makes a request that must not be done, whatever the words.
+    /// Makes a request that must not be done, whatever the answer.
     pub fn not_done(&self, client: u32, op: Op) -> Result<Answer, Ended> {
         self.demand(client, op, "must not be accepted", Answer::is_not_done)
     }
@@ -304,7 +304,7 @@ impl<'a> Trial<'a> {
         let (id, answer) = self.call_by(client, op, Route::Direct, None)?;
         match &answer {
             answer if holds(answer) => {}
-            // From L2 on others are at work, and a resource may say that it is busy.
+            // From L2 on other clients are active, and a resource may answer that it is busy.
             answer if answer.is_unknown() || (busy && matches!(answer, Answer::Error { .. })) => {
                 return Err(Ended::Unknown(format!("{shown} (#{id}) was {}", crate::words::answer(answer))));
             }
@@ -316,7 +316,7 @@ impl<'a> Trial<'a> {
         Ok(answer)
     }
 
-    /// What is there now, if the resource can be read: value and, if it says it, fence.
+    /// Reads the current value and, if reported, the fence, if the resource can be read.
     pub fn peek(&self, client: u32, res: &str) -> Result<Option<Answer>, Ended> {
         if !self.has(Verb::Read) {
             return Ok(None);
@@ -324,17 +324,17 @@ impl<'a> Trial<'a> {
         self.accepted(client, Op::read(res)).map(Some)
     }
 
-    /// Says something that the reader of a pass should know.
+    /// Adds a remark for the reader of a pass.
     pub fn remark(&self, text: String) {
         *self.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
-    /// What the case has said.
+    /// The remark of the case.
     pub fn remarked(&self) -> Option<String> {
         self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What happened so far.
+    /// The history so far.
     pub fn history(&self) -> History {
         let recorded = self.recorded();
         History {

@@ -26,7 +26,7 @@ const CASE: Case = Case {
 
 static TRIED: Case = CASE;
 
-/// A process that keeps its calls until it is killed, if it is told to.
+/// A process that can be made to keep its calls until it is killed.
 #[derive(Default)]
 struct Stubborn {
     manifest: Manifest,
@@ -37,11 +37,11 @@ struct Stubborn {
     calls_while_down: AtomicU64,
     /// A kill does not end it.
     immortal: bool,
-    /// Nobody is answered before so many have come.
+    /// No call is answered before this many have arrived.
     gathers: u64,
-    /// How long it takes to start in order.
+    /// How long a graceful start takes.
     start: Duration,
-    /// When a start began that nobody waits for, and how long each was given before it was killed.
+    /// When the start in progress began, and how long each start lasted before it was killed.
     begun: Mutex<Option<Instant>>,
     given: Mutex<Vec<Duration>>,
 }
@@ -152,13 +152,13 @@ fn load_meets_a_process_that_is_down_once_at_most() {
     let mut random = Random::from_seed(1);
     for _ in 0..20 {
         t.crash_under_load(3, &mut random, |client| t.call(client, t.write_op(client, "r", 1)).map(drop)).unwrap();
-        // None that waited at the gate got in afterwards.
+        // No call that waited at the gate was admitted afterwards.
         let called = subject.calls.load(Ordering::Acquire);
         t.call(0, t.write_op(0, "r", 2)).unwrap();
         assert_eq!(subject.calls.load(Ordering::Acquire), called + 1);
     }
     let while_down = subject.calls_while_down.load(Ordering::Acquire);
-    // After three kills it was asked whether somebody answers.
+    // The first three kills are each followed by a request.
     let asked = 3;
     assert!(while_down <= 60 + asked, "{while_down} calls for 20 kills and 3 clients: somebody did not wait");
     let history = t.history();
@@ -189,14 +189,14 @@ fn race_of_eight(t: &Trial<'_>) -> u64 {
     Evidence::of(&t.history()).overlapping
 }
 
-/// One after the other they would wait in vain for the last.
+/// If sent one after the other, they would wait in vain for the last.
 #[test]
 fn racers_are_all_in_flight_at_once() {
     let subject = Stubborn { gathers: 8, ..Stubborn::new(Kill::Everything) };
     assert_eq!(race_of_eight(&trial(&subject)), 28, "every pair");
 }
 
-/// Who is answered at once has met only those that were really sent by then. Sooner or later somebody comes later.
+/// A call that is answered at once overlaps only those that were sent by then. Sooner or later one is sent later.
 #[test]
 fn a_racer_is_called_when_it_is_sent_and_not_when_it_is_released() {
     let subject = Stubborn::new(Kill::Everything);
@@ -287,7 +287,7 @@ fn a_start_is_killed_at_any_moment_of_it() {
     t.crash_again(8, &mut Random::from_seed(1)).unwrap();
     let given = subject.given.lock().unwrap();
     assert_eq!(given.len(), 8);
-    // Each of eight would be below a third of it once in six thousand; the seed says that they are not.
+    // By chance all eight would be below a third of it once in six thousand; the fixed seed rules that out.
     assert!(given.iter().any(|time| *time > Duration::from_millis(100)), "{given:?}");
 }
 
