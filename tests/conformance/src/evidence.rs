@@ -1,4 +1,4 @@
-//! How much a history shows. A case that saw too little is unknown, not passed.
+//! How much a history proves. A case that saw too little is unknown, not passed.
 
 mod shown;
 
@@ -11,54 +11,54 @@ use crate::answer::Answer;
 use crate::history::{Event, History, Operation, Time};
 use crate::op::Verb;
 
-/// At most this many of a hundred operations may have an unknown outcome.
+/// The largest percentage of operations with unknown outcome.
 pub const MOST_UNKNOWN: u64 = 20;
 
-/// Something a case must have seen.
+/// Evidence that a case must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Minimum {
-    /// So many writes, deletes, claims, cas or batches that were accepted.
+    /// This many accepted writes, deletes, claims, cas or batches.
     Accepted(u64),
-    /// So many operations that were refused as stale.
+    /// This many operations refused as stale.
     Refused(u64),
-    /// So many pairs of operations on one resource that overlapped in time, of different clients, at least one of them
-    /// no read, and both answered with more than an error.
+    /// This many pairs of operations on one resource that overlapped in time. The two are of different clients, at
+    /// least one of them is not a read, and both were answered with more than an error.
     Overlapping(u64),
-    /// So many kills with an operation in flight that was not answered.
+    /// This many kills with an unanswered operation in flight.
     KillsInFlight(u64),
-    /// So many kills or restarts after which the resource answered again with more than an error.
+    /// This many kills or restarts after which the resource answered again with more than an error.
     Restarts(u64),
-    /// So many reads that were answered with a value, or with the word that there is none.
+    /// This many reads that were answered with a value, or with its absence.
     Read(u64),
 }
 
-/// What was seen.
+/// The evidence in a history, as counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Operations in all.
+    /// All operations.
     pub operations: u64,
     /// Changes that were accepted.
     pub accepted: u64,
     /// Operations refused as stale.
     pub refused: u64,
-    /// Reads that told the value.
+    /// Reads that returned a value or its absence.
     pub read: u64,
-    /// Outcomes that are unknown, without those of the moments when the process was down.
+    /// Unknown outcomes, except those while the process was down.
     pub unknown: u64,
-    /// Pairs that overlapped.
+    /// Pairs of operations that overlapped.
     pub overlapping: u64,
-    /// Kills with an operation in flight that was not answered.
+    /// Kills with an unanswered operation in flight.
     pub kills_in_flight: u64,
-    /// Those of them where an answer to somebody else had already shown the operation in flight: a refusal that nothing
-    /// else justifies, its value, or its fence. This is where a resource that tells too early is found out.
+    /// Those of them where an answer to another operation had already shown the one in flight: a refusal that nothing
+    /// else justifies, its value, or its fence. These kills expose a resource that answers before its data is durable.
     #[serde(default)]
     pub shown_in_flight: u64,
-    /// Times that the resource came back.
+    /// How often the resource came back.
     pub restarts: u64,
 }
 
 impl Evidence {
-    /// Counts.
+    /// Counts the evidence in a history.
     pub fn of(history: &History) -> Evidence {
         let mut evidence = Evidence { operations: history.operations.len() as u64, ..Evidence::default() };
         let downs = downs(history);
@@ -81,7 +81,7 @@ impl Evidence {
         for mark in &history.marks {
             match mark.event {
                 Event::Killed => {
-                    // Answered in spite of it, it says nothing: the kill may have hit nobody.
+                    // An operation that was answered despite the kill proves nothing: the kill may have had no effect.
                     let in_flight = |operation: &&Operation| {
                         operation.called < mark.at && mark.at < operation.returned && operation.answer.is_unknown()
                     };
@@ -102,7 +102,7 @@ impl Evidence {
         evidence
     }
 
-    /// What is missing, in words; `None` if it is enough.
+    /// Describes the missing evidence; `None` if there is enough.
     pub fn lacks(&self, minima: &[Minimum]) -> Option<String> {
         if self.unknown * 100 > self.operations * MOST_UNKNOWN {
             let (unknown, operations) = (self.unknown, self.operations);
@@ -137,13 +137,13 @@ impl fmt::Display for Minimum {
     }
 }
 
-/// From when to when the process was not there.
+/// The intervals in which the process was down.
 fn downs(history: &History) -> Vec<(Time, Time)> {
     let mut downs: Vec<(Time, Time)> = Vec::new();
     let mut down = false;
     for mark in &history.marks {
         match mark.event {
-            // One that is killed while it starts has been down since the first kill.
+            // A process that is killed while it starts has been down since the first kill.
             Event::Killed | Event::Stopped if !down => {
                 down = true;
                 downs.push((mark.at, Time::MAX));
@@ -164,12 +164,12 @@ fn reads(operation: &Operation) -> bool {
     matches!(operation.op.verb(), Verb::Read | Verb::CheckedRead)
 }
 
-/// Does the answer say something about the fence or the value?
+/// Whether the answer shows something about the fence or the value.
 fn answered(operation: &Operation) -> bool {
     matches!(operation.answer, Answer::Ok { .. } | Answer::Stale { .. } | Answer::Mismatch { .. })
 }
 
-/// Pairs that overlap, of operations in the order of their calls: how many are still open whenever one is called.
+/// The number of overlapping pairs, for operations in call order: counts the open ones at each call.
 fn overlapping(operations: &[&Operation]) -> u64 {
     let mut pairs = 0;
     let mut open: Vec<&Operation> = Vec::new();
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(evidence, Evidence { overlapping: 1, ..expected }, "an error and a read of nothing show nothing");
     }
 
-    /// Where nothing is asked for, whoever does nothing passes.
+    /// If a case required nothing, a resource that does nothing would pass.
     #[test]
     fn every_case_must_have_seen_something() {
         for case in crate::cases::all() {
@@ -247,7 +247,7 @@ mod tests {
                 write(3, 120, 130, lost()),
                 write(4, 210, 220, Answer::ok()),
                 write(5, 290, 310, lost()),
-                // This kill has killed nobody.
+                // This kill had no effect.
                 write(6, 390, 410, Answer::ok()),
             ],
             marks,

@@ -1,4 +1,4 @@
-//! What happened in a case: every operation with its times, and what was done to the resource meanwhile.
+//! The history of a case: every operation with its times, and what was done to the resource meanwhile.
 
 mod file;
 
@@ -15,36 +15,37 @@ pub use file::Unreadable;
 /// Nanoseconds since the case began, by the harness's one monotonic clock.
 pub type Time = u64;
 
-/// One operation.
+/// One operation with its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// Its number in the case, from 1, in the order of the calls.
     pub id: u64,
-    /// Which client made it. A client makes one after the other.
+    /// The client that made it. A client makes one operation at a time.
     pub client: u32,
-    /// What was asked.
+    /// The request.
     pub op: Op,
     /// When it was called.
     pub called: Time,
-    /// When the answer was there, or the harness gave up waiting.
+    /// When the answer arrived, or the harness gave up waiting.
     pub returned: Time,
-    /// What was answered. After `returned` an unknown outcome may still come about.
+    /// The answer. An unknown outcome may still take effect after `returned`.
     pub answer: Answer,
-    /// An unknown outcome that came about before this time, or never: everything that could bring it about was killed.
+    /// For an unknown outcome: it took effect before this time, or never will, because everything that could apply it
+    /// was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead_by: Option<Time>,
-    /// It is a copy of this operation, sent by the network and not by the client.
+    /// The operation that this one is a copy of. The network sent the copy, not the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<u64>,
 }
 
 impl Operation {
-    /// Had it been answered when the other one was called?
+    /// Whether it was answered before the other one was called.
     pub fn precedes(&self, other: &Operation) -> bool {
         self.latest() < other.called
     }
 
-    /// The last moment at which it can have taken effect.
+    /// The latest moment at which it can have taken effect.
     pub fn latest(&self) -> Time {
         match (self.answer.is_unknown(), self.dead_by) {
             (false, _) => self.returned,
@@ -58,34 +59,34 @@ impl Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// Its process was stopped.
+    /// The process was paused.
     Paused,
-    /// It went on.
+    /// The process was resumed.
     Resumed,
-    /// Its process was killed.
+    /// The process was killed.
     Killed,
-    /// It was stopped in order.
+    /// The process was stopped gracefully.
     Stopped,
-    /// It was ready again.
+    /// The process was ready again.
     Restarted,
-    /// Its clock was set so far from the right one.
+    /// The clock was set off by this much.
     Clock(Shift),
 }
 
-/// An event and when it was.
+/// An event and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// When.
+    /// When it happened.
     pub at: Time,
-    /// What.
+    /// What happened.
     pub event: Event,
-    /// The step that the process was about to take, where that was seen.
+    /// The step that the process was about to take, if that was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
 }
 
 impl Mark {
-    /// An event of which no more is known.
+    /// An event without further details.
     pub fn new(at: Time, event: Event) -> Mark {
         Mark { at, event, before: None }
     }
@@ -94,38 +95,38 @@ impl Mark {
 /// Everything that happened in one run of a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// Which case.
+    /// The id of the case.
     pub case: String,
-    /// With which seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// What the resource said about itself.
+    /// The resource's description of itself.
     pub manifest: Manifest,
-    /// In the order of their calls.
+    /// All operations, in the order of their calls.
     pub operations: Vec<Operation>,
-    /// In the order of time.
+    /// All events, in the order of time.
     pub marks: Vec<Mark>,
-    /// What the run said about it.
+    /// The verdict of the run, if it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judged: Option<Judged>,
 }
 
-/// What was said about a history when it was made.
+/// The verdict on a history when it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Judged {
     /// How the case ended.
     pub status: Status,
-    /// Why.
+    /// The reason for the status.
     pub reason: String,
-    /// Who said so.
+    /// Where the verdict comes from.
     pub by: Judge,
 }
 
-/// Who judges: the checker can do it again, the case cannot.
+/// The origin of a verdict: the checker can repeat its own, the case cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judge {
-    /// The case itself, by what it knew or missed.
+    /// The case itself, by what it observed or missed.
     Case,
     /// The checker, by the history alone.
     Checker,

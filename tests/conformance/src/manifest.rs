@@ -1,4 +1,4 @@
-//! What a resource says about itself.
+//! What a resource declares about itself.
 
 use std::collections::BTreeSet;
 
@@ -6,83 +6,83 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::Verb;
 
-/// May a token that was used write again?
+/// Whether a used token may write again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// Yes: a token at the fence is admitted as often as its holder likes.
+    /// Yes: a token at the fence is admitted any number of times.
     #[default]
     Ge,
     /// No: each token writes once.
     Gt,
 }
 
-/// Who may use a token that is at the fence?
+/// Who may use a token that is at the fence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Equal {
-    /// Everybody.
+    /// Every holder.
     #[default]
     Any,
-    /// The holder who raised the fence to it.
+    /// Only the holder that raised the fence to it.
     Holder,
 }
 
-/// How fresh are reads?
+/// How fresh reads are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {
     /// A read sees every write that was answered before it began.
     #[default]
     Linearizable,
-    /// A read may be behind.
+    /// A read may be stale.
     StaleOk,
 }
 
-/// How exact is the fence that is reported?
+/// How exact a reported fence is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum High {
-    /// It is the fence.
+    /// It equals the fence.
     #[default]
     Exact,
-    /// The fence is that, or higher.
+    /// The fence is at least the reported one.
     AtLeast,
 }
 
-/// What ends with a kill?
+/// What a kill ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kill {
-    /// Only the process that was killed; a database behind it may go on with what it was given.
+    /// Only the killed process; a database behind it may still apply requests it was given.
     #[default]
     Process,
-    /// Everything: nothing that was in flight happens afterwards.
+    /// Everything: nothing that was in flight takes effect afterwards.
     Everything,
 }
 
-/// What a resource has, and what it promises.
+/// The features and promises of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Manifest {
-    /// The verbs it has; `write` always counts.
+    /// The verbs it has; `write` is always included.
     pub caps: BTreeSet<Verb>,
-    /// May a used token write again?
+    /// Whether a used token may write again.
     pub policy: Policy,
-    /// Who may use the token at the fence?
+    /// Who may use the token at the fence.
     pub equal: Equal,
-    /// How fresh are reads?
+    /// How fresh reads are.
     pub reads: Reads,
-    /// How exact is the reported fence?
+    /// How exact the reported fence is.
     pub high: High,
-    /// Does a failed `cas` raise the fence?
+    /// Whether a failed `cas` raises the fence.
     pub mismatch_raises: bool,
-    /// What ends with a kill?
+    /// What a kill ends.
     pub kill: Kill,
-    /// The largest token it takes; larger ones are a definite error.
+    /// The largest token it accepts; larger ones are a definite error.
     #[serde(with = "crate::token::max_as_text")]
     pub token_max: u64,
-    /// Are tokens text on their way, so that malformed ones can be sent?
+    /// Whether tokens are sent as text, so that malformed ones can be sent.
     pub text_tokens: bool,
 }
 
@@ -103,7 +103,7 @@ impl Default for Manifest {
 }
 
 impl Manifest {
-    /// Has it this verb?
+    /// Whether it has this verb.
     pub fn has(&self, verb: Verb) -> bool {
         verb == Verb::Write || self.caps.contains(&verb)
     }

@@ -1,4 +1,4 @@
-//! What the suite asks of a resource.
+//! The operations that the suite requests of a resource.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::token::Token;
 
-/// The kinds of operations; a resource says which it has.
+/// The kinds of operations; a resource declares which it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
     /// Writes a value under a token. Every resource has it.
     Write,
-    /// Reads, without a token.
+    /// Reads without a token.
     Read,
-    /// Reads under a token, and is refused if that is stale. Changes nothing.
+    /// Reads under a token, and is refused if it is stale. Changes nothing.
     CheckedRead,
     /// Raises the fence to the token and reads, in one step.
     Claim,
@@ -27,11 +27,11 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// All of them, in the order of the documents.
+    /// All verbs, in the order of the documentation.
     pub const ALL: [Verb; 7] =
         [Verb::Write, Verb::Read, Verb::CheckedRead, Verb::Claim, Verb::Cas, Verb::Delete, Verb::Batch];
 
-    /// Its name in protocols and documents.
+    /// Its name in protocols and documentation.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Write => "write",
@@ -53,13 +53,13 @@ pub struct Write {
     /// The token it carries.
     #[serde(default, skip_serializing_if = "Token::is_absent")]
     pub token: Token,
-    /// Who holds the lock.
+    /// The holder of the lock.
     pub holder: String,
-    /// What to write; every value is written once in a run.
+    /// The value to write; every value is written once in a run.
     pub value: String,
 }
 
-/// An operation. As JSON it is what an adapter gets, without the numbers of request and client.
+/// An operation. Its JSON form is what an adapter gets, without the numbers of request and client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the fields are those of `Write`")]
@@ -81,7 +81,7 @@ pub enum Op {
         token: Token,
         holder: String,
     },
-    /// See [`Verb::Cas`]. Expecting `None` means: no value.
+    /// See [`Verb::Cas`]. Expecting `None` means that there is no value.
     Cas {
         res: String,
         #[serde(default, skip_serializing_if = "Token::is_absent")]
@@ -122,7 +122,7 @@ impl Op {
         Op::Claim { res: res.to_owned(), token: token.into(), holder: holder.to_owned() }
     }
 
-    /// A write on a condition.
+    /// A conditional write.
     pub fn cas(res: &str, token: impl Into<Token>, holder: &str, expect: Option<&str>, value: &str) -> Op {
         Op::Cas {
             res: res.to_owned(),
@@ -138,7 +138,7 @@ impl Op {
         Op::Delete { res: res.to_owned(), token: token.into(), holder: holder.to_owned() }
     }
 
-    /// Its kind.
+    /// Its verb.
     pub fn verb(&self) -> Verb {
         match self {
             Op::Write(_) => Verb::Write,

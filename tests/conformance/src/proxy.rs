@@ -1,9 +1,8 @@
-//! A TCP proxy on loopback that breaks what passes through it.
+//! A TCP proxy on loopback that disturbs the traffic through it.
 //!
-//! It knows bytes, not messages: a chunk is what one read brought, which on a quiet connection is one request or one
-//! answer. Rules apply per direction to all connections, those that exist and those to come, and also to the end of a
-//! stream. A chunk on which a rule is waiting is judged by the rule that comes next: what was held can be let go, or
-//! swallowed.
+//! It works on bytes, not messages: a chunk is the result of one read, which on a quiet connection is one request or
+//! one answer. Rules apply per direction to all connections, existing and future, and also to the end of a stream. A
+//! chunk on which a rule is waiting is judged by the rule set next: held chunks can be released or dropped.
 
 #![expect(clippy::expect_used, reason = "a proxy that cannot work ends the run that asked for it")]
 
@@ -21,13 +20,13 @@ use rustix::net::sockopt::set_socket_linger;
 use self::request_lines::RequestLines;
 use crate::wait;
 
-/// How long to wait for the server behind it.
+/// How long to wait for a connection to the server.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How often a blocked write looks whether its connection was cut.
+/// How often a blocked write checks whether its connection was cut.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server: requests.
@@ -36,41 +35,42 @@ pub enum Direction {
     Down,
 }
 
-/// What happens to bytes that go one way.
+/// What happens to bytes in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Forwarded.
+    /// Forwarded at once.
     Pass,
     /// Forwarded after this time, one chunk after the other: many small chunks add up.
     Delay(Duration),
-    /// Kept until another rule comes, together with everything behind them: a partition that may heal.
+    /// Held until another rule is set, together with everything behind them: a partition that may heal.
     Hold,
-    /// Swallowed. The connection stays open, and whoever waits for an answer waits.
+    /// Dropped. The connection stays open, and the receiver keeps waiting.
     Drop,
-    /// So many chunks are forwarded, then all are swallowed.
+    /// This many chunks are forwarded, then all are dropped.
     DropAfter(u64),
-    /// Each chunk is sent twice. TCP never does that: here a middle box repeats a whole message, or garbles the stream.
+    /// Each chunk is sent twice. TCP never does that: it simulates a middlebox that repeats a whole message, or garbles
+    /// the stream.
     Duplicate,
-    /// Each two chunks change places; a single one waits for its partner. As with `Duplicate`, the network below TCP
-    /// cannot do this to a stream; the other end must see an error or an answer that makes sense, never half of each.
+    /// Every two chunks swap places; a single one waits for its partner. As with `Duplicate`, the network below TCP
+    /// cannot do this to a stream. The other end must see an error or a meaningful answer, never half of each.
     Reorder,
 }
 
-/// What went one way since the start, over all connections.
+/// The traffic in one direction since the start, over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Bytes that arrived here, whatever became of them.
+    /// Bytes that arrived at the proxy, including dropped ones.
     pub bytes: u64,
-    /// Chunks that arrived here.
+    /// Chunks that arrived at the proxy.
     pub chunks: u64,
-    /// Bytes that were swallowed.
+    /// Bytes that were dropped.
     pub dropped: u64,
 }
 
-/// The proxy. Dropping it cuts its connections and ends it.
+/// A running proxy. Dropping it cuts its connections and ends it.
 pub struct Proxy {
     address: SocketAddr,
-    /// Where it listens for other servers.
+    /// Its listening addresses for the other servers.
     others: Vec<SocketAddr>,
     shared: Arc<Shared>,
 }
@@ -87,7 +87,7 @@ struct State {
     ended: bool,
     connections: Vec<Arc<Connection>>,
     next: u64,
-    /// Every request of HTTP that passed, if they are noted.
+    /// Every HTTP request that arrived, if they are recorded.
     requests: Option<Vec<String>>,
 }
 
@@ -101,17 +101,17 @@ struct Connection {
     number: u64,
     client: TcpStream,
     server: TcpStream,
-    /// Set under the state's lock, so that nobody who waits there misses it.
+    /// Set under the state's lock, so that no waiting thread misses it.
     cut: AtomicBool,
 }
 
 impl Proxy {
-    /// In front of this server, which need not run yet. Everything passes.
+    /// Starts a proxy in front of this server, which need not run yet. Everything passes.
     pub fn start(server: SocketAddr) -> Proxy {
         Proxy::noting(server, None)
     }
 
-    /// The same, and it notes the requests of HTTP/1.1 that arrive.
+    /// The same, and it records the HTTP/1.1 requests that arrive.
     pub fn noting_requests(server: SocketAddr) -> Proxy {
         Proxy::noting(server, Some(Vec::new()))
     }
@@ -124,14 +124,15 @@ impl Proxy {
         Proxy { address: listen(server, &shared), others: Vec::new(), shared }
     }
 
-    /// In front of another server too, of the same service: one rule, and one count, for all. Where it listens for that one.
+    /// Adds another server of the same service: rules and counts are shared. Returns the listening address for that
+    /// server.
     pub fn also(&mut self, server: SocketAddr) -> SocketAddr {
         let address = listen(server, &self.shared);
         self.others.push(address);
         address
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -142,49 +143,49 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Everything passes again, both ways, and new connections too; what was held is let go.
+    /// Lets everything pass again, in both directions and on new connections; held chunks are released.
     pub fn pass(&self) {
         self.shared.lock().refusing = false;
         self.set(Direction::Up, Rule::Pass);
         self.set(Direction::Down, Rule::Pass);
     }
 
-    /// Nothing comes through any more, either way, until `pass`: a partition. New connections are accepted, and silent.
+    /// Holds everything, in both directions, until `pass`: a partition. New connections are accepted, and silent.
     pub fn hold(&self) {
         self.set(Direction::Up, Rule::Hold);
         self.set(Direction::Down, Rule::Hold);
     }
 
-    /// Resets all connections; what was held is lost. New ones are as before.
+    /// Resets all connections; held chunks are lost. New connections are not affected.
     pub fn cut(&self) {
         let mut state = self.shared.lock();
         state.connections.drain(..).for_each(|connection| connection.cut());
         self.shared.changed.notify_all();
     }
 
-    /// Resets new connections at once, until `pass`. Those that exist stay.
+    /// Resets new connections at once, until `pass`. Existing ones stay.
     pub fn refuse(&self) {
         self.shared.lock().refusing = true;
     }
 
-    /// Nobody gets through: connections are reset, those that exist and those to come, until `pass`.
+    /// Blocks all traffic: existing and new connections are reset, until `pass`.
     pub fn shut(&self) {
         self.refuse();
         self.cut();
     }
 
-    /// What went one way so far.
+    /// The traffic in one direction so far.
     pub fn count(&self, direction: Direction) -> Count {
         self.shared.lock().way(direction).count
     }
 
-    /// The requests that arrived since the last look, as `PUT /bucket/key?query`.
+    /// The requests that arrived since the last call, as `PUT /bucket/key?query`.
     pub fn take_requests(&self) -> Vec<String> {
         let mut state = self.shared.lock();
         std::mem::take(state.requests.as_mut().expect("the proxy was started to note requests"))
     }
 
-    /// How many connections there are.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.shared.lock().connections.len()
     }
@@ -194,7 +195,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.lock().ended = true;
         self.cut();
-        // Wakes the listeners, which then see the end.
+        // Wake the listeners, which then see the end.
         for address in self.others.iter().chain([&self.address]) {
             let _ = TcpStream::connect_timeout(address, CONNECT);
         }
@@ -212,7 +213,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits until the chunk may go on, and says how.
+    /// Waits until the chunk may proceed, and returns how.
     fn judge(&self, connection: &Connection, direction: Direction, bytes: usize) -> Verdict {
         let mut state = self.lock();
         loop {
@@ -263,19 +264,19 @@ impl Connection {
         self.cut.load(Ordering::Acquire)
     }
 
-    /// Both ends get a reset as soon as the two pumps have let go of the sockets.
+    /// Resets both ends as soon as the two pumps have released the sockets.
     fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         for end in [&self.client, &self.server] {
-            // An end that is gone already needs no reset.
+            // If this fails, the end is gone already.
             let _ = set_socket_linger(end, Some(Duration::ZERO));
-            // Nothing is sent by that; it wakes the pump that reads.
+            // This sends nothing; it wakes the pump that reads.
             let _ = end.shutdown(Shutdown::Read);
         }
     }
 }
 
-/// Listens for whoever wants this server.
+/// Listens for connections to this server.
 fn listen(server: SocketAddr, shared: &Arc<Shared>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
     let address = listener.local_addr().expect("a bound listener has an address");
@@ -294,7 +295,7 @@ fn accept(listener: &TcpListener, server: SocketAddr, shared: &Arc<Shared>) {
             return;
         }
         let shared = shared.clone();
-        // A server that is away must not keep others waiting.
+        // A server that does not answer must not block others.
         thread::spawn(move || match TcpStream::connect_timeout(&server, CONNECT) {
             Ok(server) if !refusing => serve(&shared, client, server),
             _ => drop(set_socket_linger(&client, Some(Duration::ZERO))),
@@ -320,12 +321,12 @@ fn serve(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) {
     let (answers, answering) = (connection.clone(), shared.clone());
     let down = thread::spawn(move || pump(&answering, &answers, Direction::Down));
     pump(shared, &connection, Direction::Up);
-    // A pump that panicked has said so.
+    // A pump that panicked has printed its message.
     let _ = down.join();
     shared.lock().connections.retain(|known| known.number != connection.number);
 }
 
-/// Carries bytes one way until the stream ends or the connection is cut.
+/// Forwards bytes in one direction until the stream ends or the connection is cut.
 fn pump(shared: &Shared, connection: &Connection, direction: Direction) {
     let (mut from, to) = match direction {
         Direction::Up => (&connection.client, &connection.server),
@@ -338,7 +339,7 @@ fn pump(shared: &Shared, connection: &Connection, direction: Direction) {
         let read = match from.read(&mut buffer) {
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // Reset by one end: the other one shall see a reset too.
+            // One end sent a reset, so the other one gets a reset too.
             Err(_) => return shared.cut(connection),
         };
         if connection.is_cut() {
@@ -376,7 +377,7 @@ fn pump(shared: &Shared, connection: &Connection, direction: Direction) {
             return shared.cut(connection);
         }
         if read == 0 {
-            // The other way may go on.
+            // The other direction may continue.
             let _ = to.shutdown(Shutdown::Write);
             return;
         }

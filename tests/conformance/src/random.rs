@@ -1,4 +1,4 @@
-//! Random numbers that a failed run can repeat: the seed is printed, and `FENCEPOST_SEED` sets it.
+//! Random numbers that reproduce a failed run: the seed is printed, and `FENCEPOST_SEED` sets it.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -22,12 +22,12 @@ impl Random {
         Random(seed)
     }
 
-    /// A stream of its own for every number, whatever was drawn from this one since.
+    /// An independent stream for each number, unaffected by draws from this one.
     pub fn fork(&self, number: u64) -> Random {
         Random(Random(self.0 ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03)).draw())
     }
 
-    /// Any number.
+    /// Any 64-bit number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

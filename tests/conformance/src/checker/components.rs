@@ -1,4 +1,5 @@
-//! Which operations have to be ordered together: those on one resource, and those on resources that a batch joins.
+//! Groups operations that must be ordered together: those on one resource, and those on resources that a batch
+//! connects.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +9,14 @@ use crate::manifest::{Manifest, Reads};
 use crate::op::{Op, Verb};
 use crate::token::Token;
 
-/// The number of a token that this resource has to understand.
+/// The number of a token that this resource must accept as a token.
 pub(super) fn usable(manifest: &Manifest, token: &Token) -> Option<u64> {
     token.number().filter(|number| *number <= manifest.token_max)
 }
 
-/// Does it take part in the order? Not what can change nothing and shows nothing: what has no usable token, what is
-/// unsupported, reads without an answer. Reads that may be stale are bound to no place; the explainers look at them.
+/// Whether an operation takes part in the order. Operations that change nothing and show nothing do not: those without
+/// a usable token, unsupported ones, and reads without an answer. Reads that may be stale have no fixed place in the
+/// order; the explainers check them.
 pub(super) fn counts(manifest: &Manifest, operation: &Operation) -> bool {
     let answered = !operation.answer.is_unknown() && !matches!(operation.answer, Answer::Error { .. });
     let reads = match operation.op.verb() {
@@ -27,7 +29,7 @@ pub(super) fn counts(manifest: &Manifest, operation: &Operation) -> bool {
     reads && tokens && !empty && operation.answer != Answer::Unsupported
 }
 
-/// The operations that take part, in groups that do not touch each other, each in the order of the calls.
+/// The operations that take part, in independent groups, each in the order of the calls.
 pub(super) fn components(history: &History) -> Vec<Vec<&Operation>> {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let mut parents: Vec<usize> = Vec::new();

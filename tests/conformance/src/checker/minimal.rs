@@ -1,8 +1,9 @@
-//! As few operations as still have no order, and what they show in words.
+//! Shrinks a history without an order to few operations, and describes the contradiction.
 //!
-//! Leaving an operation out must not make a history wrong that was right. A read, a refusal and a mismatch that raises nothing
-//! change no state, so they can go. Anything else may have changed something: it stays as an operation of unknown
-//! outcome, which explains more and never less. What is left with its answer is the counterexample.
+//! Leaving an operation out must not make a correct history wrong. A read, a refusal, and a mismatch that raises
+//! nothing change no state, so they can be removed. Any other operation may have changed something: it stays as an
+//! operation of unknown outcome, which explains more and never less. The operations that keep their answers are the
+//! counterexample.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::manifest::Manifest;
 use crate::op::Verb;
 use crate::words;
 
-/// No longer than this for a smaller counterexample.
+/// The time limit for shrinking.
 const MOST_SHRINKING: Duration = Duration::from_secs(2);
 
 /// The counterexample of a component that has no order.
@@ -37,7 +38,7 @@ pub(super) fn counterexample(manifest: &Manifest, component: &[&Operation], dead
                 kept = less;
                 smaller = true;
             }
-            // What moved up into the place of what went comes next.
+            // If operations were removed, the next ones are now at the same index.
             if !(works && shorter) {
                 from = to;
             }
@@ -66,12 +67,13 @@ fn find(manifest: &Manifest, operations: &[Operation], until: Instant) -> Found 
     search(&prepare(manifest, &operations), until)
 }
 
-/// How many operations have an answer that binds them.
+/// How many operations have an answer that constrains the order.
 fn told(operations: &[Operation]) -> usize {
     operations.iter().filter(|operation| bound(operation)).count()
 }
 
-/// Has it an answer that binds it? An error binds as little as no answer: it may have raised the fence.
+/// Whether its answer constrains the order. An error does so as little as a missing answer: it may have raised the
+/// fence.
 fn bound(operation: &Operation) -> bool {
     !operation.answer.is_unknown() && !matches!(operation.answer, Answer::Error { .. })
 }

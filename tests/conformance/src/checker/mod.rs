@@ -1,4 +1,4 @@
-//! Is there an order of the operations that explains every answer?
+//! Searches for an order of the operations that explains every answer.
 
 mod components;
 mod explain;
@@ -15,27 +15,27 @@ use std::time::{Duration, Instant};
 use self::search::{Found, MOST_PLACES};
 use crate::history::History;
 
-/// What the checker found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is such an order.
+    /// An order explains every answer.
     Explained,
-    /// There is none.
+    /// No order does.
     Violated(Counterexample),
-    /// Time ran out before it was found or excluded.
+    /// Time ran out before an order was found or excluded.
     Undecided(String),
 }
 
 /// Why a history is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counterexample {
-    /// In one sentence, like a proof.
+    /// The contradiction in one sentence, like a proof.
     pub sentence: String,
-    /// The operations that are needed to see it, as few as possible.
+    /// The numbers of the operations that prove it, as few as possible.
     pub operations: Vec<u64>,
 }
 
-/// Nobody waits longer, whatever limit was asked for.
+/// The upper bound of any time limit.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Judges a history by the sequential model of its manifest.

@@ -1,9 +1,10 @@
-//! The sequential model: which answer a resource may give in which state, and what becomes of the state.
+//! The sequential model: which answer a resource may give in which state, and how the state changes.
 //!
-//! Where the specification leaves room, this is how it is read:
+//! Where the specification leaves room, the model reads it like this:
 //!
-//! - The holder matters only for a token at the fence: a higher token takes over from anybody. So a claim at the fence by
-//!   another holder is refused as stale, like a write. A checked read names no holder and is never refused for it.
+//! - The holder matters only for a token at the fence: a higher token takes over from any holder. So a claim at the
+//!   fence by another holder is refused as stale, like a write. A checked read names no holder and is never refused for
+//!   it.
 //! - A reported fence is the one after the operation. A resource that no token has reached may report fence 0: no
 //!   operation could tell the difference.
 //! - A definite error of a batch raises all its fences or none.
@@ -33,9 +34,9 @@ pub(super) type Name = u32;
 pub(super) struct Value(pub(super) u32);
 
 impl Value {
-    /// There is none.
+    /// No value.
     pub(super) const NOTHING: Value = Value(0);
-    /// One of the values that no answer speaks of.
+    /// Any of the values that no answer mentions.
     pub(super) const UNSEEN: Value = Value(1);
 }
 
@@ -43,14 +44,14 @@ impl Value {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Cell {
     pub(super) high: Option<u64>,
-    /// Has the token at the fence written? Only kept where it matters, under `gt`.
+    /// Whether the token at the fence has written. Only kept under `gt`, where it matters.
     pub(super) used: bool,
-    /// Who raised the fence? Only kept where it matters.
+    /// The holder that raised the fence. Only kept where it matters.
     pub(super) holder: Option<Name>,
     pub(super) value: Value,
 }
 
-/// A change of one resource; a delete writes nothing.
+/// A change of one resource; a delete writes `NOTHING`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) resource: usize,
@@ -59,7 +60,7 @@ pub(super) struct Part {
     pub(super) value: Value,
 }
 
-/// What was asked.
+/// A request to the model.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Read { resource: usize },
@@ -70,25 +71,25 @@ pub(super) enum Call {
     Batch(Vec<Part>),
 }
 
-/// What came of it.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Accepted; with what was reported.
+    /// Accepted, with the reported value and fence.
     Done { value: Option<Value>, high: Option<u64> },
     /// Refused as stale.
     Refused { high: Option<u64> },
     /// The condition did not hold.
     Mismatched { current: Option<Value> },
-    /// Not done, but the fence was raised: one end of a definite error or of an unknown outcome.
+    /// Not done, but the fence was raised: one possible result of a definite error or of an unknown outcome.
     Raised,
 }
 
 impl Outcome {
-    /// Accepted, and nothing is known of the answer.
+    /// Accepted, with an unknown answer.
     pub(super) const SILENT: Outcome = Outcome::Done { value: None, high: None };
 }
 
-/// The resources that change, and what they become.
+/// The resources that change, with their new state.
 pub(super) type Change = Vec<(usize, Cell)>;
 
 impl Rules {
@@ -101,17 +102,17 @@ impl Rules {
         }
     }
 
-    /// May every token write once only?
+    /// Whether every token may write only once.
     pub(super) fn once(self) -> bool {
         self.policy == Policy::Gt
     }
 
-    /// Are holders told apart?
+    /// Whether holders are distinguished.
     pub(super) fn holders(self) -> bool {
         self.equal == Equal::Holder
     }
 
-    /// Is a reported fence exactly the fence?
+    /// Whether a reported fence must equal the fence.
     pub(super) fn exact(self) -> bool {
         self.high == High::Exact
     }
@@ -127,7 +128,7 @@ impl Rules {
         self.reaches(cell, token, holder) && (cell.high != Some(token) || self.policy == Policy::Ge || !cell.used)
     }
 
-    /// Is the token at the fence or above it? What a claim and a checked read ask.
+    /// Whether the token is at the fence or above it: the condition for claims and checked reads.
     fn reaches(self, cell: &Cell, token: u64, holder: Option<Name>) -> bool {
         match cell.high.map(|high| token.cmp(&high)) {
             None | Some(Ordering::Greater) => true,
@@ -149,7 +150,7 @@ impl Rules {
         Cell { used: self.once(), value: part.value, ..self.raised(cell, part.token, part.holder) }
     }
 
-    /// May this fence be reported?
+    /// Whether this fence may be reported.
     fn fits(self, cell: &Cell, reported: Option<u64>) -> bool {
         let high = cell.high.unwrap_or(0);
         match (reported, self.high) {
@@ -159,7 +160,7 @@ impl Rules {
         }
     }
 
-    /// What changes if the call has this outcome in this state; `None`: it cannot have it.
+    /// The change if the call has this outcome in this state; `None` if it cannot.
     pub(super) fn step(self, call: &Call, outcome: Outcome, cells: &[Cell]) -> Option<Change> {
         match call {
             Call::Read { resource } => match outcome {
@@ -220,7 +221,7 @@ impl Rules {
 
     fn batch(self, parts: &[Part], outcome: Outcome, cells: &[Cell]) -> Option<Change> {
         let mut change = Change::new();
-        // In order, each write sees those before it; `within` forgives a token's second use in one batch.
+        // In order, each write sees those before it; `within` allows a token's second use in one batch.
         let mut apply = |within: bool, done: bool| -> bool {
             change.clear();
             for part in parts {
@@ -269,7 +270,7 @@ fn becomes(resource: usize, before: &Cell, after: Cell) -> Change {
 }
 
 impl Call {
-    /// The fences it touches: resource and token. None for a read.
+    /// The resources and tokens whose fences it touches. None for a read.
     pub(super) fn tokens(&self) -> Vec<(usize, u64)> {
         match self {
             Call::Read { .. } => Vec::new(),
@@ -301,7 +302,7 @@ impl Call {
         }
     }
 
-    /// The same for a change of the values.
+    /// The same, mutable.
     pub(super) fn parts_mut(&mut self) -> &mut [Part] {
         match self {
             Call::Read { .. } | Call::CheckedRead { .. } | Call::Claim { .. } => &mut [],

@@ -1,11 +1,11 @@
-//! A place in the search: which steps were taken, the state they led to, and what is still to come.
+//! A position in the search: the steps taken, the state they led to, and the steps still to come.
 
 use super::model::{Call, Cell, Change, Outcome, Part, Value};
 use super::prepare::{Optional, Prepared, Step};
 use crate::history::Time;
 use crate::random::Random;
 
-/// What can be placed, by its number.
+/// What can be placed, by index.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     /// A step.
@@ -16,49 +16,49 @@ pub(super) enum What {
     Raise(usize),
 }
 
-/// What can be placed here, and what it changes.
+/// A possible move, and what it changes.
 pub(super) struct Move {
     pub(super) what: What,
     pub(super) change: Change,
 }
 
-/// What was placed, and what was there before.
+/// A move that was made, and the state before it.
 pub(super) struct Undo {
     pub(super) what: What,
     before: Change,
     newest_call: Time,
 }
 
-/// What is known of a step beforehand.
+/// Precomputed facts about a step.
 pub(super) struct Facts {
     key: u128,
-    /// The fences that it allows before it at most, and leaves behind.
+    /// By resource: the highest fence that the step allows before it, which is also the fence after it.
     bounds: Vec<(usize, u64)>,
     sees: Option<usize>,
 }
 
-/// A place in the search. It is walked forth and back, never copied.
+/// A position in the search. Moves are made and undone in place; it is never copied.
 pub(super) struct Position<'p> {
     pub(super) prepared: &'p Prepared<'p>,
     pub(super) facts: Vec<Facts>,
-    /// The steps not taken, linked in the order of their calls; the last entry is both ends.
+    /// The steps not taken, as a doubly linked list in the order of their calls; the last entry is both ends.
     after: Vec<usize>,
     before: Vec<usize>,
     pub(super) left: usize,
     placed: Vec<bool>,
     pub(super) cells: Vec<Cell>,
-    /// The latest call among what was placed.
+    /// The latest call time among the placed operations.
     newest_call: Time,
-    /// By resource: the bounds of all steps, rising; and how many of them are behind us.
+    /// By resource: the bounds of all steps, rising; and how many of them were passed.
     bounds: Vec<Vec<u64>>,
     passed: Vec<usize>,
-    /// By value: how many steps have still to see it, and how many operations may still write it. That there is no value
-    /// counts for each resource apart.
+    /// By value: how many steps must still see it, and how many operations may still write it. The absence of a value
+    /// is counted separately for each resource.
     to_see: Vec<u32>,
     to_write: Vec<u32>,
     /// By resource: the raises that can wait for ever, lowest token first.
     pub(super) patient: Vec<Vec<usize>>,
-    /// Optional operations that cannot, or that are not only raises.
+    /// Optional operations that cannot wait for ever, or that do more than raise.
     pub(super) pressing: Vec<usize>,
     deadlines: Vec<Time>,
     hash: u128,
@@ -81,7 +81,7 @@ impl<'p> Position<'p> {
         for call in writing.chain(optional.iter().filter(|optional| optional.open).map(|optional| &optional.call)) {
             call.parts().iter().for_each(|part| to_write[prepared.slot(part.resource, part.value)] += 1);
         }
-        // A refused batch may report the fence of one resource because of another, and then one raise is not enough.
+        // A refused batch may report the fence of one resource because of another; then one raise is not enough.
         let mut tangled = vec![false; count];
         let refused = |step: &&Step| matches!(step.outcome, Outcome::Refused { high: Some(_) });
         for resources in steps.iter().filter(refused).map(|step| step.call.resources()).filter(|all| all.len() > 1) {
@@ -126,7 +126,7 @@ impl<'p> Position<'p> {
         }
     }
 
-    /// The steps that may come next by the clock, and the time by which one of them must have come.
+    /// The steps that may come next by their times, and the time by which one of them must have come.
     pub(super) fn candidates(&self) -> (Vec<usize>, Time) {
         let steps = &self.prepared.steps;
         let (mut found, mut until) = (Vec::new(), Time::MAX);
@@ -144,17 +144,19 @@ impl<'p> Position<'p> {
         optional.called <= until && optional.latest >= self.newest_call && !self.placed[index]
     }
 
-    /// Would placing something called then be too late for an optional operation that still has its chance?
+    /// Whether placing an operation with this call time would be too late for an optional operation that can still be
+    /// placed.
     pub(super) fn ends_a_chance(&self, called: Time) -> bool {
         self.dead(called) > self.dead(self.newest_call)
     }
 
-    /// How many optional operations must come before everything called then.
+    /// How many optional operations must come before every operation with this call time.
     fn dead(&self, called: Time) -> usize {
         self.deadlines.partition_point(|deadline| *deadline < called)
     }
 
-    /// Is there still a way from there? What must come later needs a fence that is low enough, and the values it saw.
+    /// Whether the search can continue after this change: later steps need a fence that is low enough, and the values
+    /// they saw.
     pub(super) fn allows(&self, change: &Change, facts: Option<&Facts>, call: &Call) -> bool {
         let own = facts.map_or(&[][..], |facts| &facts.bounds);
         let next = |resource: usize, skip: usize| self.bounds[resource].get(self.passed[resource] + skip);
@@ -225,7 +227,7 @@ impl<'p> Position<'p> {
         }
     }
 
-    /// Who has still to see and to write a value, one less or one more.
+    /// Updates the counts of steps that must see, and operations that may write, a value.
     fn count(&mut self, what: What, by: fn(u32, u32) -> u32) {
         let call = match what {
             What::Take(index) => {
@@ -301,7 +303,7 @@ fn cell_key(resource: usize, cell: &Cell) -> u128 {
     fold(&[0, resource as u64, high[0], high[1], u64::from(cell.used), holder, u64::from(cell.value.0)])
 }
 
-/// A number that stands for these: two different lists share one with a chance of 2⁻¹²⁸.
+/// A hash of these numbers: two different lists collide with a probability of 2⁻¹²⁸.
 fn fold(numbers: &[u64]) -> u128 {
     let lane = |start: u64| numbers.iter().fold(start, |sum, number| Random::from_seed(sum ^ *number).draw());
     (u128::from(lane(0x5bf0_3635)) << 64) | u128::from(lane(0x9e6c_63d0))

@@ -1,8 +1,9 @@
-//! Makes a component ready for the search: names become numbers, and what cannot matter goes.
+//! Prepares a component for the search: names become numbers, and irrelevant details are dropped.
 //!
-//! Three kinds of operations come out. *Steps* must be placed. *Raises* may be placed and then do no more than raise a fence.
-//! *Open* ones may also be done. Most operations of unknown outcome are steps or raises: if somebody saw the value and
-//! nobody else can have written it, the operation was done; if nobody saw it, only its fence can matter.
+//! There are three kinds of operations afterwards. *Steps* must be placed. *Raises* may be placed, and then only raise
+//! a fence. *Open* ones may also be done. Most operations of unknown outcome become steps or raises: if the value was
+//! seen and no other operation can have written it, the operation was done; if the value was never seen, only its fence
+//! can matter.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +17,7 @@ use crate::op::{Op, Write};
 /// An operation that must be placed.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// Its place in the component.
+    /// The index of the operation in the component.
     pub(super) operation: usize,
     pub(super) call: Call,
     pub(super) outcome: Outcome,
@@ -25,7 +26,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Does it write a value? A claim and a mismatch do not.
+    /// Whether it writes a value. A claim and a mismatch do not.
     pub(super) fn writes(&self) -> bool {
         matches!(self.outcome, Outcome::Done { .. }) && !self.call.parts().is_empty()
     }
@@ -38,24 +39,24 @@ pub(super) struct Optional {
     pub(super) call: Call,
     pub(super) called: Time,
     pub(super) latest: Time,
-    /// Can it matter whether it was done? If not, only its fence does.
+    /// Whether it can matter that it was done. If not, only its fence matters.
     pub(super) open: bool,
 }
 
-/// What the search works on.
+/// The input of the search.
 #[derive(Debug)]
 pub(super) struct Prepared<'h> {
     pub(super) rules: Rules,
     pub(super) resources: Vec<&'h str>,
-    /// By the number of a value: which it is.
+    /// The values, by their numbers.
     pub(super) values: Vec<Option<&'h str>>,
-    /// In the order of their calls.
+    /// The steps, in the order of their calls.
     pub(super) steps: Vec<Step>,
     pub(super) optional: Vec<Optional>,
 }
 
 impl Prepared<'_> {
-    /// Where a value is counted. That there is none is counted for each resource apart.
+    /// The index at which a value is counted. The absence of a value is counted separately for each resource.
     pub(super) fn slot(&self, resource: usize, value: Value) -> usize {
         match value {
             Value::NOTHING => self.values.len() + resource,
@@ -63,7 +64,7 @@ impl Prepared<'_> {
         }
     }
 
-    /// How many such places there are.
+    /// The number of such indexes.
     pub(super) fn slots(&self) -> usize {
         self.values.len() + self.resources.len()
     }
@@ -80,13 +81,13 @@ struct Draft {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Known(Outcome),
-    /// It may be done, raise the fence, or neither.
+    /// It may have been done, may have raised the fence, or neither.
     Unknown,
-    /// It may raise the fence.
+    /// It may have raised the fence.
     Failed,
 }
 
-/// Prepares the operations of a component; all of them take part.
+/// Prepares the operations of a component; all of them take part in the order.
 pub(super) fn prepare<'h>(manifest: &Manifest, operations: &[&'h Operation]) -> Prepared<'h> {
     let mut names = Names::default();
     let mut drafts: Vec<Draft> = Vec::with_capacity(operations.len());
@@ -119,14 +120,14 @@ pub(super) fn prepare<'h>(manifest: &Manifest, operations: &[&'h Operation]) -> 
     Prepared { rules, resources: names.resources, values, steps, optional }
 }
 
-/// Numbers for names.
+/// Assigns numbers to names.
 #[derive(Default)]
 struct Names<'h> {
     resources: Vec<&'h str>,
     by_resource: HashMap<&'h str, usize>,
     holders: HashMap<&'h str, Name>,
     values: Vec<Option<&'h str>>,
-    /// A value is numbered for each resource apart.
+    /// Values are numbered separately for each resource.
     by_value: HashMap<(usize, &'h str), Value>,
 }
 
@@ -217,7 +218,7 @@ impl<'h> Names<'h> {
 }
 
 impl Draft {
-    /// The value that was there, if its answer tells.
+    /// The value that an answer shows, if it shows one.
     fn saw(&self) -> Option<Value> {
         match (self.fate, &self.call) {
             (Fate::Known(Outcome::Done { .. }), Call::Cas { expect, .. }) => Some(*expect),
@@ -232,8 +233,8 @@ impl Draft {
     }
 }
 
-/// A value that was seen was written before. If only one operation can have written it, that one was done, and not
-/// later than the last moment of whoever saw it.
+/// Settles unknown outcomes: a value that was seen was written before. If only one operation can have written it, that
+/// one was done, at the latest by the end of the operation that saw it.
 fn settle(drafts: &mut [Draft], values: usize) {
     let mut writers: Vec<Vec<usize>> = vec![Vec::new(); values];
     for (index, draft) in drafts.iter().enumerate().filter(|(_, draft)| draft.may_write()) {
@@ -261,19 +262,19 @@ fn settle(drafts: &mut [Draft], values: usize) {
     }
 }
 
-/// What answers speak of, and so what can matter.
+/// What the answers mention, and so what can matter.
 struct Wanted {
     spoken: Vec<bool>,
-    /// By resource: the last moment at which somebody saw no value.
+    /// By resource: the latest end of an operation that saw no value.
     nothing: HashMap<usize, Time>,
-    /// By resource: the last moment of a mismatch that does not say what was there.
+    /// By resource: the latest end of a mismatch that does not report the value.
     blurred: HashMap<usize, Time>,
-    /// Refusals: resource and token.
+    /// Refused operations: resource and token.
     refused: HashSet<(usize, u64)>,
     lowest_refused: HashMap<usize, u64>,
     reported: HashSet<(usize, u64)>,
     lowest_reported: HashMap<usize, u64>,
-    /// Operations of unknown outcome that may matter as done.
+    /// Operations of unknown outcome for which it may matter that they were done.
     open: HashSet<usize>,
 }
 
@@ -355,7 +356,7 @@ impl Wanted {
         })
     }
 
-    /// Can it matter that this raises a fence? It may justify a refusal, or be reported.
+    /// Whether it can matter that this call raises a fence: the fence may justify a refusal, or be reported.
     fn raises(&self, rules: Rules, call: &Call) -> bool {
         call.tokens().into_iter().any(|(resource, token)| {
             let reported = match rules.exact() {

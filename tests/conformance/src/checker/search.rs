@@ -1,16 +1,17 @@
-//! Looks for an order, depth first, and never enters the same place twice (Wing, Gong, Lowe).
+//! Searches for an order, depth first, and never visits the same place twice (Wing, Gong, Lowe).
 //!
-//! A place is the set of steps that were taken and the state they led to. What keeps the number of places small:
+//! A place is the set of steps that were taken and the state they led to. Several rules keep the number of places
+//! small:
 //!
 //! - A step that fits, changes nothing and would change nothing later is taken at once.
-//! - A fence never falls. So accepted tokens and exactly reported fences can only come in rising order, and a raise beyond
-//!   the lowest of those that are still to come is a dead end.
-//! - A value that somebody has still to see is not overwritten, unless it can be written again.
-//! - What must come next is looked for among the operations that share resources with the most urgent step. All others
-//!   that may come before it touch other resources, so they may as well come after it.
+//! - A fence never falls. So accepted tokens and exactly reported fences can only come in rising order, and a raise
+//!   beyond the lowest of those that are still to come is a dead end.
+//! - A value that a later step must see is not overwritten, unless it can be written again.
+//! - The next move is searched among the operations that share resources with the most urgent step. All others that may
+//!   come before it touch other resources, so they may as well come after it.
 //! - A raise that can wait for ever waits until a step needs it, and then the lowest that helps is as good as any.
-//! - An optional operation that was placed can do nothing more once the fence is above its token, so places differ by it
-//!   only until then.
+//! - An optional operation that was placed can do nothing more once the fence is above its token, so places differ by
+//!   it only until then.
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -19,14 +20,14 @@ use super::position::{Move, Position, Undo, What};
 use super::prepare::Prepared;
 use crate::history::Time;
 
-/// What the search found.
+/// The result of a search.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// An order.
+    /// There is an order.
     Order,
-    /// There is none; this is as far as it got.
+    /// There is no order; this is the furthest the search got.
     Nothing(Stuck),
-    /// Neither, after so many places: there was no more time, or they were too many to remember.
+    /// Undecided after this many places: time ran out, or there were too many to remember.
     GivenUp { places: usize },
 }
 
@@ -37,17 +38,17 @@ pub(super) struct Stuck {
     pub(super) order: Vec<usize>,
     /// The state they led to.
     pub(super) cells: Vec<Cell>,
-    /// The operations that would have to come next, and none fits.
+    /// The operations that would have to come next; none of them fits.
     pub(super) next: Vec<usize>,
 }
 
-/// How often the clock is looked at.
+/// The number of iterations between two looks at the clock.
 const STEPS_BETWEEN_LOOKS: u64 = 512;
 
-/// No more places are remembered: this is some 300 MB.
+/// The most places that are remembered: about 300 MB.
 pub(super) const MOST_PLACES: usize = 8_000_000;
 
-/// Looks for an order until the deadline.
+/// Searches for an order until the deadline.
 pub(super) fn search(prepared: &Prepared<'_>, deadline: Instant) -> Found {
     Position::new(prepared).search(deadline)
 }
@@ -57,7 +58,7 @@ struct Frame {
     taken: Option<Undo>,
 }
 
-/// The resources among which the next move is looked for.
+/// The resources among which the next move is searched.
 struct Near {
     everything: bool,
     resources: Vec<usize>,
@@ -171,7 +172,7 @@ impl Position<'_> {
         moves
     }
 
-    /// The resources of the most urgent step, and those joined to them by what may come before it.
+    /// The resources of the most urgent step, and those connected to them by operations that may come before it.
     fn near(&self, candidates: &[usize], until: Time) -> Near {
         let urgent = candidates.iter().find(|index| self.prepared.steps[**index].latest == until);
         let Some(urgent) = urgent.filter(|_| self.cells.len() > 1 && !self.ends_a_chance(until)) else {

@@ -1,11 +1,11 @@
-//! Was somebody told of an operation that was never answered itself?
+//! Whether another answer showed an operation that was never answered itself.
 
 use super::reads;
 use crate::answer::Answer;
 use crate::history::{History, Operation, Time};
 use crate::op::Op;
 
-/// Did an answer to somebody else, before that moment, show this operation while it was in flight?
+/// Whether an answer to another operation, before that moment, showed this operation while it was in flight.
 pub(super) fn shown(history: &History, hit: &Operation, before: Time) -> bool {
     let Some((res, token)) = change(hit) else { return false };
     let same = |other: &&Operation| other.id != hit.id && other.op.resources().contains(res);
@@ -17,7 +17,7 @@ pub(super) fn shown(history: &History, hit: &Operation, before: Time) -> bool {
     })
 }
 
-/// The one resource and token that an operation changes something with.
+/// The resource and token of an operation that changes a single resource.
 fn change(operation: &Operation) -> Option<(&str, u64)> {
     let resources = operation.op.resources();
     match (resources.len(), &operation.op.tokens()[..]) {
@@ -30,7 +30,7 @@ fn has_its_value(told: &Operation, hit: &Operation) -> bool {
     matches!((&hit.op, told.answer.value()), (Op::Write(write), Some(Some(value))) if write.value == value)
 }
 
-/// Is this token the only one that a refusal can be for?
+/// Whether this token is the only possible reason for a refusal.
 fn is_the_reason(token: u64, told: &Operation, others: &[&Operation]) -> bool {
     let Some((_, refused)) = change(told).filter(|_| told.answer.is_stale()) else { return false };
     let another = |other: &&Operation| {
@@ -52,7 +52,8 @@ mod tests {
         Operation { id, client: id as u32, op, called, returned, answer, dead_by: None, copy_of: None }
     }
 
-    /// A write of 20 from 100 on, killed at 200, after one of 10; and this, answered at 150.
+    /// A write with token 20 begins at 100, after one with token 10, and is killed at 200. The given operation is
+    /// answered at 150.
     fn shown(op: Op, answer: Answer) -> bool {
         let operations = vec![
             operation(1, Op::write("r", 10, "a", "v-1"), 0, 50, Answer::ok()),

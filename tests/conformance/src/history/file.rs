@@ -1,4 +1,4 @@
-//! Histories as files, so that a verdict can be looked at again: JSON lines, the first of which says what they are.
+//! Histories as files, so that a verdict can be checked again: JSON lines, the first of which describes the file.
 //!
 //! ```text
 //! {"format":"fencepost-history","version":1,"case":"C02","seed":7,"manifest":{…}}
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{History, Judged, Mark, Operation};
 use crate::manifest::Manifest;
 
-/// What the first line calls the format.
+/// The name of the format in the first line.
 const FORMAT: &str = "fencepost-history";
 
 /// The version that is written, and the only one that is read.
@@ -33,7 +33,7 @@ struct Header {
     judged: Option<Judged>,
 }
 
-/// What a later version shares with this one.
+/// The fields that a later version shares with this one.
 #[derive(Deserialize)]
 struct AnyHeader {
     format: String,
@@ -59,7 +59,7 @@ enum OwnedLine {
 pub struct Unreadable {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it, and what was expected.
+    /// What is wrong with the line, and what was expected.
     pub problem: String,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 impl History {
-    /// Writes it, in the order of time.
+    /// Writes the history, in the order of time.
     pub fn write_to(&self, mut writer: impl Write) -> io::Result<()> {
         let header = Header {
             format: FORMAT.to_owned(),
@@ -167,7 +167,7 @@ fn header(text: &str) -> Result<Header, String> {
         .map_err(|error| format!("expected case, seed and manifest after the version: {}", reason(&error)))
 }
 
-/// The reason without the place: each line is parsed alone, so the line would always be 1.
+/// The reason without the position: each line is parsed alone, so the parser's line number would always be 1.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

@@ -2,7 +2,7 @@
 
 const METHODS: [&str; 6] = ["DELETE", "HEAD", "GET", "OPTIONS", "POST", "PUT"];
 
-/// No request line is longer; of a longer line only its end is kept.
+/// No request line is longer; of a longer line only the end is kept.
 const LONGEST: usize = 16 << 10;
 
 /// Reads one direction of one connection.
@@ -12,8 +12,8 @@ pub(super) struct RequestLines {
 }
 
 impl RequestLines {
-    /// The request lines that end in these bytes, as `PUT /bucket/key?query`. A line that a body ends in counts too, so
-    /// bodies must not contain any.
+    /// The request lines that end in these bytes, as `PUT /bucket/key?query`. A line inside a body counts too if it
+    /// looks like one, so bodies must not contain any.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut found = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -29,7 +29,7 @@ impl RequestLines {
     }
 }
 
-/// The request that ends this line. A body without an end of line may stand before it.
+/// The request at the end of this line. A body without a line end may precede it.
 fn request(line: &[u8]) -> Option<String> {
     let line = String::from_utf8_lossy(line.strip_suffix(b" HTTP/1.1\r\n")?).into_owned();
     let (before, target) = line.rsplit_once(" /")?;

@@ -1,11 +1,11 @@
-//! The proxy does to bytes what its rules say.
+//! The proxy applies its rules to the bytes.
 
 use super::*;
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Sends back what it gets.
+/// A server that echoes its input.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

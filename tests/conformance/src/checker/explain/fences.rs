@@ -1,4 +1,4 @@
-//! A fence never falls: nothing below a fence that somebody had already seen may be accepted or reported.
+//! A fence never falls: nothing below a fence that an earlier answer proves may be accepted or reported.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::manifest::High;
 use crate::op::Verb;
 use crate::words;
 
-/// The fence is at least this; or above it, if strict.
+/// A lower bound of the fence; the fence is above it if strict.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Floor {
     fence: u64,
@@ -28,7 +28,7 @@ impl Floor {
 struct Proof<'h> {
     floor: Floor,
     operation: &'h Operation,
-    /// Those who can have written the value that it saw, if that is the proof.
+    /// The operations that can have written the value it saw, if that value is the proof.
     writers: Vec<&'h Operation>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
         proofs.extend(by_answer.into_iter().chain(by_value));
     }
     proofs.sort_by_key(|proof| proof.operation.latest());
-    // The highest floor so far.
+    // The proofs that raise the floor, in order of time.
     let mut best: Vec<Proof<'_>> = Vec::with_capacity(proofs.len());
     for proof in proofs {
         if best.last().is_none_or(|highest| proof.floor > highest.floor) {
@@ -66,7 +66,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
 }
 
 impl<'h> Proof<'h> {
-    /// What one has to look at, and last the operation that is wrong.
+    /// The operations that prove the violation, the wrong one last.
     fn with(&self, wrong: &'h Operation) -> Vec<&'h Operation> {
         let mut operations = self.writers.clone();
         operations.extend([self.operation, wrong]);
@@ -76,7 +76,7 @@ impl<'h> Proof<'h> {
 }
 
 impl Proof<'_> {
-    /// What may have come between it and what contradicts it.
+    /// The crash, if any, between the proof and the operation that contradicts it.
     fn crash(&self, view: &View<'_>, wrong: &Operation) -> String {
         match self.writers.is_empty() {
             true => view.crash_between(self.operation.latest(), wrong.called),
@@ -116,7 +116,7 @@ fn by_whom(proof: &Proof<'_>) -> String {
     format!(", which only {} can have written", writers.join(" or "))
 }
 
-/// What its answer proves about the fence.
+/// The floor that an operation's answer proves.
 fn floor(view: &View<'_>, operation: &Operation) -> Option<Floor> {
     let at_least = |fence: u64| Floor { fence, strict: false };
     let presented = view.presented(operation).into_iter().map(|presented| presented.token).max();
@@ -138,7 +138,7 @@ fn floor(view: &View<'_>, operation: &Operation) -> Option<Floor> {
     by_answer.max(view.report(operation).map(at_least))
 }
 
-/// The tokens that its answer says were not behind the fence.
+/// The tokens that an operation's answer shows were not behind the fence.
 fn admitted(view: &View<'_>, operation: &Operation) -> Vec<u64> {
     match (&operation.answer, operation.op.verb()) {
         (Answer::Ok { .. }, _) | (Answer::Mismatch { .. }, Verb::Cas) => {
@@ -183,7 +183,8 @@ fn reported_too_low(view: &View<'_>, operation: &Operation, fence: u64, proof: &
     )
 }
 
-/// A token that was refused at the fence stays refused, where a fence alone does not say so: under `gt`, and for holders.
+/// A token that was refused at the fence stays refused. Under `gt` and with holders, the fence alone does not imply
+/// that.
 fn refused_before(view: &View<'_>, findings: &mut Vec<Finding>) {
     let mut refused: HashMap<(u64, &str, Verb), &Operation> = HashMap::new();
     let asking = |operation: &Operation| match operation.op.verb() {
@@ -211,7 +212,7 @@ fn refused_before(view: &View<'_>, findings: &mut Vec<Finding>) {
                 continue;
             }
             let by = |refusal: Verb| refused.get(&key(presented.token, presented.holder, refusal));
-            // Under `gt` a write may be refused because the token was used, and then a claim may still be accepted.
+            // Under `gt` a write may be refused because its token was used; a claim may still be accepted then.
             let refusals = [by(Verb::Claim), by(Verb::Write).filter(|_| verb == Verb::Write || !view.once())];
             let earlier = refusals.into_iter().flatten().find(|refusal| refusal.latest() < operation.called);
             if let Some(refusal) = earlier {

@@ -1,7 +1,7 @@
 //! Counterexamples that can be found without a search, each in one sentence.
 //!
-//! Every explainer is sound: what it says holds whatever became of operations with unknown outcome, so it never speaks about
-//! a history that some order explains. None is complete; the search is the backstop.
+//! Every explainer is sound: its finding holds whatever became of operations with unknown outcome, so it never reports
+//! a history that some order explains. None is complete; the search covers the rest.
 
 mod alone;
 mod fences;
@@ -20,7 +20,7 @@ use crate::manifest::{Equal, Manifest, Policy, Reads};
 use crate::op::{Op, Verb, Write};
 use crate::words;
 
-/// The counterexample that is complete first, if there is one.
+/// The earliest complete counterexample, if there is one.
 pub(super) fn explain(history: &History) -> Option<Counterexample> {
     let mut findings = alone::find(history);
     let mut views: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
@@ -44,7 +44,7 @@ pub(super) fn explain(history: &History) -> Option<Counterexample> {
     Some(Counterexample { sentence: first.sentence, operations: first.operations })
 }
 
-/// A counterexample, and when it was complete.
+/// A counterexample, and the time at which it was complete.
 struct Finding {
     at: Time,
     sentence: String,
@@ -52,14 +52,14 @@ struct Finding {
 }
 
 impl Finding {
-    /// The last of the operations is the one that is wrong.
+    /// A finding; the last operation is the wrong one.
     fn new(sentence: String, operations: &[&Operation]) -> Finding {
         let at = operations.last().map_or(0, |operation| operation.returned);
         Finding { at, sentence, operations: operations.iter().map(|operation| operation.id).collect() }
     }
 }
 
-/// One resource, and the operations on it with tokens that it has to understand.
+/// One resource, and the operations on it whose tokens it must accept as tokens.
 struct View<'h> {
     history: &'h History,
     manifest: &'h Manifest,
@@ -67,13 +67,13 @@ struct View<'h> {
     operations: Vec<&'h Operation>,
 }
 
-/// Has it only tokens that the resource has to understand, and is it supported?
+/// Whether it is supported and has only tokens that the resource must accept as tokens.
 fn understood(manifest: &Manifest, operation: &Operation) -> bool {
     operation.answer != Answer::Unsupported
         && operation.op.tokens().into_iter().all(|token| usable(manifest, token).is_some())
 }
 
-/// A token on a resource, and whose it is.
+/// A token presented to a resource, and its holder.
 #[derive(Clone, Copy)]
 struct Presented<'h> {
     token: u64,
@@ -89,7 +89,7 @@ impl<'h> View<'h> {
         self.manifest.equal == Equal::Holder
     }
 
-    /// What it presents to this resource: nothing for a read, several for a batch that names it twice.
+    /// What an operation presents to this resource: nothing for a read, several tokens for a batch that names it twice.
     fn presented(&self, operation: &'h Operation) -> Vec<Presented<'h>> {
         let one = |token: &crate::token::Token, holder: &'h str| {
             token.number().map(|token| Presented { token, holder }).into_iter().collect()
@@ -109,22 +109,22 @@ impl<'h> View<'h> {
         }
     }
 
-    /// Is its answer bound to a place in the order?
+    /// Whether its answer has a fixed place in the order.
     fn placed(&self, operation: &Operation) -> bool {
         operation.op.verb() != Verb::Read || self.manifest.reads == Reads::Linearizable
     }
 
-    /// Was it surely done, and may have changed the value?
+    /// Whether it was certainly done and may have changed the value.
     fn wrote(&self, operation: &Operation) -> bool {
         operation.answer.is_ok() && writes(operation)
     }
 
-    /// May it have changed the value?
+    /// Whether it may have changed the value.
     fn may_write(&self, operation: &Operation) -> bool {
         (operation.answer.is_ok() || operation.answer.is_unknown()) && writes(operation)
     }
 
-    /// May it have raised the fence?
+    /// Whether it may have raised the fence.
     fn may_raise(&self, operation: &Operation) -> bool {
         let changes = writes(operation) || operation.op.verb() == Verb::Claim;
         changes
@@ -135,12 +135,13 @@ impl<'h> View<'h> {
             }
     }
 
-    /// The fence it reports of this resource, bound to its place. A batch does not say which resource it means.
+    /// The fence it reports for this resource, valid at its place in the order. A batch does not name the resource it
+    /// means.
     fn report(&self, operation: &Operation) -> Option<u64> {
         operation.answer.high().filter(|_| self.placed(operation) && operation.op.verb() != Verb::Batch)
     }
 
-    /// ` The process was killed at 1.150 s, between the two.` if it was. Whether that is the cause nobody has seen.
+    /// ` The process was killed at 1.150 s, between the two.` if it was. The kill need not be the cause.
     fn crash_between(&self, from: Time, to: Time) -> String {
         let between = |event: Event| {
             self.history.marks.iter().find(|mark| mark.event == event && from <= mark.at && mark.at <= to)
@@ -168,7 +169,7 @@ impl<'h> View<'h> {
         format!(" The process was killed at {at}, with {hit} in flight{}.", about_to(mark))
     }
 
-    /// The last time that its clock was set between the two.
+    /// The last time its clock was set between the two, in words.
     fn clock_between(&self, from: Time, to: Time) -> Option<String> {
         self.history.marks.iter().rev().filter(|mark| from <= mark.at && mark.at <= to).find_map(|mark| {
             let Event::Clock(shift) = mark.event else { return None };

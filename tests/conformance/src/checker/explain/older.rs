@@ -1,4 +1,5 @@
-//! A write with a lower token comes before one with a higher: once that one was answered, the older value is gone.
+//! A write with a lower token comes before one with a higher token: once the latter was answered, the older value is
+//! gone.
 
 use super::values::{attempts, saw};
 use super::{Finding, View};
@@ -6,12 +7,12 @@ use crate::history::{Operation, Time};
 use crate::words;
 
 pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
-    // By the time that they were over: the change of the value with the highest token so far.
+    // By end time: the change of the value with the highest token so far.
     let mut changes: Vec<(Time, u64, &Operation)> = Vec::new();
     let mut done: Vec<&Operation> = view.operations.iter().copied().filter(|operation| view.wrote(operation)).collect();
     done.sort_by_key(|operation| operation.latest());
     for operation in done {
-        // What a batch that names it twice has left is not known here.
+        // The result of a batch that names the resource twice is not known here.
         let [presented] = view.presented(operation)[..] else { continue };
         if changes.last().is_none_or(|(_, highest, _)| presented.token > *highest) {
             changes.push((operation.latest(), presented.token, operation));

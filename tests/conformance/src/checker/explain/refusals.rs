@@ -1,4 +1,4 @@
-//! A refusal must be justified by somebody's token, and so must a reported fence.
+//! A refusal must be justified by the token of another operation, and so must a reported fence.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Who may have raised the fence, and when at the earliest.
+/// The operations that may have raised the fence, and the earliest time of each.
 struct Raises<'h> {
     /// By time of the call: the highest token so far.
     highest: Vec<(Time, u64)>,
@@ -60,7 +60,7 @@ impl<'h> Raises<'h> {
         self.at.get(&token).is_some_and(|at| at.iter().any(|(called, _)| *called <= time))
     }
 
-    /// May this have been refused by then?
+    /// Whether this may have been refused by then.
     fn justify(&self, view: &View<'_>, verb: Verb, presented: Presented<'_>, time: Time) -> bool {
         let Presented { token, holder } = presented;
         let above = self.highest_by(time).is_some_and(|highest| highest > token);
@@ -84,7 +84,7 @@ fn unjustified(view: &View<'_>, raises: &Raises<'_>, operation: &Operation) -> O
         return None;
     }
     let presented = view.presented(operation);
-    // A batch over several resources is the search's matter: each of them can justify it.
+    // A batch over several resources is left to the search: each of them can justify the refusal.
     let [presented] = presented.as_slice() else { return None };
     if matches!(&operation.op, Op::Batch { writes } if writes.len() > 1) {
         return None;
@@ -113,7 +113,8 @@ fn unjustified(view: &View<'_>, raises: &Raises<'_>, operation: &Operation) -> O
     })
 }
 
-/// Who the resource may have taken for a reason, of those with a token that could be one. None of them is one.
+/// An operation that the resource may have mistaken for a reason to refuse: its token fits, but it is not a valid
+/// reason.
 fn hint(view: &View<'_>, refused: &Operation, could_be: impl Fn(u64) -> bool) -> Option<String> {
     let higher = |operation: &&&Operation| {
         operation.called <= refused.latest()
@@ -146,7 +147,7 @@ fn hint(view: &View<'_>, refused: &Operation, could_be: impl Fn(u64) -> bool) ->
     })
 }
 
-/// A reported fence that nobody's token can have made.
+/// A reported fence that no presented token can have set.
 fn unheard(view: &View<'_>, raises: &Raises<'_>, operation: &Operation) -> Option<String> {
     let fence = operation.answer.high().filter(|fence| *fence > 0)?;
     if operation.op.verb() == Verb::Batch {

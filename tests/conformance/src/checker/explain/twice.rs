@@ -1,4 +1,5 @@
-//! Two successes where one excludes the other: one token under `gt` or for two holders, one value that two expected.
+//! Two successes where one excludes the other: one token under `gt` or for two holders, or one value that two
+//! operations expected.
 
 use std::collections::HashMap;
 
@@ -56,7 +57,7 @@ pub(super) fn find(view: &View<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A value that was written once is replaced once: of those who write on the condition that it is there, one succeeds.
+/// A value that was written once is replaced once: of the operations conditional on that value, only one succeeds.
 fn replaced_twice(view: &View<'_>, findings: &mut Vec<Finding>) {
     let attempts = attempts(&view.operations);
     let mut replaced: HashMap<&str, &Operation> = HashMap::new();

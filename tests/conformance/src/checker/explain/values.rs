@@ -1,4 +1,4 @@
-//! A value that is seen was written, and not replaced before.
+//! A value that is seen was written before, and not replaced in between.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::history::{Operation, Time};
 use crate::op::{Op, Verb, Write};
 use crate::words;
 
-/// Who tried to write a value, by resource and value.
+/// The operations that tried to write a value, by resource and value.
 pub(super) type Attempts<'h> = HashMap<(&'h str, &'h str), Vec<&'h Operation>>;
 
 /// The values that these operations tried to write.
@@ -58,7 +58,7 @@ pub(super) fn find(view: &View<'_>, unused: &Attempts<'_>, findings: &mut Vec<Fi
     }
 }
 
-/// The value that was there, if the answer tells.
+/// The value that an answer shows, if it shows one.
 pub(super) fn saw(operation: &Operation) -> Option<Option<&str>> {
     match (&operation.op, &operation.answer) {
         (Op::Cas { expect, .. }, Answer::Ok { .. }) => Some(expect.as_deref()),
@@ -113,7 +113,8 @@ fn superseded(
     if !view.placed(reader) {
         return None;
     }
-    // Whoever saw it first proves that it was written by then, if only one can have written it.
+    // If only one operation can have written the value, the first operation that saw it proves that it was written by
+    // then.
     let writer = able.iter().max_by_key(|writer| writer.latest())?;
     let proof = match (able, first_seen) {
         ([writer], Some(seen)) if seen.latest() < writer.latest() => seen,
@@ -138,13 +139,13 @@ fn superseded(
     Some(Finding::new(sentence, &operations))
 }
 
-/// Changes of the value that were surely done.
+/// Changes of the value that were certainly done.
 struct Replaced<'h> {
-    /// By the last moment of each: the change so far that was called last.
+    /// By end time: the change so far that was called last.
     changes: Vec<(Time, &'h Operation)>,
     /// The same without deletes.
     writes: Vec<(Time, &'h Operation)>,
-    /// Deletes that may have been done, by call: the last moment of any so far.
+    /// By call time: the latest possible end of any delete so far that may have been done.
     deletes: Vec<(Time, Time)>,
 }
 
@@ -176,12 +177,12 @@ impl<'h> Replaced<'h> {
         replaced
     }
 
-    /// The change that was called last among those that were over by then.
+    /// The change that was called last among those that had ended by then.
     fn by(&self, time: Time) -> Option<&'h Operation> {
         before(&self.changes, time)
     }
 
-    /// No value is there, although one was written and nobody can have deleted it since.
+    /// No value is there, although one was written and no delete can have removed it since.
     fn lost(&self, view: &View<'_>, reader: &Operation) -> Option<Finding> {
         if !view.placed(reader) {
             return None;

@@ -1,4 +1,4 @@
-//! The specification once more, as naively as possible: try every order.
+//! An independent, naive implementation of the specification: try every order.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Record {
         *self = raise(self, token, holder);
     }
 
-    /// After a rise.
+    /// Writes a value. Call it after `rise`.
     pub(super) fn write(&mut self, value: Option<&str>) {
         self.used = true;
         self.value = value.map(str::to_owned);
@@ -90,7 +90,8 @@ fn number(token: &Token) -> u64 {
     token.number().unwrap()
 }
 
-/// What the batch leaves behind, if it is admitted. `forgiving`: a second use of a token in one batch is no second use.
+/// The state after the batch, if it is admitted. `forgiving`: a second use of a token in one batch does not count as
+/// one.
 pub(super) fn batch(m: &Manifest, world: &World, writes: &[Write], forgiving: bool) -> Option<World> {
     let mut now = world.clone();
     for (index, write) in writes.iter().enumerate() {
@@ -122,7 +123,7 @@ fn raise_all(world: &World, op: &Op) -> World {
     now
 }
 
-/// Every state after the operation that goes with this answer.
+/// Every state after the operation that is consistent with this answer.
 fn after(m: &Manifest, world: &World, op: &Op, answer: &Answer) -> Vec<World> {
     let mut ends = Vec::new();
     match answer {
@@ -214,7 +215,7 @@ fn accepted(m: &Manifest, world: &World, op: &Op, value: &Option<Option<String>>
     }
 }
 
-/// Is there an order? By trying all.
+/// Whether there is an order, by trying all.
 pub(super) fn explained(history: &History) -> bool {
     let m = &history.manifest;
     let usable = |token: &&Token| token.number().is_some_and(|number| number <= m.token_max);
@@ -228,7 +229,7 @@ pub(super) fn explained(history: &History) -> bool {
     stale.iter().all(|read| stale_read(m, read, &rest)) && orders(m, &World::new(), rest)
 }
 
-/// A read that may be behind: a value and a fence that were there, perhaps, once.
+/// Whether a read that may be stale is possible: its value and fence may have existed at some time.
 fn stale_read(m: &Manifest, read: &Operation, rest: &[&Operation]) -> bool {
     let Op::Read { res } = &read.op else { return true };
     let before = || rest.iter().filter(|operation| operation.called <= read.returned);

@@ -1,4 +1,4 @@
-//! Histories of a resource that is right, with many clients, lost answers and crashes; and histories that are not right.
+//! Histories of a correct resource, with many clients, lost answers and crashes; and spoiled ones.
 
 use super::brute::{World, admit, batch, reach, record};
 use crate::answer::Answer;
@@ -8,23 +8,23 @@ use crate::op::{Op, Verb, Write};
 use crate::random::Random;
 use crate::token::Token;
 
-/// What kind of history.
+/// The kind of history to generate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) operations: u64,
     pub(crate) clients: u64,
     pub(crate) resources: u64,
-    /// Of a hundred outcomes, so many are unknown.
+    /// The percentage of unknown outcomes.
     pub(crate) unknown: u64,
-    /// Of a hundred operations, so many are batches.
+    /// The percentage of batches.
     pub(crate) batches: u64,
-    /// How far tokens lie apart at one time.
+    /// How far apart concurrent tokens are.
     pub(crate) spread: u64,
-    /// After how many operations the process is killed; 0: never.
+    /// The number of operations between kills; 0: never.
     pub(crate) kill_every: u64,
 }
 
-/// A manifest of any kind.
+/// A random manifest.
 pub(crate) fn manifest(random: &mut Random) -> Manifest {
     Manifest {
         caps: Verb::ALL.into_iter().collect(),
@@ -50,7 +50,7 @@ pub(crate) fn right(random: &mut Random, shape: Shape, manifest: Manifest) -> Hi
         let long = if random.chance(5) { 200 } else { 20 };
         let returned = called + random.below(long);
         let op = match operations.last() {
-            // The network sends some things twice.
+            // The network duplicates some requests.
             Some(Operation { op, .. }) if random.chance(3) => op.clone(),
             _ => operation(random, shape, index, client as u64),
         };
@@ -76,7 +76,7 @@ pub(crate) fn right(random: &mut Random, shape: Shape, manifest: Manifest) -> Hi
         });
         clocks[client] = returned + 1;
         if shape.kill_every > 0 && (index + 1).is_multiple_of(shape.kill_every) {
-            // Everybody stops at the kill and goes on after it.
+            // All clients stop at the kill and continue after it.
             let killed = clocks.iter().max().unwrap() + 1;
             kills.push(killed);
             clocks.iter_mut().for_each(|clock| *clock = killed + 10);
@@ -135,12 +135,12 @@ fn operation(random: &mut Random, shape: Shape, index: u64, client: u64) -> Op {
     }
 }
 
-/// Tokens rise slowly, and not everybody has the newest.
+/// Tokens rise slowly, and not every client has the newest.
 fn token(random: &mut Random, shape: Shape, index: u64) -> u64 {
     1 + index / (4 * shape.resources.max(1)) + random.below(shape.spread)
 }
 
-/// What a right resource answers, and what becomes of it.
+/// The answer of a correct resource, and its new state.
 fn serve(random: &mut Random, m: &Manifest, world: &World, op: &Op) -> (Answer, World) {
     let mut next = world.clone();
     let mut fence = |high: Option<u64>| {
@@ -217,7 +217,7 @@ fn serve(random: &mut Random, m: &Manifest, world: &World, op: &Op) -> (Answer, 
     (answer, next)
 }
 
-/// Changes an answer or a time, so that the history is perhaps no longer right.
+/// Changes an answer or a time, so that the history may no longer be correct.
 pub(crate) fn spoil(random: &mut Random, history: &mut History) {
     let count = history.operations.len() as u64;
     let other = history.operations[random.below(count) as usize].clone();

@@ -1,4 +1,4 @@
-//! The checker against brute force, and against histories that are right by construction.
+//! The checker against brute force, and against histories that are correct by construction.
 
 mod brute;
 pub(crate) mod generate;
@@ -17,13 +17,13 @@ use crate::manifest::Reads;
 use crate::op::Verb;
 use crate::random::Random;
 
-/// As long as a run gives it, and more for a machine that is busy: by this it gives up.
+/// The time limit of a check: that of a normal run, and more for a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// So many of the large histories may be given up, of which every run makes others.
+/// How many of the large histories may be given up; every run generates different ones.
 const GIVEN_UP: u64 = 3;
 
-/// The processor time of this thread, so that a busy machine does not count.
+/// The processor time of this thread, so that other load on the machine does not count.
 fn thread_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
@@ -36,7 +36,7 @@ fn tell(history: &History) -> String {
     text
 }
 
-/// Few operations, so that brute force can follow.
+/// Few operations, so that brute force is feasible.
 fn small(random: &mut Random) -> Shape {
     Shape {
         operations: 2 + random.below(6),
@@ -60,7 +60,8 @@ fn ordered(history: &History) -> bool {
     })
 }
 
-/// The history in which only these operations bind: reads and refusals are gone, changes may have happened or not.
+/// The history in which only these operations count: other reads and refusals are removed, other changes become
+/// unknown.
 fn only(history: &History, counterexample: &Counterexample) -> History {
     let mut less = history.clone();
     less.operations.retain_mut(|operation| {

@@ -1,4 +1,4 @@
-//! What a counterexample says.
+//! The sentences of counterexamples.
 
 use std::time::Duration;
 
@@ -160,7 +160,7 @@ fn accepted_after_the_clock_was_set() {
     let mut history = one_by_one(Manifest::default(), vec![(write(9), Answer::ok()), (write(5), Answer::ok())]);
     let set = |at, shift| Mark::new(at * MS, Event::Clock(shift));
     history.marks = vec![set(50, Shift::NONE), set(160, Shift::AHEAD), set(170, Shift::BEHIND), set(400, Shift::NONE)];
-    // It was restarted too, which says less.
+    // A restart as well, which explains less than the kill.
     history.marks.push(Mark::new(180 * MS, Event::Stopped));
     convicts(
         &history,
@@ -204,7 +204,7 @@ fn who_may_have_been_taken_for_a_reason_is_named() {
         ),
     );
     let mut history = one_by_one(Manifest::default(), vec![(write(9), stale()), (write(8), stale())]);
-    // At the same time: neither is a reason, and the first is the one that is found first.
+    // At the same time: neither justifies the other, and the first is found first.
     history.operations[1].called = history.operations[0].called;
     history.operations[1].returned = history.operations[0].returned - 1;
     convicts(
@@ -321,7 +321,7 @@ fn what_is_not_a_token() {
     );
 }
 
-/// Two writes at once, and two readers who saw them in different orders: no explainer knows that.
+/// Two writes at once, and two readers that saw them in different orders: no explainer finds that.
 #[test]
 fn no_order_in_words() {
     let read = |value: &str| (Op::read("r1"), Answer::Ok { value: Some(Some(value.to_owned())), high: None });
