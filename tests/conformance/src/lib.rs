@@ -44,7 +44,7 @@
 //! | [`history`], [`checker`] | what was seen, and the search for an order that explains it |
 //! | [`run`], [`verdict`], [`report`] | a run, its verdict, and its page, JSON, JUnit and TAP |
 //! | [`reference`](mod@reference), [`selftest`] | a correct resource and broken ones, which test the suite itself |
-//! | [`harness`] | servers, faults and process control of Fencepost's own tests |
+//! | [`proxy`] | a TCP proxy that delays, drops and cuts what passes through it |
 //!
 //! # Read on
 //!

@@ -1,4 +1,4 @@
-//! A resource as a Rust type.
+//! Resources that are Rust types.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,12 +10,12 @@ use crate::op::{Op, Write};
 use crate::subject::{Broken, Hook, Request, Subject};
 use crate::wait;
 
-/// A fenced resource in this process. Implement what yours has; the rest answers that it is unsupported.
+/// A fenced resource in this process. Implement the verbs that yours has; the others answer that they are unsupported.
 ///
 /// Methods are called by many threads at once. A name that was never used is a resource without value and fence.
 #[allow(unused_variables, reason = "what is unsupported looks at nothing")]
 pub trait FencedResource: Send + Sync {
-    /// Which verbs it has and what it promises.
+    /// The verbs it has, and its promises.
     fn manifest(&self) -> Manifest;
 
     /// Writes a value under a token.
@@ -36,7 +36,7 @@ pub trait FencedResource: Send + Sync {
         Answer::Unsupported
     }
 
-    /// Writes if the value is `expect`; `None` means that there is none.
+    /// Writes if the value is `expect`; `None` means that there is no value.
     fn cas(&self, res: &str, token: u64, holder: &str, expect: Option<&str>, value: &str) -> Answer {
         Answer::Unsupported
     }
@@ -51,20 +51,20 @@ pub trait FencedResource: Send + Sync {
         Answer::Unsupported
     }
 
-    /// Can this be done to it from outside?
+    /// Whether this hook is available.
     fn has_hook(&self, hook: Hook) -> bool {
         false
     }
 
-    /// Does it: `Kill` forgets what a crash would forget, `Restart` starts again with what is left, `Clock` sets what it takes
-    /// for the time, `Restore` goes back to what the last `Backup` kept.
+    /// Runs a hook: `Kill` drops what a crash would lose, `Restart` starts again with the rest, `Clock` sets the time
+    /// it uses, `Restore` returns to the last `Backup`.
     fn hook(&self, hook: Hook) -> Result<(), String> {
         Err(format!("{} is not implemented", hook.name()))
     }
 }
 
-/// A [`FencedResource`] as a subject of the suite. Between `Kill` and the next start nobody answers, as if its process
-/// were gone.
+/// A [`FencedResource`] as a subject of the suite. Between `Kill` and the next start it does not answer, as if its
+/// process were gone.
 pub struct InProcess<R> {
     resource: R,
     manifest: Manifest,
@@ -72,7 +72,7 @@ pub struct InProcess<R> {
 }
 
 impl<R: FencedResource> InProcess<R> {
-    /// Wraps it. Its tokens are numbers, so malformed ones cannot be tried.
+    /// Wraps a resource. Its tokens are numbers, so malformed ones cannot be tested.
     pub fn new(resource: R) -> InProcess<R> {
         let manifest = Manifest { text_tokens: false, ..resource.manifest() };
         InProcess { resource, manifest, down: AtomicBool::new(false) }
@@ -127,7 +127,8 @@ impl<R: FencedResource> Subject for InProcess<R> {
     }
 }
 
-/// A request on its way. Without it a call in this process is over before another thread wakes up, and meets nobody.
+/// Simulates the travel time of a request. Without it, a call in this process ends before another thread wakes up, and
+/// overlaps nothing.
 fn travel(id: u64) {
     match id % 4 {
         0 => wait::pause(Duration::from_micros(20)),

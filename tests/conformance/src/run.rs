@@ -18,34 +18,34 @@ use crate::verdict::{CaseResult, Failure, Level, Results, Status};
 
 pub use stop::Stop;
 
-/// How often whoever looks on hears how far a case is.
+/// How often the observer gets the progress of a case.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How long the checker may think about a case that was not finished because the run was ended.
+/// The checker's time limit for a case that was cut short by the end of the run.
 const LAST_THOUGHT: Duration = Duration::from_secs(2);
 
-/// After so many cases in a row that waited and were told nothing, the others are not tried.
+/// After this many consecutive cases that waited and got no answer, the others are not tried.
 const SILENT: usize = 3;
 
-/// A case that is told nothing in less than this has not waited.
+/// A case without answers that took less than this has not waited.
 const WAITED: Duration = Duration::from_secs(2);
 
-/// What to run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Up to which level.
+    /// The highest level to run.
     pub level: Level,
     /// Only these cases; empty means all.
     pub only: Vec<String>,
-    /// Not these, and why not.
+    /// The excluded cases, and the reason for each.
     pub exclude: BTreeMap<String, String>,
-    /// What everything is drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// How many rounds the cases do that have rounds.
+    /// The number of rounds, for cases that have rounds.
     pub rounds: Option<u64>,
-    /// How long the checker may think about one case.
+    /// The checker's time limit for one case.
     pub limit: Duration,
-    /// How long one case may take, without the checker.
+    /// The time limit of one case, without the checker.
     pub case_limit: Duration,
     /// Ends the run from outside.
     pub stop: Stop,
@@ -67,13 +67,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Is this case among those that are run?
+    /// Whether this case is run.
     pub fn selects(&self, case: &Case) -> bool {
         let named = |name: &String| is_named(name, case);
         case.level <= self.level && (self.only.is_empty() || self.only.iter().any(named))
     }
 
-    /// Says what is wrong with them.
+    /// Rejects invalid options.
     pub fn check(&self) -> Result<(), String> {
         for name in self.only.iter().chain(self.exclude.keys()) {
             if !cases::all().any(|case| is_named(name, case)) {
@@ -87,24 +87,24 @@ impl Options {
     }
 }
 
-/// By its id, or by the letter of its group.
+/// Whether `name` is the id of the case, or the letter of its group.
 fn is_named(name: &str, case: &Case) -> bool {
     name.eq_ignore_ascii_case(case.id) || name.eq_ignore_ascii_case(&case.id[..1])
 }
 
-/// Somebody who looks on.
+/// An observer of a run.
 pub trait Watch {
-    /// A case begins: its place among those that are run.
+    /// A case begins; `place` is its position among those that are run.
     fn begins(&mut self, case: &'static Case, place: usize, of: usize);
 
-    /// It goes on: rounds that were begun, of how many.
+    /// Progress of the case: rounds begun, and the total.
     fn goes_on(&mut self, round: u64, of: u64);
 
-    /// It ended.
+    /// The case ended.
     fn ended(&mut self, result: &CaseResult);
 }
 
-/// Nobody looks on.
+/// No observer.
 impl Watch for () {
     fn begins(&mut self, _: &'static Case, _: usize, _: usize) {}
 
@@ -113,7 +113,7 @@ impl Watch for () {
     fn ended(&mut self, _: &CaseResult) {}
 }
 
-/// Runs what the options select.
+/// Runs the cases that the options select.
 pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> Results {
     let wanted = cases::all().filter(|case| case.level <= options.level).count();
     let selected: Vec<&'static Case> = cases::all().filter(|case| options.selects(case)).collect();
@@ -129,7 +129,7 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
         broken: None,
         warnings: Vec::new(),
     };
-    // Names that a resource which keeps its data has not seen; what the cases draw comes from the seed.
+    // A prefix that is new to a resource which keeps its data. All other random choices come from the seed.
     let run = format!("fp{:x}", RandomState::new().hash_one(std::process::id()) >> 24);
     for (index, case) in selected.iter().enumerate() {
         if let Some(why) = options.stop.asked() {
@@ -148,7 +148,7 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
             None => watched(subject, case, options, &run, watch),
             Some(why) => CaseResult::not_tried(case, why),
         };
-        // Before anybody is told: whoever ends the run then has not cut this case short.
+        // Read before the observer is notified: if the observer ends the run, this case was still complete.
         let cut = options.stop.asked();
         watch.ended(&result);
         if result.status == Status::Error {
@@ -162,7 +162,7 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
             break;
         }
     }
-    // A run may be over before anybody was sure of it: one case makes few requests.
+    // A run may end before the adapter's silence is certain: one case makes few requests.
     if results.broken.is_none()
         && let Err(broken) = subject.never_answered()
     {
@@ -172,19 +172,19 @@ pub fn run(subject: &dyn Subject, options: &Options, watch: &mut dyn Watch) -> R
     results
 }
 
-/// If nothing is answered any more, each further case would only wait.
+/// A reason to try no more cases: if there are no answers any more, each would only wait.
 fn told_nothing(so_far: &[CaseResult]) -> Option<String> {
     let waited_in_vain = |result: &&CaseResult| {
         let Evidence { operations, unknown, .. } = result.evidence;
         result.status == Status::Unknown && operations == unknown && (result.took > WAITED || operations == 0)
     };
-    // One that was skipped has asked nobody.
+    // A skipped case has made no request.
     let asked = so_far.iter().rev().filter(|result| !matches!(result.status, Status::Skip | Status::NotApplicable));
     let silent = asked.take_while(waited_in_vain).count();
     (silent >= SILENT).then(|| "not tried: nothing was answered in the cases before it".to_owned())
 }
 
-/// Runs one case, and tells how far it is.
+/// Runs one case, and reports its progress.
 fn watched(
     subject: &dyn Subject,
     case: &'static Case,
@@ -197,7 +197,7 @@ fn watched(
     thread::scope(|scope| {
         let told = progress.clone();
         let running = scope.spawn(move || {
-            // Dropped at the end, however it comes.
+            // Dropped however the case ends.
             let _ends = ends;
             run_case(subject, case, options, run, &told)
         });
@@ -230,7 +230,7 @@ pub fn run_case(
     let limit = if options.stop.asked().is_some() { LAST_THOUGHT.min(options.limit) } else { options.limit };
     let verdict = match &ended {
         Err(Ended::Skipped(_) | Ended::Failed(_)) => Verdict::Explained,
-        // What was seen before a case ended early can still convict.
+        // The history can still prove a violation if a case ended early.
         _ => checker::check(&history, limit),
     };
     let lacking = || trial.survived().or_else(|| evidence.lacks(case.minima));
@@ -242,7 +242,8 @@ pub fn run_case(
     CaseResult { case, status, reason, failure, evidence, took: began.elapsed(), history, remark }
 }
 
-/// What the checker says, how the case ended, and what it has not seen: who has the last word, and which.
+/// Combines the verdict of the checker, the end of the case, and missing evidence: which of them decides, and the
+/// status.
 fn judged(
     verdict: Verdict,
     ended: Result<(), Ended>,
@@ -262,7 +263,7 @@ fn judged(
         (Verdict::Explained, Err(Ended::Info(what))) => by_case(Status::Info, what),
         (Verdict::Undecided(why), Err(Ended::Info(_))) => (Judge::Checker, Status::Unknown, why, None),
         (verdict, Ok(())) => match (lacking(), verdict) {
-            // Also if the checker gave up: whoever lets it think longer must not take that for enough.
+            // Even if the checker gave up: a later check with more time must not count as enough evidence.
             (Some(lacking), _) => by_case(Status::Unknown, lacking),
             (None, Verdict::Undecided(why)) => (Judge::Checker, Status::Unknown, why, None),
             (None, _) => by_case(Status::Pass, String::new()),
@@ -297,7 +298,7 @@ mod tests {
     use crate::resource::InProcess;
     use crate::verdict::{CaseResult, Outcome, Status};
 
-    /// Ends the run when so many cases have begun, and when so many have ended.
+    /// Ends the run when this many cases have begun, or have ended.
     struct Impatient {
         options: Options,
         begun: usize,
@@ -350,7 +351,8 @@ mod tests {
         CaseResult { status, evidence, took, ..CaseResult::not_tried(case, String::new()) }
     }
 
-    /// A history is judged again by the checker alone, perhaps with more time: what the case has not seen must stay its word.
+    /// The checker alone may judge a history again, perhaps with more time. The missing evidence must remain the case's
+    /// verdict.
     #[test]
     fn a_checker_that_gives_up_hides_nothing() {
         let given_up = || Verdict::Undecided("no time".to_owned());

@@ -1,4 +1,4 @@
-//! A resource under test, whatever way it is reached.
+//! Resources under test, however they are reached.
 
 mod shift;
 
@@ -11,7 +11,7 @@ use crate::proxy::Proxy;
 
 pub use shift::Shift;
 
-/// The harness or the adapter failed, so nothing can be said about the resource. Ends the run with exit code 3.
+/// The harness or the adapter failed, so there is no verdict about the resource. Ends the run with exit code 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken(pub String);
 
@@ -23,35 +23,35 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What can be done to a resource from outside.
+/// An action on the resource from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
     /// Start it.
     Start,
     /// Wait until it serves.
     Ready,
-    /// End it at once, as a crash does.
+    /// End it abruptly, as a crash does.
     Kill,
-    /// Stop it in order if it runs, and start it again with the data it had.
+    /// Stop it gracefully if it runs, and start it again with its data.
     Restart,
-    /// Stop its process, as a long pause does.
+    /// Pause its process, as a long stall does.
     Pause,
-    /// Let it go on.
+    /// Resume its process.
     Resume,
-    /// Lose what was not synced.
+    /// Lose everything that was not synced.
     Powerloss,
-    /// Forget everything; runs before every case.
+    /// Delete all data; runs before every case.
     Reset,
-    /// Take a backup, and go on.
+    /// Take a backup, and continue.
     Backup,
-    /// Put the last backup back, and serve again.
+    /// Restore the last backup, and serve again.
     Restore,
-    /// Set its clock so far from the right one.
+    /// Set its clock off by this much.
     Clock(Shift),
 }
 
 impl Hook {
-    /// All of them, in the order of the documents.
+    /// All hooks, in the order of the documentation.
     pub const ALL: [Hook; 11] = [
         Hook::Start,
         Hook::Ready,
@@ -66,7 +66,7 @@ impl Hook {
         Hook::Clock(Shift::NONE),
     ];
 
-    /// Its name in files and documents.
+    /// Its name in files and documentation.
     pub fn name(self) -> &'static str {
         match self {
             Hook::Start => "start",
@@ -87,27 +87,27 @@ impl Hook {
 /// How a backup was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackedUp {
-    /// By its own means: everything that belongs to it.
+    /// By the resource's own means: all of its data.
     ByItself,
-    /// The directory that the suite gave to it was copied. Perhaps not everything lies there.
+    /// By copying the directory that the suite gave to it. The copy may be incomplete.
     ByCopy,
-    /// Not at all, for this reason; it serves as before.
+    /// There is no backup, for this reason; the resource serves as before.
     Cannot(String),
 }
 
-/// How it took a backup that was put back.
+/// The result of restoring a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// It serves with it.
+    /// The resource serves with the backup.
     Serves,
-    /// It does not, for this reason, and serves again with what it had before.
+    /// The resource does not serve with it, for this reason, and serves again with its former data.
     Refuses(String),
-    /// The suite cannot put it back, for this reason; it serves with what it had before.
+    /// The suite cannot restore it, for this reason; the resource serves with its former data.
     Cannot(String),
 }
 
 impl BackedUp {
-    /// For who needs it.
+    /// Fails if there is no backup.
     pub fn must_be_there(self) -> Result<(), Broken> {
         match self {
             BackedUp::ByItself | BackedUp::ByCopy => Ok(()),
@@ -117,7 +117,7 @@ impl BackedUp {
 }
 
 impl Restored {
-    /// For who needs it to serve with the backup.
+    /// Fails unless the resource serves with the backup.
     pub fn must_serve(self) -> Result<(), Broken> {
         match self {
             Restored::Serves => Ok(()),
@@ -127,56 +127,56 @@ impl Restored {
     }
 }
 
-/// Which way a request goes.
+/// The route of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Route {
-    /// Straight to the resource.
+    /// Directly to the resource.
     #[default]
     Direct,
     /// Through the subject's [`Proxy`], if it has one.
     Proxied,
 }
 
-/// One request, with everything that a log of the resource should be able to say about it.
+/// One request, with everything that a log of the resource should be able to show about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Which case makes it.
+    /// The id of the case.
     pub case: &'a str,
-    /// With which seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// Its number in the case.
+    /// The number of the request in the case.
     pub id: u64,
-    /// Which client makes it; instance `client % instances` gets it.
+    /// The client that makes it; instance `client % instances` gets it.
     pub client: u32,
-    /// Which way it goes.
+    /// The route to the resource.
     pub route: Route,
-    /// What is asked.
+    /// The requested operation.
     pub op: &'a Op,
 }
 
-/// Another way to reach a resource or to change it, by its name in reports.
+/// Another way to reach or change a resource, by its name in reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Around {
-    /// A write that is written in another way: a path with two slashes, a method override.
+    /// A write in another spelling: a path with two slashes, a method override.
     Spelling(String),
-    /// A request of its own: a copy, a rename, an expiry.
+    /// A separate request: a copy, a rename, an expiry.
     Request(String),
 }
 
 impl Around {
-    /// What reports call it.
+    /// Its name in reports.
     pub fn name(&self) -> &str {
         let (Around::Spelling(name) | Around::Request(name)) = self;
         name
     }
 }
 
-/// How much of a request is sent before it waits.
+/// How much of a request is sent before the rest is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Its head, and nothing of its body.
+    /// The head, and nothing of the body.
     Head,
-    /// Its head and half of its body.
+    /// The head and half of the body.
     HalfBody,
 }
 
@@ -185,34 +185,34 @@ pub trait Begun: Send {
     /// Sends the rest and waits for the answer.
     fn finish(self: Box<Self>) -> Result<Answer, Broken>;
 
-    /// Breaks the connection. What becomes of the request is unknown.
+    /// Breaks the connection. The outcome of the request is unknown.
     fn abandon(self: Box<Self>);
 }
 
-/// The steps of a resource, while somebody looks: the calls by which its processes write, sync, change names and answer. Each
-/// is held for a moment before it is done, so that a kill can meet it.
+/// The steps of a resource while they are watched: the calls by which its processes write, sync, rename and answer.
+/// Each is held for a moment before it is done, so that a kill can hit it.
 pub trait Steps: Send + Sync {
-    /// How many were begun so far.
+    /// How many steps were begun so far.
     fn made(&self) -> u64;
 
-    /// The latest of them, in a few words, if it is known.
+    /// The latest step, in a few words, if it is known.
     fn latest(&self) -> Option<String> {
         None
     }
 }
 
-/// A resource that can be called and hurt.
+/// A resource that can be called and disturbed.
 ///
-/// 1. `call` blocks until there is an answer or a limit of time is reached, and never retries by itself.
-/// 2. Whatever is not a clear answer is `Unknown`: a timeout, a reset, an answer that nothing was said about.
+/// 1. `call` blocks until there is an answer or a time limit is reached, and never retries by itself.
+/// 2. Everything that is not a clear answer is `Unknown`: a timeout, a reset, an answer without a described meaning.
 /// 3. `call` may be used by many threads at once; calls of different clients do not wait for each other here.
 /// 4. After `Kill` calls fail soon; after `Restart` has returned, new calls reach the new process.
 /// 5. Dropping it leaves no process and no file behind.
 pub trait Subject: Send + Sync {
-    /// What it is, in a line, for reports.
+    /// A one-line description, for reports.
     fn describe(&self) -> String;
 
-    /// What it says about itself.
+    /// What the resource declares about itself.
     fn manifest(&self) -> &Manifest;
 
     /// How many processes serve one store.
@@ -223,51 +223,52 @@ pub trait Subject: Send + Sync {
     /// Makes one request.
     fn call(&self, request: &Request<'_>) -> Result<Answer, Broken>;
 
-    /// Whoever stands between has not answered a single request of many: then nothing is known about the resource. Asked once
-    /// nothing more comes of asking.
+    /// Fails if the adapter has not answered a single request of many: then nothing is known about the resource. Called
+    /// when further requests are pointless.
     fn never_answered(&self) -> Result<(), Broken> {
         Ok(())
     }
 
-    /// Can this be done to it?
+    /// Whether this hook is available.
     fn has(&self, hook: Hook) -> bool;
 
-    /// Does it. Only called if `has` said yes.
+    /// Runs a hook. Only called if `has` returned true for it.
     fn hook(&self, hook: Hook) -> Result<(), Broken>;
 
-    /// Watches the steps of its processes, from now until they are killed. `Err` says why nobody can.
+    /// Watches the steps of its processes, from now until they are killed. `Err` gives the reason why they cannot be
+    /// watched.
     fn steps(&self) -> Result<Box<dyn Steps>, String> {
         Err("it has no process of its own".to_owned())
     }
 
-    /// `Backup`, by who can tell how it was done.
+    /// Runs `Backup`; implementations that know how it was done report it.
     fn back_up(&self) -> Result<BackedUp, Broken> {
         self.hook(Hook::Backup).map(|()| BackedUp::ByItself)
     }
 
-    /// `Restore`, by who can tell whether it serves with the backup.
+    /// Runs `Restore`; implementations that know whether the resource serves with the backup report it.
     fn restore(&self) -> Result<Restored, Broken> {
         self.hook(Hook::Restore).map(|()| Restored::Serves)
     }
 
-    /// Sends a part of a request. `None`: it has no wire that could be cut in the middle.
+    /// Sends a part of a request. `None`: there is no connection that could be cut in the middle.
     fn begin(&self, request: &Request<'_>, part: Part) -> Option<Result<Box<dyn Begun>, Broken>> {
         let _ = (request, part);
         None
     }
 
-    /// Other ways to reach a resource or to change it.
+    /// Other ways to reach or change a resource.
     fn bypasses(&self) -> Vec<Around> {
         Vec::new()
     }
 
-    /// Makes a request by one of these ways. It may be taken for another resource, but must never get around the fence.
+    /// Makes a request by one of these ways. It may be taken for another resource, but must never bypass the fence.
     fn bypass(&self, way: usize, request: &Request<'_>) -> Result<Answer, Broken> {
         let _ = (way, request);
         Ok(Answer::Unsupported)
     }
 
-    /// What looks wrong in how it is described, after a run.
+    /// Likely errors in its description, found during a run.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

@@ -8,9 +8,10 @@ use crate::verdict::{Level, Status};
 
 /// Makes a test of every case for a type that implements [`FencedResource`].
 ///
-/// The argument is a function that makes a new one, and is called once in each test: `suite!(Ledger::new)`. A resource
-/// that cannot be killed ends at the level before: `suite!(Ledger::new, L2)`. A case that does not apply passes and
-/// says why; one that was skipped, or saw too little, fails. `FENCEPOST_SEED` sets what everything is drawn from.
+/// The argument is a function that makes a new resource; each test calls it once: `suite!(Ledger::new)`. A resource
+/// that cannot be killed must stop at the level before: `suite!(Ledger::new, L2)`. A case that does not apply passes
+/// and prints why; one that was skipped, or saw too little, fails. `FENCEPOST_SEED` sets the seed of all random
+/// numbers.
 #[macro_export]
 macro_rules! suite {
     ($make:expr) => {
@@ -44,7 +45,7 @@ macro_rules! suite_names {
     };
 }
 
-/// Gives every case to another macro of this file. A macro cannot ask the list of cases; a test compares the two.
+/// Passes every case to another macro of this file. A macro cannot read the list of cases; a test compares the two.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! suite_cases {
@@ -126,7 +127,7 @@ macro_rules! suite_cases {
     };
 }
 
-/// Runs one case against a new resource, and panics with what is wrong.
+/// Runs one case against a new resource, and panics with the reason if it does not pass.
 pub fn check<R: FencedResource>(id: &str, level: Level, make: impl Fn() -> R) {
     let Some(case) = cases::find(id) else { panic!("there is no case {id}") };
     if case.level > level {

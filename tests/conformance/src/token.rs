@@ -1,26 +1,26 @@
-//! The token of an operation, as it is presented: mostly a number, sometimes something that must not be taken for one.
+//! The token of an operation, as presented: mostly a number, sometimes something that must not be accepted as one.
 
 use std::fmt;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What is presented as a token. As JSON: a string, a list of two, or nothing.
+/// A presented token. As JSON: a string, a list of two, or absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Token {
     /// A number, sent as decimal digits.
     Number(u64),
     /// Any other text.
     Text(String),
-    /// None at all.
+    /// No token at all.
     #[default]
     Absent,
-    /// Two that contradict each other.
+    /// Two tokens that contradict each other.
     Both(String, String),
 }
 
 impl Token {
-    /// A text; if it is how a number is written, that number.
+    /// A text; if it is a number in canonical form, that number.
     pub fn text(text: &str) -> Token {
         match parse(text) {
             Some(number) => Token::Number(number),
@@ -36,13 +36,13 @@ impl Token {
         }
     }
 
-    /// Is there none?
+    /// Whether there is no token.
     pub fn is_absent(&self) -> bool {
         *self == Token::Absent
     }
 }
 
-/// The number that is written like this, without signs, spaces, or zeros in front.
+/// Parses a number in canonical form: without signs, spaces, or leading zeros.
 pub fn parse(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Token {
     }
 }
 
-/// Numbers that travel as strings: no JSON parser may round them.
+/// Numbers as JSON strings, so that no JSON parser rounds them.
 pub(crate) mod as_text {
     use super::{Deserialize, Deserializer, Error, Serialize, Serializer, parse};
 
@@ -116,7 +116,7 @@ pub(crate) mod as_text {
     }
 }
 
-/// The same for a number that is always there.
+/// The same for a number that is always present.
 pub(crate) mod max_as_text {
     use super::{Deserialize, Deserializer, Error, Serialize, Serializer, parse};
 

@@ -1,4 +1,4 @@
-//! Levels, statuses, and what a whole run has shown.
+//! Levels, statuses, and the verdict of a whole run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::evidence::Evidence;
 use crate::history::History;
 use crate::manifest::{Kill, Manifest};
 
-/// How hard the suite tries.
+/// How thorough the suite is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Ordering.
@@ -24,10 +24,10 @@ pub enum Level {
 }
 
 impl Level {
-    /// All of them.
+    /// All levels, from the lowest to the highest.
     pub const ALL: [Level; 4] = [Level::L1, Level::L2, Level::L3, Level::L4];
 
-    /// What it is about.
+    /// The subject of the level.
     pub fn about(self) -> &'static str {
         match self {
             Level::L1 => "ordering",
@@ -63,22 +63,22 @@ pub enum Status {
     Fail,
     /// Not run; caps the level.
     Skip,
-    /// The resource does not have what the case is about; does not cap.
+    /// The resource does not have the feature under test; does not cap the level.
     NotApplicable,
-    /// Run, and not enough seen to say anything.
+    /// Run, but with too little evidence for a verdict.
     Unknown,
-    /// Something worth knowing, neither right nor wrong.
+    /// Worth reporting, neither right nor wrong.
     Info,
     /// The harness or the adapter failed.
     Error,
 }
 
 impl Status {
-    /// All of them, the most important first.
+    /// All statuses, the most important first.
     pub const ALL: [Status; 7] =
         [Status::Fail, Status::Error, Status::Unknown, Status::Skip, Status::Info, Status::NotApplicable, Status::Pass];
 
-    /// As it is printed.
+    /// The word that is printed.
     pub fn word(self) -> &'static str {
         match self {
             Status::Pass => "PASS",
@@ -104,7 +104,7 @@ impl Status {
         }
     }
 
-    /// For a count: `3 failed`.
+    /// The word after a count: `3 failed`.
     pub fn counted(self) -> &'static str {
         match self {
             Status::Pass => "passed",
@@ -121,60 +121,60 @@ impl Status {
 /// How a rule was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// In one sentence, like a proof.
+    /// The violation in one sentence, like a proof.
     pub sentence: String,
-    /// The operations one has to look at.
+    /// The numbers of the operations that prove it.
     pub operations: Vec<u64>,
 }
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
-    /// The case.
+    /// The case that was run.
     pub case: &'static crate::cases::Case,
     /// How it ended.
     pub status: Status,
-    /// Why, for everything but a pass.
+    /// The reason, for everything but a pass.
     pub reason: String,
     /// For a failure: the proof.
     pub failure: Option<Failure>,
-    /// What was seen.
+    /// The evidence in the history.
     pub evidence: Evidence,
     /// How long it took.
     pub took: Duration,
-    /// What happened; kept if it did not pass.
+    /// The history; kept if the case did not pass.
     pub history: Option<History>,
-    /// What the case says about a pass.
+    /// A remark of the case about a pass.
     pub remark: Option<String>,
 }
 
-/// What became of a run.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// The resource, in a line.
+    /// The resource, in one line.
     pub subject: String,
-    /// What it says about itself.
+    /// What the resource declares about itself.
     pub manifest: Manifest,
     /// How many processes serve it.
     pub instances: usize,
-    /// The seed everything was drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// What was asked for.
+    /// The requested level.
     pub level: Level,
-    /// In the order of the list; those beyond the level are left out.
+    /// The results in listing order, without cases beyond the level.
     pub cases: Vec<CaseResult>,
-    /// What was excluded, and why; each is also a case that was skipped.
+    /// The excluded cases, and why; each is also a skipped case.
     pub excluded: BTreeMap<String, String>,
-    /// How many cases were not selected by `--only`: with any, no level is shown.
+    /// How many cases `--only` did not select: with any, no level is claimed.
     pub left_out: usize,
-    /// The harness failed or the run was ended, and this is how; the cases after it were not run.
+    /// The reason if the harness failed or the run was ended; the cases after it were not run.
     pub broken: Option<String>,
-    /// What looks wrong in the description of the resource, and no case can tell.
+    /// Likely errors in the description of the resource that no case can detect.
     pub warnings: Vec<String>,
 }
 
 impl CaseResult {
-    /// One that was left out because nothing could come of it.
+    /// The result of a case that was left out because it would be pointless.
     pub fn not_tried(case: &'static crate::cases::Case, reason: String) -> CaseResult {
         let (evidence, took) = (Evidence::default(), Duration::ZERO);
         CaseResult { case, status: Status::Unknown, reason, failure: None, evidence, took, history: None, remark: None }
@@ -182,7 +182,7 @@ impl CaseResult {
 }
 
 impl CaseResult {
-    /// What the reader of a pass should know: what the case says, or how often the moment came that it waits for.
+    /// A note for the reader of a pass: the remark of the case, or how often the moment occurred that it waits for.
     pub fn note(&self) -> Option<String> {
         if self.remark.is_some() {
             return self.remark.clone();
@@ -198,17 +198,17 @@ impl CaseResult {
     }
 }
 
-/// What a run has shown, in a word. Each has its exit code.
+/// The verdict of a run. Each has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Every level that was asked for was shown.
+    /// Every requested level was shown.
     Safe,
     /// Every case that `--only` selected passed. No level is claimed.
     Passed,
     /// A rule was broken.
     NotSafe,
-    /// Less was shown than was asked for, and nothing broken was found.
+    /// Less was shown than requested, and no violation was found.
     Unknown,
     /// The harness or the adapter failed.
     Broken,
@@ -242,7 +242,7 @@ impl Results {
             && statuses().all(|status| matches!(status, Status::Pass | Status::NotApplicable | Status::Info))
     }
 
-    /// Did a case of this level get to see anything?
+    /// Whether a case of this level made any observation.
     fn tried(&self, level: Level) -> bool {
         let ran = |result: &CaseResult| !matches!(result.status, Status::Skip | Status::NotApplicable);
         self.cases.iter().any(|result| result.case.level == level && ran(result))
@@ -263,7 +263,7 @@ impl Results {
         self.cases.iter().filter(|result| result.status == status).map(|result| result.case.id).collect()
     }
 
-    /// What was shown, in a word. A failure counts even if the harness failed later: it was seen.
+    /// The verdict of the run. A failure counts even if the harness failed later: it was observed.
     pub fn outcome(&self) -> Outcome {
         if self.any(Status::Fail) {
             Outcome::NotSafe
@@ -284,14 +284,14 @@ impl Results {
         self.outcome().exit_code()
     }
 
-    /// What nothing was tried about, from the lowest level to the highest.
+    /// What was not tested, from the lowest level to the highest.
     pub fn not_tested(&self) -> Vec<String> {
         let mut not_tested = Vec::new();
         for level in Level::ALL {
             if !self.tried(level) {
                 not_tested.push(level.about().to_owned());
             } else if level == Level::L3 && self.manifest.kill == Kill::Process {
-                // Only the process was killed: what lies behind it has not crashed.
+                // Only the process was killed: the systems behind it have not crashed.
                 not_tested.push("a crash of what lies behind the process (kill = process)".to_owned());
             }
             if self.tried(level) {
@@ -301,7 +301,7 @@ impl Results {
         not_tested
     }
 
-    /// What few can try, and was not tried at this level.
+    /// Rarely possible tests that were not made at this level.
     fn seldom(&self, level: Level) -> impl Iterator<Item = &'static str> {
         let not_here = self.cases.iter().filter(move |result| result.case.level == level);
         let not_here = not_here.filter(|result| result.status == Status::NotApplicable);
@@ -310,7 +310,7 @@ impl Results {
             .map(|(_, what)| what)
     }
 
-    /// Levels that were asked for and tried, and are not shown.
+    /// Levels that were requested and tried, and are not shown.
     pub fn not_shown(&self) -> Vec<Level> {
         let shown = self.shown();
         let short = |level: &Level| *level <= self.level && Some(*level) > shown && self.tried(*level);

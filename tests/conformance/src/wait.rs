@@ -1,11 +1,11 @@
-//! Waiting for a condition, never for luck.
+//! Waits for a condition, never for a fixed time.
 
 use std::time::{Duration, Instant};
 
-/// For what must happen, on a machine that may stand still for some seconds and whose disk is everybody's.
+/// The limit for events that must happen, on a machine that may stall for some seconds and shares its disk.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Polls until the condition gives something, or fails with what was waited for.
+/// Polls until the condition returns a value; panics with `what` at the limit.
 pub fn until<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + limit;
     loop {
@@ -17,7 +17,7 @@ pub fn until<T>(what: &str, limit: Duration, mut condition: impl FnMut() -> Opti
     }
 }
 
-/// Lets time pass between two looks at a condition, or at a random point of a run.
+/// Lets time pass between two checks of a condition, or up to a random point of a run.
 #[allow(clippy::disallowed_methods, reason = "the one sleep; everything else waits for a condition")]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);

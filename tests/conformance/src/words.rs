@@ -56,7 +56,7 @@ pub fn short(operation: &Operation) -> String {
     }
 }
 
-/// With a capital letter, as the beginning of a sentence.
+/// With a capital letter, as at the beginning of a sentence.
 pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
@@ -68,7 +68,7 @@ pub fn value(value: Option<&str>) -> String {
     value.map_or_else(|| "no value".to_owned(), text)
 }
 
-/// A value; of a large one the start, by which it is known, and its size.
+/// A value; for a large one its start, which identifies it, and its size.
 fn text(value: &str) -> String {
     const LONG: usize = 40;
     const START: usize = 16;
@@ -84,7 +84,7 @@ pub fn seconds(time: Time) -> String {
     at_precision(time, 3)
 }
 
-/// The same for several, with as many decimals as it takes to tell them apart.
+/// The same for several times, with enough decimals to distinguish them.
 pub fn moments<const N: usize>(times: [Time; N]) -> [String; N] {
     let told_apart = |digits: usize| {
         let coarse = |time: Time| time / 10_u64.pow(9 - digits as u32);

@@ -1,4 +1,4 @@
-//! Backups of the reference. Its fences live apart from its values, and a restore never lowers one.
+//! Backups of the reference. Its fences are kept apart from its values, and a restore never lowers one.
 
 use super::record::Record;
 use super::{Bug, Reference};

@@ -1,4 +1,4 @@
-//! How the reference does a batch: all of it or nothing, and each bug's way not to.
+//! How the reference applies a batch: all of it or nothing, and how each bug breaks that.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ impl Reference {
         let at_once = match self.bug {
             None => true,
             Some(Bug::BatchInParts) => false,
-            // Whoever keeps fences elsewhere does it here as well.
+            // Bugs that keep fences elsewhere do so here as well.
             Some(
                 Bug::MemoryOnly
                 | Bug::AnsweredFirst
@@ -97,7 +97,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Nothing changes, and no fence rises.
+    /// Refuses a batch: nothing changes, and no fence rises.
     fn refuse_batch(
         &self,
         visit: &mut Visit<'_>,

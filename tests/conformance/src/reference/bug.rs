@@ -1,25 +1,25 @@
-//! The bugs that the reference can be given. Each is one that real services had or could have.
+//! The bugs that can be enabled in the reference. Each is one that real services had or could have.
 
 use crate::manifest::{Equal, High, Policy, Reads};
 
-/// How a mutant is set up: what it promises, and the way it is reached.
+/// How a mutant is set up: its promises, and how it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// May a used token write again?
+    /// Whether a used token may write again.
     pub policy: Policy,
-    /// Who may use the token at the fence?
+    /// Who may use the token at the fence.
     pub equal: Equal,
-    /// How fresh are reads?
+    /// How fresh reads are.
     pub reads: Reads,
-    /// How exact is the reported fence?
+    /// How exact the reported fence is.
     pub high: High,
     /// How many processes serve its store.
     pub instances: usize,
-    /// Over HTTP, or by calls in this process.
+    /// Whether it is reached over HTTP or by calls in this process.
     pub front: Front,
 }
 
-/// The way to a reference.
+/// How a reference is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
     /// By calls in this process.
@@ -29,7 +29,7 @@ pub enum Front {
 }
 
 impl Setup {
-    /// What it promises, as a manifest spells it.
+    /// Its promises, as a manifest spells them.
     pub(crate) fn promises(self) -> [(&'static str, &'static str); 4] {
         let policy = match self.policy {
             Policy::Ge => "ge",
@@ -67,7 +67,7 @@ const GT_HOLDER: Setup = Setup { equal: Equal::Holder, ..GT };
 const STALE_OK: Setup = Setup { reads: Reads::StaleOk, ..GE };
 const AT_LEAST: Setup = Setup { high: High::AtLeast, ..GE };
 
-/// In which setups the reference itself is run: every case applies in at least one. Where a promise is a loose one, the
+/// The setups in which the reference itself is run: every case applies in at least one. Where a promise is loose, the
 /// reference makes use of that.
 pub const SETUPS: [(&str, Setup); 8] = [
     ("ge", GE),
@@ -80,14 +80,14 @@ pub const SETUPS: [(&str, Setup); 8] = [
     ("at_least", AT_LEAST),
 ];
 
-/// A bug, and what must find it.
+/// A bug, and the cases that must find it.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutant {
-    /// The bug.
+    /// The bug that is enabled.
     pub bug: Bug,
     /// Its name on command lines and in tables.
     pub name: &'static str,
-    /// The case that must fail it, and after it those that have no bug of their own and fail it too.
+    /// The case that must fail it, followed by cases without a bug of their own that must fail it too.
     cases: &'static str,
     /// How it is set up.
     pub setup: Setup,
@@ -97,7 +97,7 @@ pub struct Mutant {
 
 macro_rules! bugs {
     ($($bug:ident $name:literal $cases:literal $setup:ident $what:literal)*) => {
-        /// Something the reference does wrong.
+        /// An error that the reference can make.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Bug { $(#[doc = $what] $bug,)* }
 
@@ -190,7 +190,7 @@ bugs! {
 }
 
 impl Mutant {
-    /// The case that must fail it, whatever others do.
+    /// The first case that must fail it.
     pub fn case(&self) -> &'static str {
         self.cases().next().unwrap_or_default()
     }

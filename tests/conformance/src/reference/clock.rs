@@ -1,14 +1,14 @@
-//! The bugs that look at a clock.
+//! The bugs that depend on a clock.
 
 use super::record::Record;
 use super::store::{Gone, Visit};
 use super::{Bug, Reference};
 
-/// After so many seconds [`Bug::ClockExpiry`] lets a fence go.
+/// The seconds after which [`Bug::ClockExpiry`] drops a fence.
 const EXPIRES: i64 = 43_200;
 
 impl Reference {
-    /// What is left of a record that was found.
+    /// A record as the bugs see it under the current clock.
     pub(super) fn as_the_clock_says(&self, visit: &Visit<'_>, found: Record) -> Result<Record, Gone> {
         match self.bug {
             Some(Bug::ClockExpiry) if found.at + EXPIRES < visit.now()? => Ok(Record::default().with_value_of(&found)),
@@ -16,7 +16,7 @@ impl Reference {
         }
     }
 
-    /// What is stored of a change, and when.
+    /// The record to store for a change, with its time.
     pub(super) fn stamped(&self, visit: &Visit<'_>, before: &Record, after: &Record) -> Result<Record, Gone> {
         let at = match self.bug {
             Some(Bug::ClockExpiry | Bug::ClockOrder) => visit.now()?,

@@ -1,4 +1,4 @@
-//! Adapters that do nothing. The suite must pass none of them.
+//! Adapters that do nothing. None of them may pass the suite.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use crate::manifest::{Kill, Manifest};
 use crate::op::Verb;
 use crate::subject::{Broken, Hook, Request, Subject};
 
-/// Always the same answer, whatever is asked, and every hook succeeds.
+/// A resource that always gives the same answer, and whose hooks all succeed.
 pub struct Lazy {
     name: &'static str,
-    /// The answer, by its name.
+    /// The name of the answer.
     says: &'static str,
     manifest: Manifest,
 }
 
-/// The names of all of them: what they answer, and whether they have no other verb than write.
+/// The names of all lazy resources: their answer, and whether they have no other verb than write.
 pub const LAZY: [&str; 16] = [
     "unknown",
     "unsupported",
@@ -35,17 +35,17 @@ pub const LAZY: [&str; 16] = [
     "error (write only)",
 ];
 
-/// How the names of those end that have no other verb.
+/// The suffix of those that have no other verb than write.
 const WRITE_ONLY: &str = " (write only)";
 
-/// What is there for those who say it.
+/// The value of those that report one.
 const VALUE: &str = "lazy";
 
-/// The fence of those who say one: many cases begin with this token.
+/// The fence of those that report one: many cases begin with this token.
 const FENCE: u64 = 9;
 
 impl Lazy {
-    /// The one with this name.
+    /// The lazy resource with this name.
     pub fn new(name: &'static str) -> Lazy {
         let (says, caps) = match name.strip_suffix(WRITE_ONLY) {
             Some(says) => (says, BTreeSet::from([Verb::Write])),

@@ -1,4 +1,4 @@
-//! A resource that is right, and its many ways to be wrong.
+//! A correct resource, and its many faulty variants.
 
 mod backup;
 mod batch;
@@ -29,7 +29,7 @@ pub use http::OverHttp;
 pub use lazy::{LAZY, Lazy};
 pub use service::Service;
 
-/// A resource in this process that follows the model, or breaks it in one way. A kill takes its memory, not its disk.
+/// A resource in this process that follows the model, or breaks it in one way. A kill loses its memory, not its disk.
 pub struct Reference {
     manifest: Manifest,
     bug: Option<Bug>,
@@ -39,7 +39,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// With all verbs, under this policy, and right.
+    /// A correct reference with all verbs, under this policy.
     pub fn new(policy: Policy, equal: Equal) -> Reference {
         let manifest = Manifest {
             caps: Verb::ALL.into_iter().collect(),
@@ -51,7 +51,7 @@ impl Reference {
         Reference { manifest, bug: None, seed: 0, calls: AtomicU64::new(0), store: Store::new(1) }
     }
 
-    /// Set up like this, with this bug; its pauses are drawn from the seed.
+    /// A reference with this setup and bug; its pauses are drawn from the seed.
     pub fn set_up(setup: Setup, bug: Option<Bug>, seed: u64) -> Reference {
         let store = Store::new(setup.instances);
         let plain = Reference::new(setup.policy, setup.equal);
@@ -59,12 +59,12 @@ impl Reference {
         Reference { manifest, bug, seed, store, ..plain }
     }
 
-    /// Does what is asked in one of its processes.
+    /// Performs an operation in one of its processes.
     pub fn serve(&self, instance: usize, op: &Op) -> Answer {
         self.visit(instance, None, |visit| self.perform(visit, op))
     }
 
-    /// The same, if the process is still the one that took the connection.
+    /// The same, if the process that accepted the connection is still alive.
     fn serve_in(&self, life: u64, op: &Op) -> Answer {
         self.visit(0, Some(life), |visit| self.perform(visit, op))
     }
@@ -86,7 +86,7 @@ impl Reference {
         served.unwrap_or_else(|Gone(why)| Answer::unknown(why))
     }
 
-    /// Where the reported fence need not be exact, every second one is lower than it is.
+    /// Where the reported fence need not be exact, about every second one is too low.
     fn told(&self, visit: &mut Visit<'_>, answer: Answer) -> Answer {
         if self.manifest.high == High::Exact || visit.one_of(2) {
             return answer;
@@ -107,7 +107,7 @@ impl Reference {
     }
 }
 
-/// By numbers; text is for [`Service`].
+/// Takes tokens as numbers; [`Service`] takes text.
 impl FencedResource for Reference {
     fn manifest(&self) -> Manifest {
         self.manifest.clone()

@@ -1,4 +1,4 @@
-//! How the reference is read. Wherever a bug is named, the right way is next to it.
+//! How the reference is read. The correct code is next to every named bug.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl Reference {
                 return Ok(done(&shown.map_or(record.clone(), |shown| record.with_value_of(&shown))));
             }
             Some(Bug::StaleReads) => return cached(visit, res, 16),
-            // The same is right where it is declared.
+            // The same is correct where the manifest declares it.
             None if self.manifest.reads == Reads::StaleOk => return cached(visit, res, 2),
             _ => {}
         }
@@ -56,7 +56,7 @@ impl Reference {
     }
 }
 
-/// What was there when the cache was refreshed, which is done by one read of so many.
+/// The record at the last refresh of the cache; about one read in `many` refreshes it.
 fn cached(visit: &mut Visit<'_>, res: &str, many: u64) -> Result<Answer, Gone> {
     let fresh = visit.one_of(many);
     let record = visit.with(|disk, memory| {

@@ -1,4 +1,4 @@
-//! What is kept for one resource, and who is admitted to it.
+//! The record of one resource, and the rules of admission.
 
 use std::cmp::Ordering;
 
@@ -6,19 +6,19 @@ use super::bug::Bug;
 use crate::manifest::{Equal, Manifest, Policy};
 use crate::op::Verb;
 
-/// One resource.
+/// The stored state of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) high: Option<u64>,
     pub(super) used: bool,
     pub(super) holder: Option<String>,
     pub(super) value: Option<String>,
-    /// When it was changed, by the clock of the resource; only bugs look at it.
+    /// When it was changed, by the clock of the resource; only bugs use it.
     pub(super) at: i64,
 }
 
 impl Record {
-    /// Raises the fence; a token at the fence only fills in a holder that is not known.
+    /// Raises the fence; a token at the fence only fills in an unknown holder.
     pub(super) fn raise(&mut self, token: u64, holder: &str) {
         if self.high.is_none_or(|high| token > high) {
             self.high = Some(token);
@@ -29,14 +29,14 @@ impl Record {
         }
     }
 
-    /// The fence becomes the token, wherever it was.
+    /// Sets the fence to the token, even if that lowers it.
     pub(super) fn force(&mut self, token: u64, holder: &str) {
         self.high = Some(token);
         self.used = false;
         self.holder = Some(holder.to_owned());
     }
 
-    /// The same value behind the fence of another.
+    /// This value with the fence of another record.
     pub(super) fn with_fence_of(self, other: &Record) -> Record {
         Record { value: self.value, ..other.clone() }
     }
@@ -54,7 +54,7 @@ pub(super) struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// May this operation go on? Also for claims, which a used token may make.
+    /// Whether this operation is admitted. Covers claims too, for which a used token is allowed.
     pub(super) fn admit(self, record: &Record, verb: Verb, token: u64, holder: &str) -> bool {
         match self.bug {
             Some(Bug::RejectAll) => return false,
@@ -76,7 +76,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Is this token behind the fence?
+    /// Whether this token is behind the fence.
     pub(super) fn behind(self, record: &Record, token: u64) -> bool {
         record.high.is_some_and(|high| self.order(token, high) == Ordering::Less)
     }
@@ -98,7 +98,7 @@ impl Rules<'_> {
             || record.holder.as_deref().is_none_or(|found| found == holder)
     }
 
-    /// May the token at the fence write now?
+    /// Whether the token at the fence may write now.
     fn again(self, record: &Record, verb: Verb) -> bool {
         let once = match self.bug {
             Some(Bug::GtForGe) => true,

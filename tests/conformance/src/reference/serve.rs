@@ -1,4 +1,4 @@
-//! How the reference does what it is asked. Wherever a bug is named, the right way is next to it.
+//! How the reference performs operations. The correct code is next to every named bug.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use crate::answer::Answer;
 use crate::op::{Op, Verb, Write};
 use crate::token::Token;
 
-/// So many fences are kept by [`Bug::Eviction`].
+/// The number of fences that [`Bug::Eviction`] keeps.
 const KEPT: usize = 1_500;
 
-/// So many hashes does [`Bug::HashedFences`] know.
+/// The number of different hashes of [`Bug::HashedFences`].
 const HASHES: usize = 512;
 
 /// Values above this are large.
 const LARGE: usize = 1 << 20;
 
-/// What [`Bug::LargeLater`] does not keep in its rows.
+/// The size above which [`Bug::LargeLater`] stores a value separately.
 const SIZEABLE: usize = 16 << 10;
 
 fn is_large(value: Option<&str>, than: usize) -> bool {
@@ -31,9 +31,9 @@ pub(super) struct Change<'a> {
     pub(super) res: String,
     pub(super) token: &'a Token,
     pub(super) holder: &'a str,
-    /// For a cas: the value that must be there.
+    /// For a cas: the expected value.
     expect: Option<Option<&'a str>>,
-    /// What to write; a claim writes nothing, a delete writes that there is nothing.
+    /// The value to write; `None` for a claim, which writes nothing, and for a delete, which removes the value.
     pub(super) value: Option<&'a str>,
 }
 
@@ -78,7 +78,7 @@ impl Reference {
         }
     }
 
-    /// The number that is presented; `Ok(None)` if nothing is, and nobody minds.
+    /// The presented number; `Ok(None)` if there is none and a bug allows that.
     pub(super) fn number(
         &self,
         visit: &Visit<'_>,
@@ -96,7 +96,7 @@ impl Reference {
         })
     }
 
-    /// The record that decisions are made on.
+    /// The record that decisions are based on.
     pub(super) fn known(&self, visit: &Visit<'_>, res: &str) -> Result<Record, Gone> {
         let found = visit.with(|disk, memory| {
             let stored = disk.get(res).cloned().unwrap_or_default();
@@ -116,13 +116,13 @@ impl Reference {
         self.as_the_clock_says(visit, found)
     }
 
-    /// Where a fence is kept that several resources share.
+    /// The name of the record for a fence that several resources share.
     fn shared_fence(&self, res: &str) -> String {
         let hash = res.bytes().fold(7, |hash: usize, byte| (hash * 31 + usize::from(byte)) % HASHES);
         if self.has(Bug::HashedFences) { format!(" fence {hash}") } else { " fence".to_owned() }
     }
 
-    /// Would this write be admitted now? What a check looks at that is made too early.
+    /// Whether this write would be admitted now: a check that some bugs make too early.
     pub(super) fn looks_admitted(&self, write: &Write) -> bool {
         let change = self.change_of(Verb::Write, write, None);
         let mut admitted = false;
@@ -135,7 +135,7 @@ impl Reference {
         admitted
     }
 
-    /// Does a write that was checked elsewhere.
+    /// Performs a write that was checked elsewhere.
     pub(super) fn write_unchecked(&self, life: u64, write: &Write) -> Answer {
         let Some(token) = write.token.number() else { return Answer::error("token-invalid") };
         self.visit(0, Some(life), |visit| {
@@ -202,7 +202,7 @@ impl Reference {
         if let Some(answer) = self.before_the_lock(visit, change, token)? {
             return Ok(answer);
         }
-        // What was seen before the lock was taken; the right way looks only after it.
+        // The record as seen before the lock was taken; correct code reads it only afterwards.
         let early = self.known(visit, &change.res)?;
         let Some(rows) = self.lock(visit, change)? else { return Ok(Answer::Stale { high: early.high }) };
         let before = if rows.is_some() { self.known(visit, &change.res)? } else { early.clone() };
@@ -255,7 +255,7 @@ impl Reference {
         unfenced || self.rules().admit(record, change.verb, token, change.holder)
     }
 
-    /// What some bugs do too early.
+    /// What some bugs do before taking the lock.
     fn before_the_lock(&self, visit: &Visit<'_>, change: &Change<'_>, token: u64) -> Result<Option<Answer>, Gone> {
         match self.bug {
             Some(Bug::MemoryFirst) => {
@@ -276,7 +276,8 @@ impl Reference {
         }
     }
 
-    /// The outer `None`: it was locked by others, and the caller does not wait. The inner one: it goes on without.
+    /// Outer `None`: another operation holds the lock, and the caller does not wait. Inner `None`: it continues without
+    /// the lock.
     #[allow(clippy::option_option, reason = "two different absences, told apart in one place")]
     fn lock<'s>(&self, visit: &Visit<'s>, change: &Change<'_>) -> Result<Option<Option<Rows<'s>>>, Gone> {
         let races = match self.bug {
@@ -344,7 +345,8 @@ impl Reference {
     }
 }
 
-/// As careless code reads a number: the digits in front, zero without any, and the largest if there are too many.
+/// Parses a number as careless code does: the leading digits, zero if there are none, the maximum if there are too
+/// many.
 fn digits(text: &str) -> u64 {
     let text = text.trim().trim_start_matches('+');
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());

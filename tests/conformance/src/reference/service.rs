@@ -8,7 +8,7 @@ use crate::op::Op;
 use crate::resource::FencedResource;
 use crate::subject::{Around, Broken, Hook, Request, Steps, Subject};
 
-/// A [`Reference`] that is called with whatever a client may send.
+/// A [`Reference`] that accepts anything a client may send.
 pub struct Service {
     reference: Reference,
     instances: usize,
@@ -16,7 +16,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Set up like this, with this bug; its pauses are drawn from the seed.
+    /// A service with this setup and bug; its pauses are drawn from the seed.
     pub fn new(setup: Setup, bug: Option<Bug>, seed: u64) -> Service {
         let reference = Reference::set_up(setup, bug, seed);
         let manifest = FencedResource::manifest(&reference);
@@ -27,7 +27,7 @@ impl Service {
         self.reference.has(bug)
     }
 
-    /// What it serves.
+    /// The reference behind it.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }

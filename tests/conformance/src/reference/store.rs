@@ -1,7 +1,7 @@
-//! A disk that survives, and processes over it that do not: a crash, a pause and a recovery without a real process.
+//! A disk that survives, and processes on it that do not: a crash, a pause and a recovery without a real process.
 //!
-//! Every step of an operation asks whether its process still lives. After a kill it does not, so the operation takes
-//! no further effect and nobody gets its answer.
+//! Every step of an operation checks whether its process is still alive. After a kill it is not, so the operation has
+//! no further effect and its answer is never sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,10 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long two batches wait for each other before both clients give up.
 const DEADLOCK: Duration = Duration::from_millis(300);
 
-/// How long a step is held while somebody looks.
+/// How long a step is held while the steps are watched.
 const HELD: Duration = Duration::from_millis(3);
 
-/// Its process was killed, or the client gave up waiting; the text says which.
+/// The process was killed, or the client gave up waiting; the text tells which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone(pub(super) &'static str);
 
@@ -32,18 +32,18 @@ pub(super) struct Store {
     state: Mutex<State>,
     changed: Condvar,
     watched: Arc<Watched>,
-    /// When the right clock was at zero.
+    /// When the correct clock was at zero.
     began: Instant,
 }
 
-/// The steps of the processes, while somebody looks.
+/// Counts the steps of the processes while they are watched.
 #[derive(Default)]
 struct Watched {
     by: AtomicU64,
     made: AtomicU64,
 }
 
-/// Somebody who looks.
+/// A watcher of the steps. Dropping it ends the watch.
 pub(super) struct Watching(Arc<Watched>);
 
 impl Steps for Watching {
@@ -60,23 +60,23 @@ impl Drop for Watching {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Counts the lives of the process.
+    /// The number of the process's current life.
     life: u64,
     down: bool,
     paused: bool,
-    /// The resources that somebody works on.
+    /// The resources that operations hold locked.
     locked: BTreeSet<String>,
-    /// What survives a kill.
+    /// The data that survives a kill.
     pub(super) disk: BTreeMap<String, Record>,
-    /// What does not, by instance.
+    /// The data that does not survive, by instance.
     pub(super) memory: Vec<BTreeMap<String, Record>>,
-    /// How many wait for a change: to wake nobody costs a call of the system too.
+    /// The number of waiting threads. Notifying costs a system call even if none waits.
     waiting: u64,
-    /// What a recovery moved away from the disk.
+    /// The data that a recovery has moved away from the disk.
     recovering: Option<BTreeMap<String, Record>>,
-    /// Names in the order of their use, the latest at the end.
+    /// Names in the order of their use, the latest last.
     pub(super) recent: Vec<String>,
-    /// How far the clock is from the right one.
+    /// How far the clock is off.
     shift: Shift,
     /// The last backup.
     backup: BTreeMap<String, Record>,
@@ -89,7 +89,7 @@ impl Store {
         Store { state: Mutex::new(state), changed, watched, began }
     }
 
-    /// Looks at the steps from now on.
+    /// Watches the steps from now on.
     pub(super) fn watch(&self) -> Watching {
         self.watched.made.store(0, Ordering::Release);
         self.watched.by.fetch_add(1, Ordering::AcqRel);
@@ -100,12 +100,12 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which life of the process it is: every end of it begins another.
+    /// The current life of the process: every end begins another one.
     pub(super) fn life(&self) -> u64 {
         self.state().life
     }
 
-    /// An operation arrives at a process; with `life`, at that one or at none.
+    /// Begins an operation in a process. With `life`, it fails unless that life is the current one.
     pub(super) fn enter(&self, instance: usize, random: Random, life: Option<u64>) -> Result<Visit<'_>, Gone> {
         let mut state = self.state();
         if life.is_some_and(|life| life != state.life) {
@@ -127,7 +127,7 @@ impl Store {
         self.changed.notify_all();
     }
 
-    /// Starts a process that does not run. `fragile`: its data are moved away until it has recovered.
+    /// Starts a process that is down. `fragile`: its data is moved away until it has recovered.
     pub(super) fn start(&self, fragile: bool) {
         let mut state = self.state();
         if state.down {
@@ -136,7 +136,7 @@ impl Store {
         }
     }
 
-    /// Stops it in order, so that what waits in memory is stored, and starts it again.
+    /// Stops the process gracefully and starts it again. With `flush`, the data in memory is stored first.
     pub(super) fn restart(&self, flush: bool) {
         let mut state = self.state();
         if !state.down && flush {
@@ -162,13 +162,13 @@ impl Store {
         self.state().shift = shift;
     }
 
-    /// Keeps what is on the disk, as `keep` sees it.
+    /// Backs up the disk; `keep` selects what is kept of each record.
     pub(super) fn back_up(&self, keep: impl Fn(&Record) -> Record) {
         let mut state = self.state();
         state.backup = state.disk.iter().map(|(name, record)| (name.clone(), keep(record))).collect();
     }
 
-    /// Puts the backup back: `merge` gets what it knows of a resource and what was there.
+    /// Restores the backup: `merge` gets the record of the backup and the current one.
     pub(super) fn restore(&self, merge: impl Fn(&Record, &Record) -> Record) {
         let mut state = self.state();
         let none = Record::default();
@@ -216,7 +216,7 @@ pub(super) struct Visit<'s> {
 }
 
 impl<'s> Visit<'s> {
-    /// The state, as soon as the process is not paused; an error if it was killed.
+    /// The state, once the process is not paused; an error if it was killed.
     fn state(&self) -> Result<MutexGuard<'s, State>, Gone> {
         self.state_when(|state| !state.paused, "the process did not answer in time")
     }
@@ -245,7 +245,7 @@ impl<'s> Visit<'s> {
         }
     }
 
-    /// Lets others get ahead, sometimes, where real code is interrupted.
+    /// Sometimes lets other threads get ahead, where real code is interrupted.
     pub(super) fn breathe(&mut self) {
         match self.random.below(8) {
             0..=3 => {}
@@ -254,7 +254,7 @@ impl<'s> Visit<'s> {
         }
     }
 
-    /// Takes the time that a disk takes: mostly short, sometimes long.
+    /// Takes the time of a disk sync: mostly short, sometimes long.
     pub(super) fn sync(&mut self) {
         match self.random.below(8) {
             0..=5 => std::thread::yield_now(),
@@ -263,23 +263,23 @@ impl<'s> Visit<'s> {
         }
     }
 
-    /// What its clock says, in seconds.
+    /// The time of its clock, in seconds.
     pub(super) fn now(&self) -> Result<i64, Gone> {
         let passed = i64::try_from(self.store.began.elapsed().as_secs()).unwrap_or(i64::MAX);
         Ok(passed.saturating_add(self.state()?.shift.0))
     }
 
-    /// True in one of so many.
+    /// True once in `many` on average.
     pub(super) fn one_of(&mut self, many: u64) -> bool {
         self.random.below(many) == 0
     }
 
-    /// Still alive? Asked before an answer leaves.
+    /// Fails if the process is dead. Checked before an answer is sent.
     pub(super) fn alive(&self) -> Result<(), Gone> {
         self.state().map(drop)
     }
 
-    /// Looks at the disk and at the memory of this process, or changes them, in one step.
+    /// Reads or changes the disk and the memory of this process in one step.
     pub(super) fn with<T>(
         &self,
         look: impl FnOnce(&mut BTreeMap<String, Record>, &mut BTreeMap<String, Record>) -> T,
@@ -289,7 +289,7 @@ impl<'s> Visit<'s> {
         Ok(look(disk, &mut memory[self.instance]))
     }
 
-    /// Something is about to be done that others will see.
+    /// Counts and holds a step, before an effect that others can see.
     pub(super) fn step(&self) {
         let Watched { by, made } = &*self.store.watched;
         if by.load(Ordering::Acquire) > 0 {
@@ -304,7 +304,7 @@ impl<'s> Visit<'s> {
         self.with(|disk, _| disk.extend(changes))
     }
 
-    /// Marks a resource as used last, and forgets the fences of all but the latest `most`, where nobody needs them.
+    /// Marks a resource as used last. Drops the oldest fence beyond `most`, if `needless` allows it.
     pub(super) fn evict(&self, res: &str, most: usize, needless: impl Fn(&Record) -> bool) -> Result<(), Gone> {
         let mut state = self.state()?;
         state.recent.retain(|name| name != res);
@@ -318,7 +318,7 @@ impl<'s> Visit<'s> {
         Ok(())
     }
 
-    /// Waits until nobody works on any of these resources, and takes them.
+    /// Waits until all of these resources are unlocked, and locks them.
     pub(super) fn lock(&self, names: &BTreeSet<String>) -> Result<Rows<'s>, Gone> {
         let free = |state: &State| state.locked.is_disjoint(names);
         let mut state = self.state_when(free, "the wait for a lock took too long")?;
@@ -326,14 +326,14 @@ impl<'s> Visit<'s> {
         Ok(Rows { store: self.store, life: self.life, names: names.clone() })
     }
 
-    /// Takes it if nobody works on it.
+    /// Locks a resource if it is unlocked.
     pub(super) fn try_lock(&self, name: &str) -> Result<Option<Rows<'s>>, Gone> {
         let mut state = self.state()?;
         let taken = state.locked.insert(name.to_owned());
         Ok(taken.then(|| Rows { store: self.store, life: self.life, names: BTreeSet::from([name.to_owned()]) }))
     }
 
-    /// Takes them one after the other, in this order.
+    /// Locks resources one after the other, in this order.
     pub(super) fn lock_in_order(&mut self, names: &[String]) -> Result<Vec<Rows<'s>>, Gone> {
         let mut held: Vec<Rows<'s>> = Vec::new();
         self.patience = DEADLOCK;
@@ -348,7 +348,7 @@ impl<'s> Visit<'s> {
     }
 }
 
-/// Resources that one operation works on. Dropping it lets others.
+/// Resources locked by one operation. Dropping it unlocks them.
 pub(super) struct Rows<'s> {
     store: &'s Store,
     life: u64,
@@ -358,7 +358,7 @@ pub(super) struct Rows<'s> {
 impl Drop for Rows<'_> {
     fn drop(&mut self) {
         let mut state = self.store.state();
-        // After a kill its locks are gone, and these are those of others.
+        // A kill released these locks; any lock held now belongs to another operation.
         if state.life == self.life {
             state.locked.retain(|name| !self.names.contains(name));
             if state.waiting > 0 {

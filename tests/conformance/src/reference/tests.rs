@@ -1,4 +1,4 @@
-//! The simulated crash and pause do what real ones do.
+//! The simulated crash and pause behave like real ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -73,7 +73,7 @@ fn a_paused_process_answers_when_it_goes_on() {
             answered.store(true, Ordering::SeqCst);
             answer
         });
-        // Nothing can be waited for: that nothing happens is seen only by letting time pass.
+        // There is no condition to wait for: only the passing of time shows that nothing happens.
         wait::pause(Duration::from_millis(50));
         assert!(!answered.load(Ordering::SeqCst));
         resource.hook(Hook::Resume).unwrap();
@@ -92,7 +92,7 @@ fn what_was_in_flight_at_a_kill_is_unknown_and_never_happens_later() {
             resource.hook(Hook::Start).unwrap();
             let at_once = resource.read("r");
             let answer = writing.join().unwrap();
-            // One that is accepted may have begun after the kill.
+            // An accepted write may have begun after the kill.
             if answer.is_unknown() {
                 assert_eq!(resource.read("r"), at_once, "round {round}: it happened after the kill");
             }

@@ -1,4 +1,4 @@
-//! Other ways to the data of the reference than by a request of their own.
+//! Other ways to the data of the reference than its verbs.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use crate::subject::Around;
 /// Another way to the same data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The name with a slash at its end, which is another name.
+    /// The name with a trailing slash, which is another name.
     Slash,
-    /// The bulk import.
+    /// A bulk import.
     Import,
-    /// Another resource gets its name.
+    /// Another resource is renamed to this name.
     Rename,
-    /// The value is to expire now.
+    /// The value is made to expire now.
     Expire,
 }
 
 impl Way {
-    /// All of them, with what a report calls them.
+    /// All ways, with their names in reports.
     pub(super) const ALL: [(Way, &'static str); 4] = [
         (Way::Slash, "the name with a slash at its end"),
         (Way::Import, "the bulk import"),
@@ -34,7 +34,7 @@ impl Way {
 }
 
 impl Way {
-    /// As a case tells of it.
+    /// The way as a case describes it.
     pub(super) fn around(self, name: &str) -> Around {
         match self {
             Way::Slash => Around::Spelling(name.to_owned()),
@@ -44,7 +44,7 @@ impl Way {
 }
 
 impl Reference {
-    /// A write that arrives by another way.
+    /// Performs a write that arrives by another way.
     pub(super) fn write_by(&self, visit: &mut Visit<'_>, way: Way, write: &Write) -> Result<Answer, Gone> {
         let mut change = self.change_of(Verb::Write, write, None);
         match (way, self.bug) {
@@ -56,7 +56,7 @@ impl Reference {
                 self.change(visit, &change)
             }
             (Way::Rename, Some(Bug::RenameUnfenced)) => {
-                // It comes with the fence it had under its old name.
+                // The renamed resource brings the fence it had under its old name.
                 let mut moved = Record::default();
                 moved.force(write.token.number().unwrap_or_default(), &write.holder);
                 moved.value = Some(write.value.clone());
@@ -85,7 +85,7 @@ impl Reference {
         }
     }
 
-    /// A change that nobody checks.
+    /// A change without any check.
     pub(super) fn unfenced(&self, visit: &mut Visit<'_>, change: &Change<'_>) -> Result<Answer, Gone> {
         let _rows = visit.lock(&BTreeSet::from([change.res.clone()]))?;
         let mut record = self.known(visit, &change.res)?;

@@ -1,4 +1,4 @@
-//! The files a run leaves behind.
+//! The files that a run writes.
 
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -13,9 +13,9 @@ use crate::verdict::{CaseResult, Results, Status};
 /// A file that could not be written.
 #[derive(Debug)]
 pub struct Unwritten {
-    /// Which.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause of the failure.
     pub error: io::Error,
 }
 
@@ -28,10 +28,10 @@ impl fmt::Display for Unwritten {
 
 impl std::error::Error for Unwritten {}
 
-/// What was written.
+/// The files that were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// In the order of writing.
+    /// Their paths, in the order of writing.
     pub files: Vec<PathBuf>,
 }
 
@@ -42,15 +42,16 @@ pub(super) fn history_file(result: &CaseResult) -> Option<String> {
     history.map(|_| format!("history-{}.jsonl", result.case.id))
 }
 
-/// Makes the directory if it is not there, and sees that a file can be written into it: before a run, which may take long.
+/// Creates the directory if needed, and checks that a file can be written into it. Called before a run, which may take
+/// long.
 pub fn make_room(dir: &Path) -> Result<(), Unwritten> {
     let unwritten = |error| Unwritten { path: dir.to_owned(), error };
     fs::create_dir_all(dir).map_err(unwritten)?;
     tempfile::tempfile_in(dir).map(drop).map_err(unwritten)
 }
 
-/// Writes `report.html`, `junit.xml`, the histories and last `results.json` into `dir`, which is made if it is not there. Each file is
-/// there as a whole or not at all.
+/// Writes `report.html`, `junit.xml`, the histories and last `results.json` into `dir`, which is created if needed.
+/// Each file appears as a whole or not at all.
 pub fn write_all(dir: &Path, results: &Results, setting: &Setting) -> Result<Written, Unwritten> {
     fs::create_dir_all(dir).map_err(|error| Unwritten { path: dir.to_owned(), error })?;
     let mut written = Written::default();
@@ -61,16 +62,16 @@ pub fn write_all(dir: &Path, results: &Results, setting: &Setting) -> Result<Wri
     }
     written.files.push(whole(dir, "report.html", |out| out.write_all(html(results, setting).as_bytes()))?);
     written.files.push(whole(dir, "junit.xml", |out| out.write_all(junit(results, setting).as_bytes()))?);
-    // The last: whoever sees it finds the others.
+    // Written last: a program that sees it finds the others complete.
     written.files.push(whole(dir, "results.json", |out| out.write_all(json(results, setting).as_bytes()))?);
     Ok(written)
 }
 
-/// Under another name first, and renamed when it is complete.
+/// Writes a file under another name first, and renames it when it is complete.
 fn whole(dir: &Path, name: &str, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<PathBuf, Unwritten> {
     let path = dir.join(name);
     let attempt = || {
-        // As the user's umask has it; files of this kind are private otherwise.
+        // Use the user's umask; temporary files are private otherwise.
         let permissions = Permissions::from_mode(0o666);
         let file = tempfile::Builder::new().prefix(".fencepost-").permissions(permissions).tempfile_in(dir)?;
         let mut out = BufWriter::new(file);

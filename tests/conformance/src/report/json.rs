@@ -1,4 +1,4 @@
-//! `results.json`: everything a program may want to know. docs/conformance/reports.md says what each field means.
+//! `results.json`: the results for programs. docs/conformance/reports.md describes each field.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::evidence::Evidence;
 use crate::manifest::Manifest;
 use crate::verdict::{CaseResult, Failure, Level, Outcome, Results, Status};
 
-/// What the file is.
+/// The name of the format.
 pub const FORMAT: &str = "fencepost-conformance-results";
 
-/// Its version: higher when a field goes or changes its meaning, the same when one is added.
+/// The version of the format: raised when a field is removed or changes its meaning, kept when one is added.
 pub const FORMAT_VERSION: u32 = 1;
 
 #[derive(Serialize)]

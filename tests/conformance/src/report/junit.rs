@@ -1,7 +1,7 @@
 //! `junit.xml`, for the pages of CI systems.
 //!
-//! FAIL is a failure, UNKNOWN and ERROR are errors, SKIP and N/A are skipped, PASS and INFO pass. Because skipped is green on most
-//! pages, a last test case stands for the whole run: it passes exactly if the exit code is 0.
+//! FAIL is a failure, UNKNOWN and ERROR are errors, SKIP and N/A are skipped, PASS and INFO pass. Because most pages
+//! show skipped as green, a last test case stands for the whole run: it passes exactly if the exit code is 0.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -92,7 +92,7 @@ fn case(text: &mut String, result: &CaseResult, seed: u64, setting: &Setting) {
     }
 }
 
-/// The run as a whole, so that what is green here is green there.
+/// The run as a whole, so that the CI page is green exactly if the run passed.
 fn verdict(text: &mut String, all: &mut Counts, results: &Results) {
     let status = match results.outcome() {
         Outcome::Safe | Outcome::Passed => Status::Pass,

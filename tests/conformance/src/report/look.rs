@@ -1,4 +1,4 @@
-//! What a terminal can show.
+//! What a terminal can display.
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -7,31 +7,31 @@ use rustix::termios::tcgetwinsize;
 
 use crate::verdict::Status;
 
-/// The narrowest and the widest that lines are broken to.
+/// The narrowest and the widest line width.
 const NARROW: usize = 40;
 const WIDE: usize = 120;
 
-/// How output looks.
+/// The style of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// With colours.
     pub colour: bool,
-    /// With a bar that is drawn over while the run goes on.
+    /// With a progress bar that is redrawn during the run.
     pub bar: bool,
-    /// So many columns.
+    /// The number of columns.
     pub width: usize,
 }
 
 impl Default for Look {
-    /// Plain lines.
+    /// Plain lines, without colours or a bar.
     fn default() -> Look {
         Look { colour: false, bar: false, width: 80 }
     }
 }
 
 impl Look {
-    /// For this stream: colours and a bar only on a terminal; no colours if `NO_COLOR` is set; as many columns as the terminal
-    /// has, else `COLUMNS`, else 80.
+    /// The style for this stream: colours and a bar only on a terminal; no colours if `NO_COLOR` is set; as many
+    /// columns as the terminal has, else `COLUMNS`, else 80.
     pub fn of(stream: &(impl IsTerminal + AsFd)) -> Look {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -57,12 +57,12 @@ impl Look {
         self.escaped(code, text)
     }
 
-    /// A text that stands out.
+    /// A highlighted text.
     pub(super) fn bold(self, text: &str) -> String {
         self.escaped("1", text)
     }
 
-    /// A text that stands back.
+    /// A dimmed text.
     pub(super) fn faint(self, text: &str) -> String {
         self.escaped("2", text)
     }
@@ -72,7 +72,7 @@ impl Look {
     }
 }
 
-/// As the terminal says; one that does not know says none.
+/// The width that the terminal reports, if it knows it.
 fn columns(stream: &impl AsFd) -> Option<usize> {
     tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }

@@ -1,7 +1,7 @@
-//! What a run has shown, for people and for programs.
+//! Reports of a run, for people and for programs.
 //!
-//! [`Tree`] looks on while it runs, [`summary`] ends what it printed, [`tap`] is for programs that read standard output, and
-//! [`write_all`] leaves `results.json`, `junit.xml`, `report.html` and the histories of what went wrong in a directory.
+//! [`Tree`] prints progress during the run, [`summary`] follows it, [`tap`] is for programs that read standard output,
+//! and [`write_all`] writes `results.json`, `junit.xml`, `report.html` and the histories of failures into a directory.
 
 mod claim;
 mod files;

@@ -1,19 +1,19 @@
-//! How a run was started, and how a part of it is started again.
+//! How a run was started, and the commands that repeat a part of it.
 
 use super::text::quoted;
 
-/// What reports say about the program that made them.
+/// The command line of a run, for reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
     /// The version of the tool.
     pub version: String,
-    /// How the resource is reached, with the options that matter for it: `http --map resource.toml`.
+    /// The adapter, with the options that matter for it: `http --map resource.toml`.
     pub adapter: Vec<String>,
-    /// What follows the options: `-- ./adapter.py`.
+    /// The part after the options: `-- ./adapter.py`.
     pub program: Vec<String>,
-    /// What `--rounds` said.
+    /// The value of `--rounds`.
     pub rounds: Option<u64>,
-    /// What `--case-limit` said, as it was written.
+    /// The value of `--case-limit`, as it was written.
     pub case_limit: Option<String>,
 }
 

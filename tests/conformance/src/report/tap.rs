@@ -1,7 +1,7 @@
 //! TAP version 14.
 //!
-//! UNKNOWN and ERROR are `not ok`, SKIP and N/A are `ok … # SKIP`, and the last line stands for the whole run: it is `ok` exactly if
-//! the exit code is 0.
+//! UNKNOWN and ERROR are `not ok`, SKIP and N/A are `ok … # SKIP`, and the last line stands for the whole run: it is
+//! `ok` exactly if the exit code is 0.
 
 use std::io::{self, Write};
 
@@ -55,7 +55,7 @@ fn case(out: &mut dyn Write, number: usize, result: &CaseResult, seed: u64, sett
     }
 }
 
-/// YAML whose values are JSON strings, which are YAML too.
+/// Writes YAML whose values are JSON strings, which are valid YAML.
 fn details(out: &mut dyn Write, fields: &[(&str, &str)]) -> io::Result<()> {
     writeln!(out, "  ---")?;
     for (name, value) in fields {
@@ -65,7 +65,7 @@ fn details(out: &mut dyn Write, fields: &[(&str, &str)]) -> io::Result<()> {
     writeln!(out, "  ...")
 }
 
-/// `#` would begin a directive, and `\` is what escapes it.
+/// Escapes a description: `#` would begin a directive, and `\` is the escape character.
 fn description(text: &str) -> String {
     one_line(text).replace('\\', "\\\\").replace('#', "\\#")
 }

@@ -1,4 +1,4 @@
-//! The tree that grows on a terminal while the suite runs, and what is said at the end.
+//! The tree of cases that is printed while the suite runs, and the summary at the end.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -9,27 +9,28 @@ use crate::cases::{Case, GROUPS, Group};
 use crate::run::Watch;
 use crate::verdict::{CaseResult, Outcome, Results, Status};
 
-/// Columns of status and id, and the margin of what is said below a case.
+/// The columns of status and id, and the indent of the text below a case.
 const MARGIN: usize = 15;
 
-/// Prints each case when it has ended, below the heading of its group, and meanwhile a bar if the look has one.
+/// Prints each case when it has ended, below the heading of its group, and a progress bar meanwhile if the look has
+/// one.
 pub struct Tree<W: Write> {
     out: W,
     look: Look,
     group: Option<char>,
     began: Instant,
     failed: usize,
-    /// The case that runs, and its place.
+    /// The running case, and its position.
     running: Option<(&'static Case, usize, usize)>,
 }
 
 impl<W: Write> Tree<W> {
-    /// On this stream.
+    /// Prints to this stream.
     pub fn new(out: W, look: Look) -> Tree<W> {
         Tree { out, look, group: None, began: Instant::now(), failed: 0, running: None }
     }
 
-    /// The stream again.
+    /// Returns the stream.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -96,7 +97,7 @@ impl<W: Write> Watch for Tree<W> {
     }
 }
 
-/// What is said about a case that did not simply pass, or whose pass needs a word.
+/// The text below a case that did not simply pass, or whose pass has a note.
 fn said(result: &CaseResult) -> String {
     match &result.failure {
         Some(failure) => failure.sentence.clone(),
@@ -108,7 +109,7 @@ pub(super) fn group_of(case: &Case) -> Option<&'static Group> {
     GROUPS.iter().find(|group| case.id.starts_with(group.letter))
 }
 
-/// Counts, exclusions, the failures again, and as the last line what was shown and what was not.
+/// Prints the counts, exclusions and failures, and as the last line what was shown and what was not.
 pub fn summary(out: &mut dyn Write, results: &Results, look: Look) -> io::Result<()> {
     let took: Duration = results.cases.iter().map(|result| result.took).sum();
     let counts = Status::ALL.into_iter().rev().map(|status| (status, results.ids(status).len()));
@@ -141,7 +142,7 @@ pub fn summary(out: &mut dyn Write, results: &Results, look: Look) -> io::Result
         Outcome::Unknown => Status::Unknown,
         Outcome::Broken => Status::Error,
     };
-    // In one piece, however long: scripts look at the last line.
+    // Never wrapped, however long: scripts read the last line.
     writeln!(out, "\n{}", look.coloured(status, &visible(&results.last_line())))?;
     out.flush()
 }

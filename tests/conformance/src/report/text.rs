@@ -1,28 +1,28 @@
-//! Text that came from outside, made fit for a terminal, for markup, and for a shell.
+//! Makes external text safe for a terminal, for markup, and for a shell.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The text without anything that a terminal would obey or markup must not contain: control characters and marks that
-/// turn the direction of writing become visible signs. Nothing else changes.
+/// The text without anything that a terminal would interpret or markup must not contain: control characters and
+/// direction marks become visible symbols. Nothing else changes.
 pub fn visible(text: &str) -> String {
     text.chars().map(shown_as).collect()
 }
 
-/// The same in one line, whatever lines it has.
+/// The same on one line, even if the text has several.
 pub fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     visible(&lines.join(" "))
 }
 
-/// The same with the lines that it has.
+/// The same, with line breaks kept.
 pub fn visible_lines(text: &str) -> String {
     text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
 
 fn shown_as(character: char) -> char {
     match character {
-        // Unicode has a picture for each of these.
+        // Unicode has a symbol for each of these.
         '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + character as u32).unwrap_or('\u{fffd}'),
         '\u{7f}' => '\u{2421}',
         '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
@@ -31,7 +31,7 @@ fn shown_as(character: char) -> char {
     }
 }
 
-/// For XML and HTML, in text and in attributes. The ends of lines stay.
+/// Escapes a text for XML and HTML, in text and in attributes. Line ends stay.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + text.len() / 8);
     for character in visible_lines(text).chars() {
@@ -47,7 +47,7 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// At most so many characters, the last of them `…` if there were more.
+/// At most `most` characters, the last of them `…` if there were more.
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -57,8 +57,8 @@ pub fn cut(text: &str, most: usize) -> String {
     cut
 }
 
-/// In lines of at most `width` columns, broken where the text has lines, at spaces, or inside a word that is longer than a
-/// line.
+/// Breaks a text into lines of at most `width` columns: at its own line ends, at spaces, or inside a word that is
+/// longer than a line.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     text.lines().flat_map(|line| wrapped_line(line, width.max(1))).collect()
 }
@@ -104,7 +104,8 @@ fn columns(word: &[char]) -> usize {
     word.iter().map(|character| column(*character)).sum()
 }
 
-/// East Asian characters and pictures take two columns, marks above others none. This is near enough for a line break.
+/// The columns of a character: two for East Asian characters and emoji, none for combining marks. An approximation for
+/// line breaks.
 fn column(character: char) -> usize {
     match character {
         '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{fe00}'..='\u{fe0f}' => 0,
@@ -121,7 +122,7 @@ fn column(character: char) -> usize {
     }
 }
 
-/// How many columns a text takes.
+/// The number of columns that a text takes.
 pub fn width(text: &str) -> usize {
     text.chars().map(column).sum()
 }
@@ -148,7 +149,7 @@ pub fn grouped(number: usize) -> String {
     grouped
 }
 
-/// One word of a POSIX shell, whatever is in it.
+/// Quotes any text as one word of a POSIX shell.
 pub fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:=,@%+".contains(character);
     if !word.is_empty() && word.chars().all(plain) {

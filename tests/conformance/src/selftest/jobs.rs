@@ -12,7 +12,7 @@ use crate::reference::{Front, Mutant, OverHttp, Service, Setup};
 use crate::subject::{Broken, Subject};
 use crate::verdict::Status;
 
-/// One run.
+/// One run of one case.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     who: Who,
@@ -53,13 +53,13 @@ impl Job {
         Job { who: Who::Python(program), row, case, seed }
     }
 
-    /// The same run with any seed?
+    /// Whether it is the same run, with any seed.
     fn is_like(&self, other: &Job) -> bool {
         let kind = |job: &Job| std::mem::discriminant(&job.who);
         kind(self) == kind(other) && self.row == other.row && self.case == other.case
     }
 
-    /// Is it a run that must have ended in one way, and once has not?
+    /// Whether it is a run with a required result that once had another.
     fn is_in_doubt(&self, tally: &Tally) -> bool {
         let must_fail = match &self.who {
             Who::Mutant(mutant) => mutant.cases().any(|case| case == self.case),
@@ -68,7 +68,7 @@ impl Job {
         };
         match must_fail {
             true => tally.count(Status::Fail) < tally.runs(),
-            // In the rest of the matrix a mutant may do as it likes.
+            // In the rest of the matrix any result of a mutant is allowed.
             false => !matches!(self.who, Who::Mutant(_)) && tally.count(Status::Unknown) > 0,
         }
     }
@@ -96,7 +96,7 @@ impl Job {
     }
 }
 
-/// Those that did not end as they should, with more seeds. Whether that was luck, or the suite, shows in many runs.
+/// More seeds for runs with the wrong result. Many runs show whether it was chance, or the suite.
 pub(super) fn again(jobs: &[Job], report: &Report) -> Vec<Job> {
     let mut more = Vec::new();
     let mut seen = BTreeSet::new();
@@ -118,7 +118,7 @@ pub(super) fn again(jobs: &[Job], report: &Report) -> Vec<Job> {
     more
 }
 
-/// Runs them and counts how they end.
+/// Runs all jobs and counts the results.
 pub(super) fn run_all(jobs: &[Job], budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync), report: &mut Report) {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let counted = Mutex::new(report);

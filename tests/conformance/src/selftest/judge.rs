@@ -1,10 +1,10 @@
-//! What a self-test must have found.
+//! The required results of a self-test.
 
 use super::{AGAIN, Budget, ESCAPES, Report, Row, Tally, selected, tried};
 use crate::reference::{MUTANTS, SETUPS};
 use crate::verdict::{Level, Status};
 
-/// Looks for what is wrong.
+/// Collects the problems in a report.
 pub(super) fn judge(budget: &Budget, report: &mut Report) {
     let mut problems = Vec::new();
     for (setup, row) in &report.reference {
@@ -37,8 +37,7 @@ pub(super) fn judge(budget: &Budget, report: &mut Report) {
     report.problems = problems;
 }
 
-/// How often a run may end otherwise than it should: once in a hundred, and in few runs not at all or, after it was looked
-/// at again, as [`ESCAPES`] says.
+/// How many runs may have the wrong result: one in a hundred; with few runs none or, after more seeds, [`ESCAPES`].
 pub(super) fn excused(runs: u64) -> u64 {
     match runs {
         few if few < AGAIN => 0,
@@ -47,8 +46,8 @@ pub(super) fn excused(runs: u64) -> u64 {
     }
 }
 
-/// The reference passes, or the case does not apply. A false alarm is never excused; that too little was seen on a busy
-/// machine is, if it is rare.
+/// The reference must pass, or the case must not apply. A false alarm is never excused. Too little evidence, as on a
+/// busy machine, is excused if it is rare.
 fn silent(who: &str, row: &Row, problems: &mut Vec<String>) {
     for (case, tally) in row {
         for status in [Status::Fail, Status::Error, Status::Unknown, Status::Skip] {
@@ -62,7 +61,7 @@ fn silent(who: &str, row: &Row, problems: &mut Vec<String>) {
     }
 }
 
-/// In 99 of 100 seeds the case fails the mutant.
+/// The case must fail the mutant in 99 of 100 runs.
 fn bites(who: &str, case: &str, row: Option<&Row>, problems: &mut Vec<String>) {
     let none = Tally::default();
     let tally = row.and_then(|row| row.get(case)).unwrap_or(&none);
@@ -75,7 +74,7 @@ fn bites(who: &str, case: &str, row: Option<&Row>, problems: &mut Vec<String>) {
     }
 }
 
-/// Each case fails a mutant and passes the reference somewhere, or has no reason to be there.
+/// Each case must fail a mutant and pass the reference in some setup, or it is useless.
 fn unused(report: &Report, problems: &mut Vec<String>) {
     for case in tried() {
         let in_any = |rows: &std::collections::BTreeMap<&'static str, Row>, status| {

@@ -1,5 +1,5 @@
-//! Does the suite still bite? The reference must pass, each mutant must be failed by its case, and who does nothing
-//! must never pass.
+//! Tests the suite itself: the reference must pass, each mutant must be failed by its case, and a resource that does
+//! nothing must never pass.
 
 mod jobs;
 mod judge;
@@ -16,45 +16,45 @@ use crate::subject::Subject;
 use crate::verdict::{Level, Status};
 use jobs::Job;
 
-/// What the resource without a bug is called.
+/// The name of the resource without a bug.
 const REFERENCE: &str = "reference";
 
-/// `--rounds` for the case of very many other resources: 2,000 of them are many, for a mutant that keeps fewer.
+/// `--rounds` for the case with very many other resources: 2,000 of them are enough for a mutant that keeps fewer.
 const MANY: u64 = 10;
 
-/// A mutant that escaped, and a reference of which too little was seen, are run with up to so many seeds before that is
-/// held against the suite.
+/// A mutant that escaped, or a reference with too little evidence, is run with up to this many seeds before it counts
+/// as a problem.
 const AGAIN: u64 = 16;
 
-/// Of so many runs a mutant may escape as often as this; of 100, once. A mutant that is failed in 99 of 100 is held to be
-/// missed less than once in 1,000 self-tests (0.06 %); one that is failed in every second run gets through one of 150:
-/// with eight seeds at first, and no escape, or with sixteen, and two at most.
+/// How many of `AGAIN` runs a mutant may escape; of 100 runs, one. A mutant that is failed in 99 of 100 runs is wrongly
+/// reported less than once in 1,000 self-tests (0.06 %). One that is failed in every second run gets through once in
+/// 150: with no escape in the first eight seeds, or with at most two in sixteen.
 const ESCAPES: u64 = 2;
 
-/// At the full budget the reference in Python is run with so many seeds: each run starts interpreters, and a thousand would take
-/// days.
+/// The number of seeds of the reference in Python at the full budget: each run starts interpreters, and a thousand
+/// would take days.
 const PYTHON: u64 = 20;
 
 /// The same for the reference on one busy CPU: a thousand would take a day.
 const BUSY: u64 = 100;
 
-/// How much is run.
+/// How much a self-test runs.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// With so many seeds each mutant is run against its cases of L1, which make one request after the other.
+    /// The number of seeds of each mutant against its cases of L1, which make one request after the other.
     pub seeds: u64,
-    /// The same for cases with threads or kills, where luck has a part.
+    /// The same for cases with threads or kills, where chance plays a part.
     pub racy_seeds: u64,
-    /// With so many seeds the reference is run against all cases; unless `whole`, other setups than the plain one get
-    /// one.
+    /// The number of seeds of the reference against all cases; unless `whole`, other setups than the plain one get one
+    /// seed.
     pub reference_seeds: u64,
     /// Whether every mutant is also run once against every other case: the whole matrix.
     pub matrix: bool,
     /// Whether the mutants in Python are run too.
     pub python: bool,
-    /// How many rounds the cases do that have rounds.
+    /// The number of rounds, for cases that have rounds.
     pub rounds: Option<u64>,
-    /// Whether nothing is left out or cut short because it takes long.
+    /// Whether to leave nothing out or cut it short because it takes long.
     pub whole: bool,
     /// How many cases run at the same time.
     pub workers: usize,
@@ -65,7 +65,7 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// For every change: some minutes on two cores.
+    /// The budget for every change: some minutes on two cores.
     fn default() -> Budget {
         Budget {
             seeds: 3,
@@ -83,17 +83,18 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Everything that the specification asks for, with fewer seeds for the reference in Python and on a busy CPU: hours.
+    /// Everything that the specification requires, with fewer seeds for the reference in Python and on a busy CPU:
+    /// hours.
     pub fn full() -> Budget {
         Budget { seeds: 100, racy_seeds: 100, reference_seeds: 1_000, matrix: true, whole: true, ..Budget::default() }
     }
 
-    /// What of it is run on one busy CPU: the reference, with seeds of its own.
+    /// The part that runs on one busy CPU: the reference, with seeds of its own.
     pub fn on_a_busy_cpu(&self) -> Budget {
         Budget {
             reference_seeds: if self.whole { BUSY } else { 1 },
             python: false,
-            // Whoever waits there waits for the one that never rests, unless there are many others.
+            // With few workers, each would mostly wait for the process that keeps the CPU busy.
             workers: 16,
             only: vec![REFERENCE.to_owned()],
             seed: self.seed + 10_000,
@@ -101,58 +102,58 @@ impl Budget {
         }
     }
 
-    /// With how many seeds a mutant is run against this case.
+    /// The number of seeds of a mutant against this case.
     fn seeds(&self, case: &str) -> u64 {
         if is_racy(case) { self.racy_seeds.max(self.seeds) } else { self.seeds }
     }
 
-    /// The same for a mutant in Python: for every change one is enough where interpreters are started again and again.
+    /// The same for a mutant in Python: for every change, one is enough where interpreters are started repeatedly.
     fn python_seeds(&self, case: &str) -> u64 {
         if is_racy(case) && !self.whole { 1 } else { self.seeds(case) }
     }
 
-    /// With how many seeds the reference in Python is run.
+    /// The number of seeds of the reference in Python.
     fn python_reference_seeds(&self) -> u64 {
         if self.whole { PYTHON } else { 1 }
     }
 
-    /// With how many seeds the reference is run in a setup: for every change, the plain one gets most.
+    /// The number of seeds of the reference in a setup: for every change, the plain one gets most.
     fn reference_seeds(&self, setup: Setup) -> u64 {
         if self.whole || setup == SETUPS[0].1 { self.reference_seeds } else { self.reference_seeds.min(1) }
     }
 
-    /// Is this a part of what is run?
+    /// Whether this name is selected.
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == name)
     }
 
-    /// How many rounds a case does here.
+    /// The number of rounds of a case in a self-test.
     fn rounds(&self, case: &str) -> Option<u64> {
         match case {
-            // It takes ten seconds otherwise, each time.
+            // Otherwise it takes ten seconds each time.
             "R08" if !self.whole => Some(MANY),
             _ => self.rounds,
         }
     }
 }
 
-/// A case with threads or kills, where luck has a part.
+/// Whether a case has threads or kills, where chance plays a part.
 fn is_racy(case: &str) -> bool {
     cases::find(case).is_some_and(|case| case.level > Level::L1)
 }
 
-/// How often a case came to each status.
+/// How often a case ended with each status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     statuses: BTreeMap<&'static str, u64>,
-    /// Why it last did what it should not.
+    /// The reason of the last wrong result.
     pub reason: String,
     /// How long all runs took together.
     pub took: Duration,
 }
 
 impl Tally {
-    /// How often it ended like this.
+    /// How often it ended with this status.
     pub fn count(&self, status: Status) -> u64 {
         self.statuses.get(status.word()).copied().unwrap_or(0)
     }
@@ -171,34 +172,34 @@ impl Tally {
     }
 }
 
-/// What became of one subject, case by case.
+/// The results of one subject, case by case.
 pub type Row = BTreeMap<&'static str, Tally>;
 
-/// What a self-test found.
+/// The findings of a self-test.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The reference, by setup.
     pub reference: BTreeMap<&'static str, Row>,
     /// The mutants in Rust, by name.
     pub mutants: BTreeMap<&'static str, Row>,
-    /// The same over exec, in Python.
+    /// The mutants in Python, over exec, by name.
     pub python: BTreeMap<&'static str, Row>,
-    /// Those that do nothing, by name.
+    /// The resources that do nothing, by name.
     pub lazy: BTreeMap<&'static str, Row>,
-    /// What is wrong; empty if the suite bites.
+    /// The problems found; empty if the suite detects every mutant.
     pub problems: Vec<String>,
-    /// What was not run because nobody asked for it.
+    /// What was not run because it was not requested.
     pub left_out: Vec<String>,
-    /// What could not be run, and why: it is not shown.
+    /// What could not be run, and why: nothing is shown about it.
     pub missing: Vec<String>,
 }
 
-/// The cases that are tried here: all but those that wait for a disk that can fail.
+/// The cases that are tried here: all but those that need a disk that can fail.
 pub fn tried() -> impl Iterator<Item = &'static cases::Case> {
     cases::all().filter(|case| case.level <= Level::L3)
 }
 
-/// Runs everything, and says what it found. `watch` hears how many of all runs are done.
+/// Runs the whole budget and returns the findings. `watch` gets the number of finished runs, and the total.
 pub fn selftest(budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync)) -> Report {
     let mut report = Report::default();
     let mut jobs = Vec::new();
@@ -208,7 +209,7 @@ pub fn selftest(budget: &Budget, watch: &(dyn Fn(usize, usize) + Sync)) -> Repor
         }
     }
     for name in LAZY.into_iter().filter(|_| budget.wants("lazy")) {
-        // Who does not pass the first level passes none; the others may take long to find that out.
+        // A resource that does not pass the first level passes none; the other levels may take long to show that.
         let shown = tried().filter(|case| budget.whole || case.level == Level::L1);
         jobs.extend(shown.map(|case| Job::lazy(name, case.id, budget.seed)));
     }
@@ -241,7 +242,7 @@ fn selected(budget: &Budget) -> impl Iterator<Item = &'static Mutant> {
     MUTANTS.iter().filter(|mutant| budget.wants(mutant.name))
 }
 
-/// Runs one case; the status and the reason.
+/// Runs one case and returns the status and the reason.
 fn run_one(subject: &dyn Subject, case: &str, seed: u64, rounds: Option<u64>) -> (Status, String) {
     let options =
         Options { only: vec![case.to_owned()], seed, rounds, limit: Duration::from_secs(20), ..Options::default() };
@@ -253,12 +254,12 @@ fn run_one(subject: &dyn Subject, case: &str, seed: u64, rounds: Option<u64>) ->
 }
 
 impl Report {
-    /// Does the suite bite, and keep silent where nothing is wrong, as far as it was run?
+    /// Whether the suite detects all mutants and raises no false alarm, as far as it was run.
     pub fn passed(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// 0 it bites, 1 it does not, 2 a part of it could not be run.
+    /// 0: passed. 1: problems were found. 2: a part could not be run.
     pub fn exit_code(&self) -> u8 {
         match (self.passed(), self.missing.is_empty()) {
             (false, _) => 1,

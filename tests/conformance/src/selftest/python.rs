@@ -21,13 +21,13 @@ const INTERPRETER: &str = "python3";
 /// Cases that start the interpreter many times, or write very much.
 pub(super) const LONG: [&str; 3] = ["R05", "R07", "R08"];
 
-/// The program looks there how far its clock is from the right one.
+/// The program reads the shift of its clock from this file.
 const CLOCK: &str = r#"cd "$CONFORM_DIR" && echo $CONFORM_CLOCK > clock.new && mv clock.new clock"#;
 
-/// A backup script that takes the values, and not the fences.
+/// A backup script that saves the values, but not the fences.
 const WITHOUT_FENCES: &str = r#"sed 's/"high": [0-9]*/"high": null/g' "$CONFORM_DIR/log" > "$CONFORM_DIR/backup""#;
 
-/// The bugs that the Python reference knows.
+/// The bugs that the Python reference implements.
 const BUGS: [Bug; 35] = [
     Bug::AcceptAll,
     Bug::RejectAll,
@@ -91,7 +91,7 @@ impl Program {
         Ok(Box::new(exec::open(&command, options)?))
     }
 
-    /// A clock of its own, and the backups of who forgets the fences.
+    /// The hook for its clock, and a backup command for the bug that loses the fences.
     fn hooks(&self) -> Commands {
         let mut hooks = Commands { clock: Some(CLOCK.to_owned()), ..Commands::default() };
         if self.bug == Some(Bug::BackupWithoutFences) {
@@ -102,7 +102,7 @@ impl Program {
     }
 }
 
-/// The runs, or why there are none.
+/// The runs, or the reason why there are none.
 pub(super) fn jobs(budget: &Budget) -> Result<Vec<Job>, String> {
     check_interpreter()?;
     let source = Arc::new(write_source().map_err(|error| format!("its program cannot be written: {error}"))?);
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(printed.lines().collect::<BTreeSet<_>>(), listed);
     }
 
-    /// How many runs a mutant has, or the reference in a setup.
+    /// The number of runs of a mutant, or of the reference in a setup.
     fn runs(budget: &Budget, name: &str) -> usize {
         let made = jobs(budget).unwrap();
         made.iter().filter(|job| job.to_string().starts_with(&format!("{name} "))).count()

@@ -1,4 +1,4 @@
-//! The kill matrix, for the terminal and for the documents.
+//! The kill matrix, for the terminal and for the documentation.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::reference::{Front, MUTANTS, Mutant, SETUPS};
 use crate::verdict::{Level, Status};
 
 impl Report {
-    /// For the terminal: the matrix, and what is wrong.
+    /// The text for the terminal: the matrix, and the problems.
     pub fn text(&self) -> String {
         let mut text = self.grid();
         let told = [("reference", &self.reference), ("lazy", &self.lazy)];
@@ -35,7 +35,7 @@ impl Report {
         text
     }
 
-    /// What took longest, all seeds together.
+    /// The slowest cases, all seeds together.
     fn slowest(&self) -> String {
         let kinds = [("", &self.reference), ("", &self.mutants), (" in Python", &self.python), ("", &self.lazy)];
         let mut runs = Vec::new();
@@ -147,7 +147,7 @@ The same holds for an UNKNOWN of the reference, on a busy machine. A FAIL of the
     format!("{head}{runs}{rules}")
 }
 
-/// What is run, and how often.
+/// What each budget runs, and how often.
 fn budgets(usual: &Budget, full: &Budget) -> [(&'static str, String, String); 8] {
     let both = |what, seeds: fn(&Budget) -> u64| (what, count(seeds(usual)), count(seeds(full)));
     let everywhere = |budget: &Budget| format!("{} in every setup", count(budget.reference_seeds));

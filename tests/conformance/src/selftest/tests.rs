@@ -1,4 +1,4 @@
-//! The judgement, over reports that were made up.
+//! Judging made-up reports.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn tally(statuses: &[(Status, u64)]) -> Tally {
     tally
 }
 
-/// As it should be: everything was found, and nothing else.
+/// A good report: every mutant was found, and there is no false alarm.
 fn good() -> Report {
     let every = |status| -> Row { tried().map(|case| (case.id, tally(&[(status, 100)]))).collect() };
     let mut report = Report::default();
@@ -81,13 +81,13 @@ fn what_could_not_be_run_is_not_shown() {
     assert_eq!(report.exit_code(), 1);
 }
 
-/// So many of so many, each with this chance.
+/// The probability of exactly `misses` in `of` runs, each missed with probability `missed`.
 fn chance(of: u64, misses: u64, missed: f64) -> f64 {
     let ways = (0..misses).fold(1.0, |ways, index| ways * (of - index) as f64 / (index + 1) as f64);
     ways * missed.powf(misses as f64) * (1.0 - missed).powf((of - misses) as f64)
 }
 
-/// How likely a self-test lets a mutant go that escapes so often.
+/// The probability that a self-test accepts a mutant that escapes with this probability.
 fn let_go(missed: f64) -> f64 {
     let first = Budget::default().racy_seeds;
     let later = |most: u64| (0..=most).map(|misses| chance(AGAIN - first, misses, missed)).sum::<f64>();
@@ -116,11 +116,11 @@ fn what_escapes_is_tried_again() {
     let mut report = Report::default();
     let escaped = || tally(&[(Status::Fail, 2), (Status::Pass, 1)]);
     report.mutants.entry("accept-all").or_default().insert("A03", escaped());
-    // Not the case that it is named for.
+    // Not the case that must fail it.
     report.mutants.entry("accept-all").or_default().insert("A04", escaped());
     report.mutants.entry("off-by-one").or_default().insert("A04", tally(&[(Status::Fail, 3)]));
     report.reference.entry("ge").or_default().insert("A03", tally(&[(Status::Pass, 2), (Status::Unknown, 1)]));
-    // A false alarm is one, however often it is not.
+    // One false alarm is enough, however many runs pass.
     report.reference.entry("gt").or_default().insert("A03", tally(&[(Status::Pass, 2), (Status::Fail, 1)]));
     report.lazy.entry("ok").or_default().insert("A03", tally(&[(Status::Unknown, 3)]));
     let again: Vec<String> = jobs::again(&made, &report).iter().map(Job::to_string).collect();

@@ -1,10 +1,10 @@
-//! How far a clock is from the right one.
+//! How far a clock is off.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// So many seconds ahead of the right time, or behind it.
+/// Seconds ahead of the correct time, or behind it if negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Shift(pub i64);
@@ -14,7 +14,7 @@ impl Shift {
     pub const AHEAD: Shift = Shift(86_400);
     /// A day behind.
     pub const BEHIND: Shift = Shift(-86_400);
-    /// Right.
+    /// The correct time.
     pub const NONE: Shift = Shift(0);
 }
 

@@ -50,7 +50,7 @@ impl Front {
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.cut();
-        // Wakes the listener, which then sees the end.
+        // Wake the listener, which then sees the end.
         let _ = TcpStream::connect(self.address);
     }
 
@@ -65,12 +65,12 @@ impl Front {
             }
             let Ok(kept) = stream.try_clone() else { continue };
             let client = kept.peer_addr().ok();
-            // What is read from a connection after its process was killed was sent to nobody.
+            // Bytes read from a connection after its process was killed must not reach the new process.
             let life = self.service.reference().store.life();
             self.connections().push(kept);
             let front = self.clone();
             thread::spawn(move || {
-                // A client that is gone needs no answer.
+                // The client may be gone.
                 let _ = front.serve(&stream, life);
                 let _ = stream.shutdown(Shutdown::Both);
                 front.connections().retain(|other| other.peer_addr().ok() != client);
@@ -103,7 +103,7 @@ impl Front {
         Ok(())
     }
 
-    /// Would a write with this head be admitted now?
+    /// Whether a write with this head would be admitted now.
     fn looks_admitted(&self, head: &Head) -> bool {
         match head.op(&[]) {
             Some(Op::Write(write)) => self.service.reference().looks_admitted(&write),
@@ -112,7 +112,7 @@ impl Front {
     }
 }
 
-/// `None`: a process that was killed answers nothing.
+/// The HTTP answer; `None` for an unknown outcome, because a killed process answers nothing.
 fn reply(answer: &Answer) -> Option<Vec<u8>> {
     let fence = answer.high().map(|high| high.to_string());
     let (status, body) = match answer {

@@ -1,4 +1,4 @@
-//! The reference behind HTTP on loopback, reached by a map like any other service.
+//! The reference behind HTTP on loopback, reached through a map like any other service.
 
 mod front;
 mod request;
@@ -16,7 +16,7 @@ use crate::proxy::Proxy;
 use crate::subject::{Around, Begun, Broken, Hook, Part, Request, Subject};
 use front::Front;
 
-/// A [`Service`] over HTTP. What is done to it from outside is done in this process.
+/// A [`Service`] over HTTP. Its hooks act directly in this process.
 pub struct OverHttp {
     http: HttpSubject,
     front: Arc<Front>,
@@ -24,7 +24,7 @@ pub struct OverHttp {
 }
 
 impl OverHttp {
-    /// Set up like this, with this bug; its pauses are drawn from the seed.
+    /// A service with this setup and bug; its pauses are drawn from the seed.
     pub fn new(setup: Setup, bug: Option<Bug>, seed: u64) -> Result<OverHttp, Broken> {
         let broken = |error: std::io::Error| Broken(format!("the reference cannot be served over HTTP: {error}"));
         let front = Front::start(Service::new(setup, bug, seed)).map_err(broken)?;

@@ -1,4 +1,4 @@
-//! Just enough HTTP to serve the reference: a head, a body of a stated length, and what it asks for.
+//! Just enough HTTP to serve the reference: a head, a body of a stated length, and the operation it requests.
 
 use std::io::{self, BufRead, Read};
 
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use crate::op::{Op, Write};
 use crate::token::Token;
 
-/// A longer head is not read.
+/// The longest head that is read.
 const LONGEST_HEAD: u64 = 64 << 10;
 
-/// A longer body is not read.
+/// The longest body that is read.
 const LONGEST_BODY: u64 = 64 << 20;
 
 /// The part of a request that comes before its body.
@@ -25,7 +25,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads one; `None` at the end of the stream.
+    /// Reads a head; `None` at the end of the stream.
     pub(super) fn read(from: &mut impl BufRead) -> io::Result<Option<Head>> {
         let mut from = from.take(LONGEST_HEAD);
         let Some(first) = line(&mut from)? else { return Ok(None) };
@@ -63,7 +63,7 @@ impl Head {
         }
     }
 
-    /// What it asks for; `None` if nothing is there.
+    /// The requested operation; `None` if the target does not exist.
     pub(super) fn op(&self, body: &[u8]) -> Option<Op> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -107,7 +107,7 @@ impl Head {
     }
 }
 
-/// One line without its end; `None` at the end of the stream.
+/// One line without its line end; `None` at the end of the stream.
 fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     if from.read_until(b'\n', &mut bytes)? == 0 {
@@ -117,7 +117,7 @@ fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(text).into_owned()))
 }
 
-/// Without percent signs.
+/// Percent-decodes a text.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Every case with its rule and why it matters.
+//! Every case with its rule and the reason why it matters.
 
 use std::fmt::Write;
 
@@ -57,7 +57,7 @@ fn case(page: &mut String, result: &CaseResult, seed: u64, setting: &Setting) {
     page.push_str("</dl>\n</div></details>\n");
 }
 
-/// The evidence in words; empty if nothing was asked.
+/// The evidence in words; empty if no request was made.
 fn seen(result: &CaseResult) -> String {
     let evidence = &result.evidence;
     if evidence.operations == 0 {

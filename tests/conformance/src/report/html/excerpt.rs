@@ -1,37 +1,38 @@
-//! The part of a history that one has to look at.
+//! The relevant part of a history.
 
 use std::collections::BTreeSet;
 
 use crate::history::{History, Mark, Operation, Time};
 use crate::report::text::grouped;
 
-/// So many operations are drawn, unless the counterexample itself has more.
+/// The number of operations drawn, unless the counterexample itself has more.
 const MOST: usize = 24;
 
-/// So many operations of a counterexample are drawn at most.
+/// The most operations of a counterexample that are drawn.
 const MOST_NEEDED: usize = 60;
 
-/// So many marks are drawn.
+/// The most marks that are drawn.
 const MOST_MARKS: usize = 10;
 
 /// The counterexample and its neighbourhood.
 pub(super) struct Excerpt<'a> {
-    /// In the order of their calls.
+    /// The drawn operations, in the order of their calls.
     pub operations: Vec<&'a Operation>,
-    /// In the order of time.
+    /// The drawn marks, in the order of time.
     pub marks: Vec<&'a Mark>,
-    /// The operations that show what is wrong; empty if nobody said which.
+    /// The operations that prove the violation; empty if they are not known.
     pub counterexample: BTreeSet<u64>,
-    /// What was left out, in a sentence; empty if nothing was.
+    /// A sentence about what was left out; empty if nothing was.
     pub left_out: String,
-    /// When operations that are not drawn were called, in order.
+    /// The call times of operations that are not drawn, in order.
     pub hidden: Vec<Time>,
-    /// Decimals of a second: 3, 6 or 9.
+    /// The decimals of a second in times: 3, 6 or 9.
     decimals: usize,
 }
 
 impl<'a> Excerpt<'a> {
-    /// Chooses. Operations on the resources of the counterexample come first, and of those the nearest in time.
+    /// Selects the operations to draw: those on the resources of the counterexample first, and of those the nearest in
+    /// time.
     pub(super) fn of(history: &'a History, wanted: &[u64]) -> Excerpt<'a> {
         let wanted: BTreeSet<u64> = wanted.iter().copied().collect();
         let all = &history.operations;
@@ -40,7 +41,7 @@ impl<'a> Excerpt<'a> {
         let counterexample: BTreeSet<u64> = needed.iter().map(|operation| operation.id).collect();
         let mut operations = needed.clone();
         if needed.is_empty() {
-            // Nobody said which: what happened last is the best guess.
+            // The operations are not known: the latest ones are the best guess.
             operations.extend(all.iter().skip(all.len().saturating_sub(MOST)));
         } else {
             let resources: BTreeSet<&str> = needed.iter().flat_map(|operation| operation.op.resources()).collect();
@@ -64,17 +65,17 @@ impl<'a> Excerpt<'a> {
         Excerpt { operations, marks, counterexample, left_out, hidden, decimals }
     }
 
-    /// A time as it stands in the drawing: cut off, as in sentences, and exact enough to tell neighbours apart.
+    /// A time as drawn: truncated, as in sentences, and exact enough to distinguish neighbours.
     pub(super) fn time(&self, time: Time) -> String {
         let (digits, whole, rest) = (self.decimals, time / SECOND, time % SECOND);
         format!("{whole}.{:0digits$} s", rest / step(digits))
     }
 }
 
-/// Nanoseconds.
+/// Nanoseconds in a second.
 const SECOND: Time = 1_000_000_000;
 
-/// The nanoseconds that the last of so many decimals stands for.
+/// The nanoseconds that the last of this many decimals stands for.
 fn step(decimals: usize) -> Time {
     match decimals {
         3 => 1_000_000,
@@ -83,7 +84,7 @@ fn step(decimals: usize) -> Time {
     }
 }
 
-/// How far from the nearest operation of the counterexample.
+/// The distance in time to the nearest operation of the counterexample.
 fn away(from: Time, to: Time, needed: &[&Operation]) -> Time {
     let apart = |other: &&Operation| {
         if to < other.called { other.called - to } else { from.saturating_sub(other.returned) }
@@ -121,7 +122,7 @@ fn left_out(history: &History, operations: &[&Operation], marks: &[&Mark], more:
     }
 }
 
-/// Milliseconds if that tells calls and answers apart, else microseconds, else nanoseconds.
+/// The decimals needed to distinguish calls and answers: milliseconds, else microseconds, else nanoseconds.
 fn decimals(operations: &[&Operation]) -> usize {
     let mut times: Vec<Time> = operations
         .iter()

@@ -1,4 +1,4 @@
-//! Each failure as a proof: the sentence, the drawn history, the operations in words, and how to see it again.
+//! Each failure as a proof: the sentence, the drawn history, the operations in words, and how to reproduce it.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::report::text::{cut, escaped};
 use crate::verdict::{CaseResult, Results, Status};
 use crate::words;
 
-/// No cell of the table is longer than this.
+/// The longest text in a cell of the table.
 const LONGEST: usize = 300;
 
 pub(super) fn write(page: &mut String, results: &Results, setting: &Setting) {

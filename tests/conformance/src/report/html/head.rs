@@ -39,7 +39,7 @@ fn facts(page: &mut String, results: &Results, setting: &Setting) {
     let manifest = &results.manifest;
     let took = results.took(Level::L4);
     let verbs: Vec<&str> = Verb::ALL.into_iter().filter(|verb| manifest.has(*verb)).map(Verb::name).collect();
-    // The manifest in its own words, as files and adapters write it.
+    // The manifest in the words that files and adapters use.
     let declared = serde_json::to_value(manifest).unwrap_or_default();
     let said = |name: &str| {
         let value = declared.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));

@@ -1,7 +1,7 @@
-//! Where everything of a timeline stands: time runs down, a lane per client.
+//! The layout of a timeline: time runs down, with a lane per client.
 //!
-//! Distances are not to scale, because a case has microseconds and minutes; the order of all calls, answers and marks is exact. Each
-//! moment gets a row, and each bar is tall enough for its text.
+//! Distances are not to scale, because a case has microseconds and minutes; the order of all calls, answers and marks
+//! is exact. Each moment gets a row, and each bar is tall enough for its text.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::history::{Operation, Time};
 use crate::op::{Op, Write};
 use crate::report::text::{cut, one_line};
 
-/// Room for times at the left, and for marks beside them if there are any.
+/// The width for times on the left, and for marks beside them if there are any.
 const TIMES: usize = 104;
 const MARKS: usize = 92;
 pub(super) const MARGIN: usize = 8;
 pub(super) const TOP: usize = 34;
 pub(super) const LINE: usize = 15;
-/// The strip at the left of a lane, for outcomes that stay open.
+/// The strip on the left of a lane, for outcomes that stay unknown.
 pub(super) const STRIP: usize = 14;
 pub(super) const PAD: usize = 10;
 const ROW: usize = 16;
@@ -25,17 +25,17 @@ const BREAK: usize = 34;
 const WIDEST: usize = 340;
 const NARROWEST: usize = 132;
 const ROOM: usize = 880;
-/// The width of a character, in tenths of a pixel: 12 pixels monospaced, with some room.
+/// The width of a character, in tenths of a pixel: 12 pixels monospaced, with some margin.
 const CHARACTER: usize = 74;
 
-/// A bar.
+/// The bar of one operation.
 pub(super) struct Bar<'a> {
     pub operation: &'a Operation,
     pub x: usize,
     pub top: usize,
-    /// Where it was answered, or the end of the drawing.
+    /// The position of the answer, or the end of the drawing.
     pub bottom: usize,
-    /// An outcome that stays open does so until here.
+    /// The position until which an unknown outcome may take effect.
     pub open_until: Option<usize>,
     pub lines: Vec<String>,
 }
@@ -56,9 +56,9 @@ pub(super) struct Layout<'a> {
     pub bar_width: usize,
     pub lanes: Vec<Lane>,
     pub bars: Vec<Bar<'a>>,
-    /// The rows: each moment and how far down it is.
+    /// The rows: each moment and its vertical position.
     pub rows: Vec<(Time, usize)>,
-    /// Where operations were left out while nothing that is drawn was on its way, and how many.
+    /// Where operations were left out while no drawn operation was in flight, and how many.
     pub breaks: Vec<(usize, usize)>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Layout<'a> {
             excerpt.operations.iter().any(shows)
         };
         let mut order: Vec<(&u32, &Tracks)> = columns.iter().collect();
-        // What shows it stands where one need not scroll.
+        // Lanes of the counterexample come first, where they are visible without scrolling.
         order.sort_by_key(|(client, _)| (!needed(**client), **client));
         for (client, Tracks { count: tracks, .. }) in order {
             starts.insert(*client, x);
@@ -111,7 +111,7 @@ impl<'a> Layout<'a> {
         Layout { left, width: x + MARGIN, height, bar_width, lanes, bars: bars.collect(), rows: rows.clone(), breaks }
     }
 
-    /// How far down a moment is.
+    /// The vertical position of a moment.
     pub(super) fn down(&self, time: Time) -> usize {
         self.rows.iter().find(|(at, _)| *at >= time).map_or(self.height - LINE, |(_, y)| *y)
     }
@@ -120,7 +120,7 @@ impl<'a> Layout<'a> {
 /// The tracks of one client: more than one only if the network sent copies.
 #[derive(Default)]
 struct Tracks {
-    /// Which track each operation is in.
+    /// The track of each operation.
     placed: BTreeMap<u64, usize>,
     count: usize,
 }
@@ -142,7 +142,7 @@ fn columns(operations: &[&Operation]) -> BTreeMap<u32, Tracks> {
 
 type Rows = (Vec<(Time, usize)>, Vec<(usize, usize)>, usize);
 
-/// Gives each moment its row: below the one before, and so far down that every bar that ends there holds its text.
+/// Assigns each moment a row, below the one before and far enough down that every bar that ends there holds its text.
 fn rows(excerpt: &Excerpt<'_>, lines: &[Vec<String>]) -> Rows {
     let mut times: Vec<Time> = excerpt
         .operations
@@ -161,7 +161,7 @@ fn rows(excerpt: &Excerpt<'_>, lines: &[Vec<String>]) -> Rows {
         let last = rows.last().copied();
         let mut y = last.map_or(TOP + ROW, |(_, y)| y + ROW);
         for (operation, lines) in excerpt.operations.iter().zip(lines) {
-            // One that took no time needs its room before the next moment.
+            // An operation that took no time needs its room before the next moment.
             if operation.called < time && (operation.returned == time || operation.returned <= operation.called) {
                 let called = rows.iter().find(|(at, _)| *at == operation.called).map_or(TOP, |(_, y)| *y);
                 y = y.max(called + tall(lines));
@@ -178,7 +178,7 @@ fn rows(excerpt: &Excerpt<'_>, lines: &[Vec<String>]) -> Rows {
         rows.push((time, y));
         lowest = lowest.max(y);
     }
-    // What was never answered, and what was called last, needs room below.
+    // Operations that were never answered, or took no time, need room below.
     for (operation, lines) in excerpt.operations.iter().zip(lines) {
         if operation.returned == Time::MAX || operation.returned <= operation.called {
             let called = rows.iter().find(|(at, _)| *at == operation.called).map_or(TOP, |(_, y)| *y);
@@ -194,7 +194,7 @@ fn rows(excerpt: &Excerpt<'_>, lines: &[Vec<String>]) -> Rows {
     (rows, breaks, lowest + 2 * LINE)
 }
 
-/// What stands in a bar: what was asked, with which token, and the answer.
+/// The text of a bar: the request, its token, and the answer.
 fn label(operation: &Operation, fits: usize, several: bool, excerpt: &Excerpt<'_>) -> Vec<String> {
     let sign = if excerpt.counterexample.contains(&operation.id) { "◆ " } else { "" };
     let verb = operation.op.verb().name().replace('_', " ");
@@ -240,7 +240,7 @@ fn label(operation: &Operation, fits: usize, several: bool, excerpt: &Excerpt<'_
     lines.iter().map(|line| cut(&one_line(line), fits)).collect()
 }
 
-/// In the same line if it fits, else in the next.
+/// Appends a part to the last line if it fits, else adds a line.
 fn join(lines: &mut Vec<String>, part: &str, fits: usize) {
     match lines.last_mut() {
         Some(line) if line.chars().count() + 2 + part.chars().count() <= fits => {
@@ -266,7 +266,7 @@ fn answer(answer: &Answer) -> Vec<String> {
     [Some(first), value, fence].into_iter().flatten().collect()
 }
 
-/// The end of a name is what tells names of one run apart.
+/// The end of a name, which distinguishes the names of one run.
 fn end_of(name: &str, most: usize) -> String {
     let count = name.chars().count();
     if count <= most {

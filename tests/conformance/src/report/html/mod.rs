@@ -22,7 +22,7 @@ pub fn html(results: &Results, setting: &Setting) -> String {
     page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     page.push_str("<meta name=\"color-scheme\" content=\"light dark\">\n");
-    // Nothing is fetched, even if something from outside got past the escaping.
+    // Nothing is fetched, even if external text got past the escaping.
     page.push_str(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n",
     );
@@ -42,7 +42,7 @@ pub fn html(results: &Results, setting: &Setting) -> String {
     page
 }
 
-/// A sign for each status, for those who do not see colours.
+/// A symbol for each status, for readers who cannot distinguish the colours.
 fn sign(status: Status) -> &'static str {
     match status {
         Status::Pass => "✓",
@@ -55,7 +55,7 @@ fn sign(status: Status) -> &'static str {
     }
 }
 
-/// A status as it stands in the page.
+/// A status as it appears in the page.
 fn badge(status: Status) -> String {
     let (name, word) = (status.name(), status.word());
     format!(r#"<span class="badge {name}"><span aria-hidden="true">{}</span> {word}</span>"#, sign(status))

@@ -1,4 +1,4 @@
-//! The drawn history.
+//! Draws the history.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ use crate::history::{Event, Mark, Time};
 use crate::report::text::{cut, escaped, grouped};
 use crate::words;
 
-/// One that is not wider than this is drawn a little smaller where the window is narrower, so that all lanes are seen.
+/// A drawing up to this width is scaled down in a narrower window, so that all lanes are visible.
 const FITTING: usize = 1120;
 
-/// Patterns, so that answers can be told apart without colours. They stand once in the page.
+/// Patterns, so that answers can be distinguished without colours. Defined once in the page.
 pub(super) const PATTERNS: &str = r#"<svg class="patterns" width="0" height="0" aria-hidden="true" focusable="false"><defs>
 <pattern id="p-stale" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="ground stale" width="7" height="7"/><line class="hatch stale" x1="0" y1="0" x2="0" y2="7"/></pattern>
 <pattern id="p-mismatch" width="8" height="8" patternUnits="userSpaceOnUse"><rect class="ground mismatch" width="8" height="8"/><circle class="dot mismatch" cx="4" cy="4" r="1.2"/></pattern>
@@ -48,7 +48,7 @@ pub(super) fn write(page: &mut String, id: &str, excerpt: &Excerpt<'_>) {
     for bar in &layout.bars {
         shape(page, excerpt, &layout, bar);
     }
-    // Across the bars, below their words.
+    // Drawn across the bars, below their text.
     marks(page, excerpt, &layout);
     for bar in &layout.bars {
         words_of(page, bar);
@@ -113,7 +113,7 @@ fn rows(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
     }
 }
 
-/// While it was stopped or gone.
+/// Bands for the times when the process was paused or down.
 fn bands(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
     for (index, mark) in excerpt.marks.iter().enumerate() {
         if matches!(mark.event, Event::Paused | Event::Killed | Event::Stopped) {
@@ -149,7 +149,7 @@ fn marks(page: &mut String, excerpt: &Excerpt<'_>, layout: &Layout<'_>) {
     }
 }
 
-/// What it was about to do, for whoever points at it.
+/// A tooltip with what the process was about to do.
 fn title(mark: &Mark) -> String {
     mark.before.as_ref().map_or_else(String::new, |step| format!("<title>just before {}</title>", escaped(step)))
 }
