@@ -28,7 +28,7 @@ use crate::wait;
 pub use limit::Limit;
 pub use ports::free_ports;
 
-/// How long a hook may take, unless the file says otherwise.
+/// How long a hook may take, unless the file sets another limit.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a program may take to end after SIGTERM before it is killed.

@@ -22,7 +22,7 @@ const DEADLOCK: Duration = Duration::from_millis(300);
 /// How long a step is held while the steps are watched.
 const HELD: Duration = Duration::from_millis(3);
 
-/// The process was killed, or the client gave up waiting; the text tells which.
+/// The process was killed, or the client gave up waiting; the text states which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone(pub(super) &'static str);
 

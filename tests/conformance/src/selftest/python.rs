@@ -21,7 +21,7 @@ const INTERPRETER: &str = "python3";
 /// Cases that start the interpreter many times, or write very much.
 pub(super) const LONG: [&str; 3] = ["R05", "R07", "R08"];
 
-/// The program reads the shift of its clock from this file.
+/// The clock hook: writes the shift to a file that the program reads.
 const CLOCK: &str = r#"cd "$CONFORM_DIR" && echo $CONFORM_CLOCK > clock.new && mv clock.new clock"#;
 
 /// A backup script that saves the values, but not the fences.

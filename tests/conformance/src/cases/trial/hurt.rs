@@ -153,7 +153,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// A message if the resource answered after every kill: then the kills did not work, and nothing is proven.
+    /// A message if the resource answered after every kill: then the kills did not work, and nothing is shown.
     pub fn survived(&self) -> Option<String> {
         let asked = self.asked_dead.load(Ordering::Relaxed);
         let answered = self.dead_answered.load(Ordering::Relaxed);
