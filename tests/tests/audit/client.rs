@@ -16,7 +16,7 @@ use fencepost_harness::strace::{self, COMMITTER, Strace};
 
 use scripted::{Act, ScriptedGateway};
 
-/// The command line against this gateway, with nothing else of ours in its environment.
+/// The command line against this gateway, with none of our own variables in its environment.
 fn command(gateway: &GatewayProcess, arguments: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(arguments).env("FENCEPOST_URL", gateway.url()).stdin(Stdio::null());
@@ -45,7 +45,7 @@ fn write_under(gateway: &Fresh, lock: &str, value: &str) -> Output {
     fencepost(gateway, &["run", "--lock", lock, "--resource", "r", "--", program, "kv", "put", "r", value])
 }
 
-/// T30, T39: a number that was handed out before a rotation is not moved into the new generation.
+/// T30, T39: a number granted before a rotation is not moved into the new generation.
 #[test]
 fn c01_a_number_from_before_a_rotation_stays_in_its_generation() {
     let gateway = Fresh::memory(&[]);
@@ -62,7 +62,7 @@ fn c01_a_number_from_before_a_rotation_stays_in_its_generation() {
         assert_eq!((client.get("r").text().as_str(), client.get("r").header("fence")), ("new", Some("1:2")), "{lock}");
     }
     assert_eq!(client.put("r", "1:2", "still mine").status, 204, "the rightful holder is not fenced off");
-    // Written out, a newer one is taken.
+    // A newer generation that is written out is accepted.
     for (lock, fence) in [
         ("token:1:3", "1:3"),
         ("exec:sh?arg=-c&arg=echo%20%24FENCEPOST_GENERATION:%24%28%28FENCEPOST_FLOOR%2B1%29%29", "1:4"),
@@ -74,7 +74,7 @@ fn c01_a_number_from_before_a_rotation_stays_in_its_generation() {
     }
 }
 
-/// A guard of a given number, held for so long: until then calls are repeated.
+/// A guard with a given number and this hold time. Calls are repeated until the hold ends.
 async fn guard(gateway: &str, token: &str, hold: Duration) -> Guard {
     let options = LockOptions::new().ttl(Duration::from_secs(60)).max_hold(hold);
     let backend = locks::connect(token).await.unwrap();
@@ -87,7 +87,7 @@ fn unknown(error: Error) -> UnknownOutcome {
     error.unknown_outcome().cloned().unwrap()
 }
 
-/// T44, G7: what a later attempt meets does not settle an earlier one.
+/// T44, G7: the result of a later attempt does not settle an earlier one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c02_an_unknown_attempt_is_not_forgotten_when_a_later_one_is_rejected() {
     let problem = |status, kind, outcome| Act::Problem { status, kind, outcome };
@@ -121,7 +121,7 @@ async fn c02_an_unknown_attempt_is_not_forgotten_when_a_later_one_is_rejected() 
     }
 }
 
-/// The same on a real disk: the commit whose mark could not be written is there after the restart.
+/// The same on a real disk: a commit whose mark could not be written is present after the restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c02_a_write_that_poisons_the_store_is_reported_unknown_and_can_be_asked_for() {
     let data = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ async fn c02_a_write_that_poisons_the_store_is_reported_unknown_and_can_be_asked
     assert_eq!(asked.outcome, OutcomeState::Applied);
 }
 
-/// A guard can ask itself, also after the lease is lost.
+/// A guard can query the outcome itself, even after the lease is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c02_a_guard_asks_what_became_of_a_call() {
     let gateway = Fresh::memory(&[]);

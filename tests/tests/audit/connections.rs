@@ -1,4 +1,4 @@
-//! Connections: their deadlines on every listener, their places, their ends.
+//! Connections: deadlines on every listener, connection limits, and how connections end.
 
 mod clients;
 mod exhaustion;
@@ -18,18 +18,18 @@ use fencepost_harness::process::{GatewayProcess, binary};
 use fencepost_harness::venv;
 use http2::Http2;
 
-/// A request that is under way for as long as its body does not come.
+/// A request that stays in progress as long as its body does not arrive.
 const UNFINISHED: &[u8] =
     b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 1\r\ncontent-length: 9\r\n\r\nhalf";
 
-/// Runs a Python program of the venv, and gives what it printed.
+/// Runs a Python program of the venv and returns what it printed.
 fn python(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(venv::program("python")).arg("-c").arg(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A URL that is signed by itself.
+/// A presigned URL.
 fn presigned(gateway: &Bucketed, credentials: &Credentials, call: &str, key: &str) -> String {
     let program = "import sys, boto3, botocore.config as c\n\
         a, k, s, call, key = sys.argv[1:]\n\
@@ -40,12 +40,12 @@ fn presigned(gateway: &Bucketed, credentials: &Credentials, call: &str, key: &st
     python(program, &[&endpoint, &credentials.access_key_id, &credentials.secret_access_key, call, key])
 }
 
-/// Descriptors that a process has open.
+/// The number of open descriptors of a process.
 fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// Lets this process have many connections.
+/// Raises this process's limit of open files, for many connections.
 fn many_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -69,7 +69,8 @@ fn s03_silent_and_half_begun_connections_are_closed_on_every_listener() {
         ("S3", Box::new(move || Client::connect(&s3))),
         ("admin", Box::new(|| Client::connect_unix(&gateway.admin_socket()))),
     ];
-    // Neither HTTP/1 nor HTTP/2 yet; a head that stops; a preface without anything after it is not late but idle.
+    // Bytes that are neither HTTP/1 nor HTTP/2 yet, and a head that stops. A complete preface with nothing after it
+    // counts as idle, not late.
     for sent in ["", "PRI * HT", "GET / HTTP/1.1\r\nhost: loc"] {
         for (listener, connect) in &connect {
             let mut client = connect();
@@ -91,7 +92,7 @@ fn s03_sixteen_silent_connections_do_not_lock_the_administrator_out() {
     drop(silent);
 }
 
-/// A gateway with a limit of open files. `Err`: it ended, and this is what it said.
+/// A gateway with a limit of open files. `Err`: it exited, with this output.
 fn with_descriptors(limit: usize, data: &std::path::Path, arguments: &[&str]) -> Result<GatewayProcess, String> {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\"")]).arg(binary());
@@ -113,11 +114,11 @@ fn s03_writes_go_on_when_silent_connections_have_taken_every_place() {
         gateway.stdout().split("S3 on http://").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
     let mut holder = gateway.client();
     assert_eq!(holder.put("k", "1", "v").status, 204);
-    // More than there are descriptors, on both ports.
+    // More connections than there are descriptors, on both ports.
     let public: SocketAddr = gateway.address().parse().unwrap();
     let silent: Vec<_> = (0..1200).filter_map(|n| TcpStream::connect([address, public][n % 2]).ok()).collect();
     assert!(silent.len() > 1024);
-    // The log of the engine is changed for a new one every MiB, which needs a descriptor.
+    // The engine switches to a new log every MiB, which needs a descriptor.
     let value = "x".repeat(256 << 10);
     for n in 0..40 {
         let written = wait::until("a write", PATIENCE, || {
@@ -125,7 +126,7 @@ fn s03_writes_go_on_when_silent_connections_have_taken_every_place() {
                 .try_request("PUT", &format!("/v1/kv/k{n}"), &[("fencing-token", "1")], value.as_bytes())
                 .ok()
                 .or_else(|| {
-                    // The silent ones never asked anything, and go before this one does.
+                    // Connections that never sent a request are closed before this one.
                     holder = gateway.client();
                     None
                 })
@@ -199,14 +200,14 @@ fn s04_http2_streams_whose_answer_is_not_taken_are_reset() {
     let mut client = gateway.client();
     assert_eq!(client.put("large", "1", &"x".repeat(1 << 20)).status, 204);
     assert_eq!(client.put("small", "1", "v").status, 204);
-    // One with a window of nothing, one that takes a byte and then no more.
+    // A client with a window of zero, and one that accepts a single byte.
     for window in [0, 1] {
         let mut stuck = Http2::connect(gateway.address(), window);
         for n in 0..64 {
             stuck.request(2 * n + 1, "GET", "/v1/kv/large", gateway.address());
         }
         wait::until("its share to be taken", PATIENCE, || stuck.statuses().contains("503").then_some(()));
-        // Others read, list and claim, while and after that.
+        // Other clients read, list and claim during and after that.
         for _ in 0..50 {
             assert_eq!(client.get("small").status, 200);
             assert_eq!(client.request("GET", "/v1/kv", &[], b"").status, 200);

@@ -27,7 +27,7 @@ fn lease(answer: &Answer) -> String {
     answer.json()["lease"].as_str().unwrap().to_owned()
 }
 
-/// Asks for the lock `k` on a connection of its own, and does not read the answer yet.
+/// Requests the lock `k` on a connection of its own, and does not read the answer yet.
 fn ask(gateway: &GatewayProcess, holder: &str, wait_ms: u64) -> Client {
     let mut client = gateway.client();
     let body = json!({"holder": holder, "ttl_ms": LONG, "wait_ms": wait_ms}).to_string();
@@ -51,7 +51,7 @@ fn c05_waiters_leave_connections_for_the_holder() {
     let held = lease(&client.acquire("k", "holder#1", LONG));
     let waiters: Vec<Client> = (0..4).map(|at| ask(&gateway, &format!("w#{at}"), LONG)).collect();
     wait_for_waiting(&mut client, 4);
-    // The others are told at once, and may come back.
+    // Further waiters are refused at once, and may retry.
     for at in 4..8 {
         let refused = ask(&gateway, &format!("w#{at}"), LONG).receive().unwrap();
         assert_eq!((refused.status, refused.problem().as_str()), (503, "overloaded"), "{}", refused.text());
@@ -60,7 +60,7 @@ fn c05_waiters_leave_connections_for_the_holder() {
         assert!(refused.header("retry-after").is_some() && refused.json()["outcome"] == "not-applied");
     }
     drop(client);
-    // The holder comes back on new connections, as curl and `fencepost lock` do.
+    // The holder uses new connections, as curl and `fencepost lock` do.
     assert_eq!(gateway.client().renew("k", &held, LONG).status, 200);
     assert_eq!(gateway.client().put("k", "1", "v").status, 204);
     let mut free = gateway.client().post("/v1/locks/other", &json!({"holder": "a#1", "ttl_ms": LONG, "wait_ms": LONG}));
@@ -102,7 +102,7 @@ async fn s08_one_lock_or_connection_does_not_take_every_place() {
     assert_eq!(acquire(&first, &url, "k", 0).await.0, 201);
     let refused = Arc::new(AtomicUsize::new(0));
     let mut connections = Vec::new();
-    // Nine connections with 129 waiters each: one too many on each, and more than one lock takes.
+    // Nine connections with 129 waiters each: one too many per connection, and more in total than one lock accepts.
     for _ in 0..9 {
         let stream = http2(&gateway).await;
         for _ in 0..129 {
@@ -130,7 +130,8 @@ async fn s08_one_lock_or_connection_does_not_take_every_place() {
         move || show(&mut Client::connect(&address))["waiting"].clone()
     });
     assert_eq!(stuck.await.unwrap(), 1024);
-    // Free locks, and those who do not wait, need no place; nor does another lock's queue suffer.
+    // Free locks and requests that do not wait need no place in the queue, and the queues of other locks are
+    // unaffected.
     for (lock, wait_ms, status) in [("free", 0, 201), ("also-free", LONG, 201), ("k", 0, 423), ("k", LONG, 503)] {
         assert_eq!(acquire(&first, &url, lock, wait_ms).await.0, status, "{lock} {wait_ms}");
     }
@@ -158,7 +159,7 @@ fn p02_who_does_not_wait_is_not_refused_in_favour_of_others_who_do_not() {
             assert!(json["detail"].as_str().unwrap().contains("is held by"), "{json}");
         }
     }
-    // Another lock service's resource is refused as such, however many ask.
+    // A resource of another lock service is refused for that reason, however many clients ask.
     let headers = [("fencing-token", "7"), ("fencing-issuer", "etcd:1")];
     assert_eq!(gateway.client().request("PUT", "/v1/kv/foreign", &headers, b"v").status, 204);
     let all: Vec<_> = (0..32)
@@ -191,7 +192,7 @@ fn p03_a_lease_that_a_foreign_token_overtook_is_over_at_once() {
     assert_eq!((granted.status, &granted.json()["token"]), (201, &"100".into()), "{}", granted.text());
     assert!(started.elapsed() < Duration::from_millis(LONG / 10), "{:?}", started.elapsed());
     assert_eq!(client.renew("k", &old, LONG).problem(), "lease-lost");
-    // The same for one who comes later and does not wait.
+    // The same for a request that arrives later and does not wait.
     let shown = client.request("GET", "/v1/locks/other", &[], b"").json();
     assert_eq!((&shown["holder"], &shown["remaining_ms"]), (&"old#1".into(), &0.into()), "{shown}");
     assert_eq!(client.acquire("other", "next#2", LONG).json()["token"], "100");
@@ -220,7 +221,7 @@ fn p03_a_replayed_answer_also_names_the_fence_now() {
         client.request("PUT", "/v1/kv/absent", &headers, b"v")
     };
     assert_eq!((fails(&mut client).status, fails(&mut client).header("fence-now")), (412, Some("5")));
-    // A successor takes over; the retry is still answered as the first was, and learns of it.
+    // A successor takes over. The retry is still answered like the first attempt, and also reports the takeover.
     for (resource, token) in [("k", "36"), ("b", "2"), ("absent", "6")] {
         assert_eq!(client.claim(resource, token).status, 200);
     }
@@ -269,7 +270,7 @@ fn c08_a_wait_above_ten_minutes_is_made_of_several() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A gateway that lets nobody have the lock in the first ten minutes: it says so at once, and writes down what it was asked.
+/// A gateway that refuses the lock during the first ten minutes: it answers at once, and records what was requested.
 #[tokio::test]
 async fn c08_the_next_call_asks_for_the_time_that_is_left() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

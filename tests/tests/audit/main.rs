@@ -1,5 +1,6 @@
-//! What two audits of 0.1.0 found, one test per finding, named after it: `c04_…` for correctness, `s02_…` for security, `p01_…` for the
-//! linearizability check and `b03_…` for the trial with S3 applications. A finding inside one crate has its test there, under the same name.
+//! Findings of two audits of 0.1.0, one test per finding, named after it: `c04_…` for correctness, `s02_…` for
+//! security, `p01_…` for the linearizability check and `b03_…` for the trial with S3 applications. A finding inside one
+//! crate has its test there, under the same name.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 

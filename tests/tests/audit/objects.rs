@@ -19,7 +19,7 @@ mod signing;
 
 const MIB: u64 = 1 << 20;
 
-/// What must stay free in these tests.
+/// The free-space floor of these tests.
 const FLOOR: u64 = 64 * MIB;
 
 /// A gateway whose data and objects share a small disk.
@@ -37,7 +37,7 @@ impl OnSmallDisk {
         std::fs::create_dir_all(disk.outside("objects/reports")).unwrap();
         let mut command: Command = disk.fencepost();
         command.args(["serve", "--listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--free-space-floor", "64MiB"]);
-        // Small buffers: the data itself takes next to nothing.
+        // Small buffers: the data itself takes almost no space.
         command.args(["--write-buffer", "1MiB", "--data"]).arg(disk.inside().join("data"));
         command.arg("--objects").arg(format!("dir:{}", disk.inside().join("objects").display()));
         let gateway = GatewayProcess::spawn(command)?;
@@ -47,7 +47,7 @@ impl OnSmallDisk {
         Ok(OnSmallDisk { gateway, s3 })
     }
 
-    /// A holder of this token of the object `reports/NAME`.
+    /// A holder of the object `reports/NAME` with this token.
     fn holder(&self, name: &str, token: &str) -> Signer {
         let body = json!({"resource": format!("reports/{name}")}).to_string();
         let headers = [("fencing-token", token), ("content-type", "application/json")];
@@ -71,7 +71,7 @@ impl OnSmallDisk {
     }
 }
 
-/// Files of staged bytes, and how many bytes they have together.
+/// The number of files with staged bytes, and their total size.
 fn staged(disk: &SmallDisk) -> (usize, u64) {
     let files = std::fs::read_dir(disk.outside("objects/.fencepost/staging")).unwrap();
     let sizes: Vec<u64> = files.map(|file| file.unwrap().metadata().map_or(0, |found| found.len())).collect();
@@ -82,7 +82,7 @@ fn until_nothing_is_staged(disk: &SmallDisk) {
     wait::until("staged bytes to be removed", PATIENCE, || (staged(disk).0 == 0).then_some(()));
 }
 
-/// Trap 47: neither an upload that is announced nor one that comes in takes the space that every other write needs.
+/// Trap 47: neither an announced upload nor one in progress may take the space that every other write needs.
 #[test]
 fn c04_one_upload_below_the_floor_is_refused_and_leaves_nothing() {
     let disk = SmallDisk::of(400);
@@ -97,13 +97,13 @@ fn c04_one_upload_below_the_floor_is_refused_and_leaves_nothing() {
     assert_eq!(staged(&disk), (0, 0));
     assert_eq!(client.put("orders/1", "34", "paid").status, 204, "others go on");
 
-    // Admitted, and stopped when the room for it is gone.
+    // Admitted, and stopped when its room is used up.
     let mut upload = signer.begin("PUT", "/reports/large", &[], 150 << 20);
     let chunk = vec![b'x'; 1 << 20];
     upload.send(&chunk).unwrap();
     wait::until("the upload to begin", PATIENCE, || (staged(&disk).1 > 0).then_some(()));
     disk.leave_free(70 * MIB);
-    // The connection may be closed before all of it is sent, with the answer in it.
+    // The gateway may answer and close the connection before everything is sent.
     let _ = (0..149).try_for_each(|_| upload.send(&chunk));
     let stopped = upload.receive_after("PUT").unwrap();
     assert_eq!((stopped.status, signing::code(&stopped).as_str()), (507, "InsufficientStorage"), "{}", stopped.text());
@@ -112,7 +112,7 @@ fn c04_one_upload_below_the_floor_is_refused_and_leaves_nothing() {
     assert_eq!(signer.put("reports/large", b"small").status, 200, "and so does its holder");
 }
 
-/// Trap 47: below the floor what removes something is done, and the gateway starts.
+/// Trap 47: below the floor, operations that remove something still work, and the gateway starts.
 #[test]
 fn c04_below_the_floor_deletes_releases_collecting_and_starting_work() {
     let disk = SmallDisk::of(400);
@@ -147,7 +147,7 @@ fn c04_below_the_floor_deletes_releases_collecting_and_starting_work() {
     assert!(collected.status.success(), "{}", String::from_utf8_lossy(&collected.stderr));
     running.stop();
 
-    // Fresh refs are needed for a delete, and none are reserved.
+    // A delete needs fresh refs, and none are reserved.
     disk.leave_free(FLOOR / 2);
     let running = OnSmallDisk::start(&disk);
     let signer = running.again(&signers[1]);
@@ -156,7 +156,7 @@ fn c04_below_the_floor_deletes_releases_collecting_and_starting_work() {
     assert_eq!(signer.delete("reports/b").status, 204);
     running.stop();
 
-    // Far below, nothing is committed any more, and it still starts and reads.
+    // Far below the floor nothing is committed any more, but the gateway still starts and reads.
     disk.leave_free(FLOOR / 8);
     let running = OnSmallDisk::start(&disk);
     let mut client = running.gateway.client();
@@ -168,7 +168,7 @@ fn c04_below_the_floor_deletes_releases_collecting_and_starting_work() {
     running.stop();
 }
 
-/// What a killed gateway had staged is removed by a start below the floor, which says where it looked.
+/// A start below the floor removes what a killed gateway had staged, and reports where it looked.
 #[test]
 fn c04_a_start_far_below_the_floor_removes_what_was_staged_and_names_the_place() {
     let disk = SmallDisk::of(400);

@@ -17,7 +17,7 @@ struct Site {
 }
 
 impl Site {
-    /// Serves a page at `/`, and writes down every other path that is asked for.
+    /// Serves a page at `/`, and records every other requested path.
     fn start(page: impl FnOnce(u16) -> String) -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -32,7 +32,7 @@ impl Site {
         Site { port, asked }
     }
 
-    /// What the page has sent home.
+    /// What the page has sent back to its site.
     fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -40,7 +40,7 @@ impl Site {
 
 fn serve(stream: TcpStream, page: &str, log: &Mutex<Vec<String>>) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    // Chromium opens connections ahead of need, and closes them without a word.
+    // Chromium opens spare connections in advance and closes them without a request.
     let Some(Ok(first)) = lines.next() else { return };
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
@@ -52,7 +52,7 @@ fn serve(stream: TcpStream, page: &str, log: &Mutex<Vec<String>>) {
     let _ = (&stream).write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes());
 }
 
-/// Visits a page with Chromium until it has nothing more to do, and gives its document.
+/// Visits a page with Chromium until it has nothing more to do, and returns its document.
 fn visit(url: &str, site: &Site) -> String {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new("timeout")
@@ -98,7 +98,7 @@ fn s01_a_form_of_a_public_page_poisons_nothing() {
     assert!(dom.contains("urn:fencepost:problem:cross-origin"), "{dom}");
 }
 
-/// A value that is a page: its script would read another value and send it home.
+/// A value that is a page: its script would read another value and send it to the attacker.
 fn store_page(gateway: &GatewayProcess, home: u16) {
     let mut client = gateway.client();
     assert_eq!(client.put("secret", "1", "the-secret").status, 204);
@@ -121,7 +121,7 @@ fn s01_a_stored_page_does_not_run_as_the_gateways_own() {
     let dom = visit(&format!("http://evil.example:{}/", site.port), &site);
     assert!(dom.contains("urn:fencepost:problem:cross-origin"), "a public page leads there: {dom}");
     assert_eq!(count(&mut client, "cross-origin"), 1);
-    // Somebody opens the address by hand.
+    // A user opens the address by hand.
     let dom = visit(&value, &site);
     assert!(dom.contains(">shown</p>"), "shown, and nothing more: {dom}");
     assert_eq!(site.asked(), [""; 0], "nothing was sent home");
@@ -146,7 +146,7 @@ fn s01_a_page_of_another_local_port_can_neither_write_nor_read() {
     });
     let mut client = gateway.client();
     assert_eq!(client.put("secret", "1", "the-secret").status, 204);
-    // Not the public address here: the page is local, such as that of a development server.
+    // A local page, not the public address, such as that of a development server.
     let other = Site { port: 1, asked: Arc::default() };
     visit(&format!("http://127.0.0.1:{}/", site.port), &other);
     assert_eq!(site.asked(), ["/sent", "/kept-out", "/blind"]);
@@ -206,7 +206,7 @@ fn s01_hosts_that_the_operator_names_are_answered() {
     }
     let gateway = Fresh::configured("hosts = ['fence.example']", &[]);
     assert_eq!((ask(&gateway, "fence.example"), ask(&gateway, "other.example")), (200, 421));
-    // Beyond loopback a literal address is safe: a page cannot have it as its name.
+    // Beyond loopback a literal address is safe: a page cannot have it as its host name.
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
     command
@@ -280,7 +280,7 @@ fn s05_no_error_repeats_what_the_caller_sent_at_length() {
             answer.body.len()
         );
     }
-    // The facts of a refusal are whole; what is said of them is short.
+    // The fields of a refusal are complete; the detail text is short.
     let name = "n".repeat(1024);
     assert_eq!(client.put(&name, "34", "v").status, 204);
     let stale = client.put(&name, "33", "v").json();

@@ -1,5 +1,5 @@
-//! What is stored and outlives a process: copies of the data directory that are put back, the guard mapping, and outcomes under
-//! a clock that is set.
+//! Stored state that outlives a process: restored copies of the data directory, the guard mapping, and outcomes when
+//! the clock is changed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use fencepost_harness::process::{GatewayProcess, binary, run};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// A data directory, and a directory where its position is noted.
+/// A data directory, and a directory in which its position is noted.
 struct Noted {
     dir: tempfile::TempDir,
 }
@@ -53,7 +53,7 @@ impl Noted {
         Client::connect_unix(&self.data().join("admin.sock"))
     }
 
-    /// Copies a directory of it to another name, which is replaced.
+    /// Copies one of its directories to another name, replacing that one.
     fn copy(&self, from: &str, to: &str) {
         let (from, to) = (self.dir.path().join(from), self.dir.path().join(to));
         if to.exists() {
@@ -72,7 +72,7 @@ fn unix_seconds() -> u64 {
     Timestamp::now().0 / 1000
 }
 
-/// A fence that a copy of the data directory does not know: `1:51` of `r`, and a zombie that holds `1:50`.
+/// Raises a fence that a copy of the data directory does not contain: `1:51` of `r`, with a zombie that holds `1:50`.
 fn rotated_after_a_copy(noted: &Noted) {
     let gateway = noted.started();
     assert_eq!(gateway.client().put("r", "33", "first").status, 204);
@@ -87,7 +87,7 @@ fn rotated_after_a_copy(noted: &Noted) {
     stop(gateway);
 }
 
-/// G1, traps 27 and 40: an older copy is noticed, and goes on only above every generation that was ever used.
+/// G1, traps 27 and 40: an older copy is detected, and continues only above every generation that was ever used.
 #[test]
 fn c03_an_older_copy_is_refused_until_restored_goes_above_every_generation() {
     let noted = Noted::new();
@@ -120,12 +120,12 @@ fn c03_an_older_copy_is_refused_until_restored_goes_above_every_generation() {
     stop(gateway);
     stop(noted.started());
 
-    // What was there before the restore is behind from now on, also the newest of it.
+    // Every copy from before the restore is out of date from now on, including the newest.
     noted.copy("copy", "data");
     assert!(noted.start().is_err());
 }
 
-/// The by-hand form, after a restore that was not noticed.
+/// The manual form, after a restore that was not detected.
 #[test]
 fn c03_rotating_all_uses_no_generation_again() {
     let noted = Noted::new();
@@ -144,7 +144,7 @@ fn c03_rotating_all_uses_no_generation_again() {
     stop(gateway);
 }
 
-/// Without a setting it is noted in the user's directory for state, or nowhere if that cannot be written.
+/// Without a setting, the position is noted in the user's state directory, or nowhere if that cannot be written.
 #[test]
 fn c03_by_default_the_position_is_noted_in_the_users_state_directory() {
     let dir = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn c03_by_default_the_position_is_noted_in_the_users_state_directory() {
     stop(gateway);
 }
 
-/// Leases of before the restore hold nothing.
+/// Leases from before the restore are no longer valid.
 #[test]
 fn c03_leases_are_dropped_by_a_restore() {
     let noted = Noted::new();
@@ -191,7 +191,7 @@ fn c03_leases_are_dropped_by_a_restore() {
     stop(gateway);
 }
 
-/// Only what was durable is noted: a process that is killed at any moment never looks like an older copy.
+/// Only durable positions are noted: a process killed at any moment never looks like an older copy.
 #[test]
 fn c03_a_killed_gateway_is_never_taken_for_an_older_copy() {
     let noted = Noted::new();
@@ -230,7 +230,7 @@ fn c03_a_killed_gateway_is_never_taken_for_an_older_copy() {
     stop(noted.started());
 }
 
-/// G1, trap 32: two mappings whose texts are the same are not the same mapping.
+/// G1, trap 32: two mappings with the same text are not the same mapping.
 #[test]
 fn c07_a_mapping_with_the_same_text_is_another_mapping() {
     let dir = tempfile::tempdir().unwrap();
@@ -251,7 +251,7 @@ fn c07_a_mapping_with_the_same_text_is_another_mapping() {
     assert_eq!(gateway.client().put("a", "33", "w").status, 409);
 }
 
-/// Starts a gateway whose clock is that of a file, as far ahead as it says.
+/// Starts a gateway whose clock is ahead by the offset in a file.
 fn with_a_clock(data: &Path, clock: &Path, retention: &str) -> GatewayProcess {
     let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
         .map(|machine| PathBuf::from(format!("/usr/lib/{machine}/faketime/libfaketimeMT.so.1")))
@@ -278,7 +278,7 @@ fn c09_a_clock_set_forward_does_not_forget_an_outcome() {
     let dir = tempfile::tempdir().unwrap();
     let clock = dir.path().join("clock");
     set_clock(&clock, "+0");
-    // Looked for every 200 ms.
+    // Expired outcomes are looked for every 200 ms.
     let retention = Duration::from_secs(20);
     let gateway = with_a_clock(&dir.path().join("data"), &clock, "20s");
     let mut client = gateway.client();
@@ -287,7 +287,7 @@ fn c09_a_clock_set_forward_does_not_forget_an_outcome() {
     let recorded = Instant::now();
     assert_eq!(client.request("POST", "/v1/txn", &headers, add.as_bytes()).status, 200);
     set_clock(&clock, "+25h");
-    // Long enough for it to be looked for several times.
+    // Long enough for several of those searches.
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
         let outcome = client.request("GET", "/v1/outcomes/once", &[], b"");

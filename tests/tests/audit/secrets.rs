@@ -27,7 +27,7 @@ fn entries(path: &Path) -> BTreeSet<OsString> {
     fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
-/// Starts a gateway that is not expected to serve: what it said, and its exit code.
+/// Starts a gateway that must refuse to serve: its output and its exit code.
 fn refused(data: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     let data = data.to_str().unwrap();
     let all = [&["serve", "--listen", "127.0.0.1:0", "--engine", "memory", "--data", data], arguments].concat();
@@ -52,7 +52,7 @@ fn s15_a_data_directory_that_others_may_enter_is_refused() {
         assert!(said.contains(&format!("chmod 700 {}", data.display())) && said.contains("--data-mode-ok"), "{said}");
         assert_eq!((entries(&data), mode(&data)), (before.clone(), open), "nothing was changed");
     }
-    // The operator may insist, and a group may be let in to look.
+    // The operator may override the check, and a group may have read access.
     set_mode(&data, 0o755);
     let insisting = GatewayProcess::start(&data, &["--data-mode-ok"]);
     wait::until("a warning in the log", wait::PATIENCE, || {
@@ -63,7 +63,7 @@ fn s15_a_data_directory_that_others_may_enter_is_refused() {
     drop(GatewayProcess::start(&data, &[]));
 }
 
-/// Every file and directory in the data directory is for its owner alone, whatever the umask of the caller.
+/// Every file and directory in the data directory is private to its owner, whatever the umask of the caller.
 #[test]
 fn s15_files_of_the_gateway_are_private_and_objects_are_not() {
     let dir = TempDir::new().unwrap();
@@ -109,7 +109,7 @@ fn s15_files_of_the_gateway_are_private_and_objects_are_not() {
 
 const KEY: &str = "[[s3.key]]\naccess_key_id = 'reader'\n";
 
-/// Neither at start nor in the answer of a reload.
+/// Neither at start nor in the answer to a reload.
 #[test]
 fn s16_an_error_repeats_no_line_of_a_configuration_with_keys() {
     let gateway = Fresh::with_s3("", &[]);
@@ -190,7 +190,7 @@ fn s16_secrets_come_from_regular_files_of_root_or_the_gateway() {
     }
 }
 
-/// Core dumps would hold every key. strace sees the call; the limit can be read.
+/// Core dumps would contain every key. strace sees the call, and the limit can be read.
 #[test]
 fn s24_the_process_cannot_dump_core_unless_told() {
     let started = |arguments: &[&str]| {

@@ -1,4 +1,4 @@
-//! Large values and the writers beside them.
+//! Large values and the writers that run beside them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,16 +14,16 @@ const LARGE: usize = 4 << 20;
 const CLIENTS: usize = 8;
 const REQUESTS: usize = 20;
 
-/// Time on a processor of all threads of a process, however busy the machine is.
+/// CPU time of all threads of a process, which does not depend on how busy the machine is.
 fn cpu_time(gateway: &GatewayProcess) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", gateway.pid())).unwrap();
-    // After the name in brackets; user and system time are the 14th and 15th field of the whole.
+    // The fields after the name in brackets; user and system time are fields 14 and 15 of the whole line.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 10)
 }
 
-/// Resident memory in MiB: `VmRSS` now, `VmHWM` at its most since it was reset.
+/// Resident memory in MiB: `VmRSS` is the current value, `VmHWM` the peak since it was reset.
 fn memory(gateway: &GatewayProcess, which: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with(which)).unwrap();
@@ -40,7 +40,7 @@ struct Measured {
     /// Of a small PUT beside the load.
     median: Duration,
     longest: Duration,
-    /// MiB above what it had before.
+    /// MiB above the amount before.
     memory: u64,
 }
 
@@ -89,7 +89,7 @@ fn exist(names: &str) -> Value {
     (0..VALUES).map(|n| json!({"key": format!("{names}/{n}"), "exists": true})).collect()
 }
 
-/// What compresses to little would be read quickly.
+/// Incompressible bytes: a value that compresses well would be read too quickly.
 fn noise(seed: usize) -> Vec<u8> {
     let mut state = seed as u64 + 1;
     let step = |_| {
@@ -107,7 +107,8 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// A condition on a large value costs what one on a small value costs: to those who ask, and to the writers beside them.
+/// A condition on a large value costs no more than one on a small value, for the requesting client and for concurrent
+/// writers.
 #[test]
 fn c06_conditions_on_large_values_hold_up_no_writer() {
     let gateway = Fresh::rocksdb(&[]);
@@ -130,7 +131,7 @@ fn c06_conditions_on_large_values_hold_up_no_writer() {
         assert!(large.longest < 5 * small.longest + Duration::from_secs(1), "{what}: {large:?} beside {small:?}");
         assert!(large.memory < 64, "{what}: {large:?}");
     }
-    // The values themselves are what was written, and can be replaced and removed.
+    // The values are intact, and can be replaced and removed.
     let mut client = gateway.client();
     assert!(client.get("large/7").body == noise(7));
     assert_eq!(client.put("large/7", "2", "small now").status, 204);

@@ -1,5 +1,5 @@
-//! Nothing is left out: each service of the list has its tests and its page, each case of the suite is explained, and the
-//! recipe without the library works as it is written.
+//! Completeness: each service of the list has its tests and its page, each case of the suite is explained, and the
+//! recipe without the library works as written.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn every_service_has_tests_and_a_page() {
         assert!(main.contains(&format!("mod {scheme};")), "{scheme} has no tests");
         let tests = file(&format!("tests/tests/backends/{scheme}.rs"));
         match scheme {
-            // No service of theirs could be started, held up or cut off.
+            // They have no service that could be started, delayed or cut off.
             "token" | "exec" => assert!(tests.contains("fn a_zombie_is_refused"), "{scheme} has no zombie"),
             _ => assert!(tests.contains("suite!("), "{scheme} does not pass the suite"),
         }
@@ -46,7 +46,7 @@ fn every_case_of_the_suite_is_explained() {
     }
 }
 
-/// The commands of the recipe, one after another, as somebody would paste them.
+/// Runs the commands of the recipe one after another, as a user would paste them.
 #[test]
 fn the_recipe_without_the_library_works() {
     let gateway = Fresh::memory(&[]);

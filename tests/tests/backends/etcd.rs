@@ -1,4 +1,4 @@
-//! etcd: the shared suite, and its own ways to break.
+//! etcd: the shared suite, and failures of its own.
 
 mod access;
 mod backwards;
@@ -34,7 +34,7 @@ impl Service for Etcd {
     }
 
     fn waiting(&self, name: &str) -> Option<usize> {
-        // All but the one that has it.
+        // All but the holder.
         let contenders = self.keys(&format!("fencepost/lock:{}/", name.replace('/', "%2F"))).len();
         Some(contenders.saturating_sub(1))
     }
@@ -59,7 +59,7 @@ const TTL: Duration = <Etcd as Service>::TTL;
 /// Long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The keys of everybody who holds this lock or waits for it, when there are so many.
+/// The keys of the holder and all waiters of this lock, once there are this many.
 fn contenders(etcd: SocketAddr, lock: &str, count: usize) -> Vec<EtcdKey> {
     tokio::task::block_in_place(|| {
         wait::until(&format!("{count} keys of {lock}"), LONG, || {

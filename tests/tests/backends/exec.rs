@@ -121,7 +121,7 @@ fn gone(pids: &str) {
 #[tokio::test]
 async fn what_it_leaves_behind_keeps_nobody_waiting() {
     let since = Instant::now();
-    // It has our pipe for as long as it runs.
+    // The background process keeps our pipe open as long as it runs.
     let Ok(Acquired::Held(lease)) = run("sleep 20 & echo 34", Duration::ZERO).await else { panic!("no lease") };
     assert_eq!(lease.number.get(), 34);
     assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());

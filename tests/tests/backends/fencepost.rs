@@ -50,7 +50,7 @@ impl Service for BuiltIn {
     }
 
     fn restart(&mut self) {
-        // Killed when it is dropped; only then does its port become free.
+        // The process is killed when it is dropped; only then does its port become free.
         drop(self.process.take());
         self.process = Some(BuiltIn::launch(&self.data, &self.address.to_string()));
     }
@@ -73,7 +73,7 @@ impl Service for BuiltIn {
 
 suite!(super::BuiltIn);
 
-/// A waiter stands in line again when the gateway is back, for as long as it wanted to wait.
+/// A waiter rejoins the queue when the gateway is back, for the rest of its wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_of_the_gateway_is_waited_out() {
     let mut service = start::<BuiltIn>();
@@ -92,14 +92,14 @@ async fn a_restart_of_the_gateway_is_waited_out() {
     a.release(held).await.unwrap();
     let next = waiting.await.unwrap();
     assert!(next.number > number, "{} after {number}", next.number);
-    // One that was never there is not waited for.
+    // A gateway that was never reachable is not waited for.
     let nobody = connect(&format!("fencepost://{}", loopback(free_port()))).await;
     let since = Instant::now();
     let error = try_ask(nobody.as_ref(), "orders/1", "c#1", LONG, LONG).await.unwrap_err();
     assert!(error.is_transient() && since.elapsed() < LONG / 2, "{error} after {:?}", since.elapsed());
 }
 
-/// A lost answer does not make the wait begin anew.
+/// A lost answer does not restart the wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_does_not_make_the_wait_longer() {
     let wait = Duration::from_secs(6);

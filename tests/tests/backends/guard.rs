@@ -39,7 +39,7 @@ async fn locks(gateway: &Fresh, options: LockOptions) -> Client {
     locks_at(address(gateway), address(gateway), options).await
 }
 
-/// The same, with the gateway and its lock service each behind an address of its own.
+/// The same, with separate addresses for the gateway and its lock service.
 async fn locks_at(gateway: SocketAddr, service: SocketAddr, options: LockOptions) -> Client {
     Client::new(gateway_at(gateway), connect(&format!("fencepost://{service}")).await).with_lock_options(options)
 }

@@ -1,4 +1,4 @@
-//! Every lock service behind the client, on real servers: one suite for all of them, and each one's own ways to break.
+//! Every lock service behind the client, on real servers: one suite for all of them, and the failures specific to each.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 

@@ -76,7 +76,7 @@ mod advisory {
     suite!(super::Sessions);
 }
 
-/// The clock cannot count so far.
+/// Such a deadline is beyond the range of the clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c12_a_wait_without_end_is_no_panic() {
     let postgres = Postgres::start();

@@ -1,4 +1,4 @@
-//! Redis: the suite, its URLs, its numbers.
+//! Redis: the suite, its URLs and its numbers.
 
 mod breaks;
 mod queue;
@@ -55,7 +55,7 @@ over_tls!(fencepost_harness::servers::redis::RedisServer);
 /// Long enough that nothing expires in a test.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Asks as exactly this holder.
+/// Acquires as exactly this holder.
 async fn ask(backend: &dyn LockBackend, name: &str, who: &str, ttl: Duration, wait: Duration) -> Acquired {
     let (name, holder) = (resource(name), holder(who));
     let wanted = Wanted { name: &name, holder: &holder, ttl, wait, floor: 0, generation: 0 };
@@ -80,7 +80,7 @@ async fn take_above(backend: &dyn LockBackend, name: &str, who: &str, floor: u64
     backend.acquire(&wanted).await.map(held)
 }
 
-/// How long a key will last.
+/// The remaining time of a key.
 fn milliseconds_left(server: &RedisServer, key: &str) -> u64 {
     server.cli(&["PTTL", key]).parse().unwrap()
 }
@@ -118,12 +118,12 @@ async fn numbers_above_two_to_the_53rd_are_exact() {
         assert_eq!(lease.number.get(), floor + 1);
         backend.release(lease).await.unwrap();
     }
-    // A double could not tell these two apart.
+    // An `f64` cannot distinguish these two numbers.
     let mut lease = take_above(backend.as_ref(), "r", "a#4", 0).await.unwrap();
     assert_eq!(lease.number.get(), (1 << 53) + 3);
     assert_eq!(backend.lift(&mut lease, (1 << 53) + 4).await.unwrap(), Lifted::Lifted);
     assert_eq!(lease.number.get(), (1 << 53) + 5);
-    // A shorter text is a smaller number, whatever it begins with.
+    // Compared as numbers, not as text: 99 is smaller although it starts with a larger digit.
     assert_eq!(backend.lift(&mut lease, 99).await.unwrap(), Lifted::Lifted);
     assert_eq!(lease.number.get(), (1 << 53) + 6);
     assert_eq!(backend.verify(&lease).await.unwrap(), Kept::Kept);
@@ -181,7 +181,7 @@ async fn a_wrong_password_is_a_clear_error_that_does_not_show_it() {
         assert!(matches!(ask(backend.as_ref(), "r", "b#1", LONG, Duration::from_millis(50)).await, Acquired::Busy));
         backend.release(lease).await.unwrap();
     }
-    // Those rights are enough to listen.
+    // Those rights are enough to wait for a turn.
     let listened = ["--user", "bob", "--pass", "bobs-own", "BLPOP", "fencepost:{r}:turn:b#1", "0.01"];
     assert_eq!(server.cli(&listened), "");
 }
@@ -204,7 +204,7 @@ async fn what_cannot_be_used_says_so() {
     assert!(error.contains("`timeout`"), "{error}");
 }
 
-/// T23: a replica may be behind its primary, and a primary that was made one does not know what happens since.
+/// T23: a replica may be behind its primary, and a demoted primary does not know later events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_says_nothing_about_a_lock() {
     let primary = RedisServer::start(&[]);
@@ -229,7 +229,7 @@ async fn a_replica_says_nothing_about_a_lock() {
     }
     assert_eq!(backend.verify(&held).await, Ok(Kept::Kept));
     assert_eq!(backend.verify(&gone).await, Ok(Kept::Lost));
-    // Looking changes nothing, and least of all the end of the lease.
+    // Verifying changes nothing, least of all the end of the lease.
     primary.cli(&["PEXPIRE", "fencepost:{r}:lock", "30000"]);
     assert_eq!(backend.verify(&held).await, Ok(Kept::Kept));
     let left = milliseconds_left(&primary, "fencepost:{r}:lock");

@@ -1,4 +1,4 @@
-//! `fencepost lock … --lock URL`: a lock that one process takes and another gives back, where the service allows that.
+//! `fencepost lock … --lock URL`: a lock that one process acquires and another releases, where the service allows that.
 
 use fencepost_harness::command_line::run;
 use fencepost_harness::fresh::Fresh;
@@ -7,7 +7,7 @@ use fencepost_harness::servers::postgres::Postgres;
 use fencepost_harness::servers::redis::RedisServer;
 use fencepost_harness::servers::zk::ZooKeeper;
 
-/// Takes, renews and gives back, each in a process of its own.
+/// Acquires, renews and releases, each in a process of its own.
 fn one_process_after_another(lock: &str) {
     let gateway = Fresh::memory(&[]);
     let go = |line: &str| run(&gateway, &format!("lock {line} --lock {lock}"));
@@ -21,14 +21,15 @@ fn one_process_after_another(lock: &str) {
     assert_eq!((released.code, released.text().as_str()), (0, "released orders/1\n"), "{released:?}");
     assert_eq!(go(&format!("release orders/1 --lease {lease}")).code, 0, "late is harmless");
     go(&format!("renew orders/1 --lease {lease}")).assert_failed(3, &["is lost"]);
-    // Free at once, and not after the ttl.
+    // Free at once, not after the ttl.
     let next = go("acquire orders/1 --ttl 60s --json").json();
     let number = |token: &str| token.parse::<u64>().unwrap();
     assert!(number(next["token"].as_str().unwrap()) > number(token), "{next} after {token}");
     assert_eq!(next["issuer"], taken["issuer"]);
 }
 
-/// Its locks end with the process that took them: nothing is taken, and the way out is named.
+/// Locks of this service end with the process that acquired them: nothing is acquired, and the error names the
+/// alternative.
 fn refused(lock: &str) {
     let gateway = Fresh::memory(&[]);
     for line in ["acquire orders/1", "renew orders/1 --lease x", "release orders/1 --lease x"] {

@@ -1,8 +1,8 @@
-//! What every lock service must do, by the numbers of the `LockBackend` contract.
+//! The requirements on every lock service, by the numbers of the `LockBackend` contract.
 //!
-//! Times are ratios of the service's ttl with room for a slow machine. Where a case needs that a lease was renewed in
-//! time, it looks at the clock before it accuses the service; and a case that fails while the machine stood still has
-//! another try ([`patiently`]).
+//! Times are multiples of the service's ttl, with room for a slow machine. A case that depends on a timely renewal
+//! checks the clock before it blames the service. A case that fails while the machine stalled is tried again
+//! ([`patiently`]).
 
 mod faults;
 mod garbled;
@@ -38,24 +38,25 @@ pub(crate) fn reason(error: &Error) -> Option<ProblemKind> {
     error.refusal().and_then(|refusal| refusal.reason)
 }
 
-/// A real server of one test's own.
+/// A real server for one test.
 pub(crate) trait Service: Sized + Send + Sync + 'static {
     /// A ttl that the service keeps exactly, as short as is sensible in a test.
     const TTL: Duration;
 
-    /// Does a lease outlive the connection it was taken on? Not if it is a session of the server's that ends with it.
+    /// Does a lease outlive the connection on which it was acquired? Not if it is a server session that ends with the
+    /// connection.
     const OUTLIVES_CONNECTION: bool = true;
 
-    /// Starts it, empty.
+    /// Starts an empty server.
     fn start() -> Self;
 
-    /// Where it listens.
+    /// The address on which it listens.
     fn address(&self) -> SocketAddr;
 
-    /// Its URL, if it is reached at this address (its own, or a proxy's).
+    /// Its URL when reached at this address (its own, or a proxy's).
     fn url_at(&self, address: SocketAddr) -> String;
 
-    /// Its URL behind a proxy that is in front of it. A service of several servers has the proxy stand before the others too
+    /// Its URL through a proxy in front of it. A service of several servers puts the proxy in front of the others too
     /// ([`Proxy::also`]).
     fn url_through(&self, proxy: &mut Proxy) -> String {
         self.url_at(proxy.address())
@@ -69,12 +70,12 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     /// `kill -9`, then starts it again with the same data at the same address.
     fn restart(&mut self);
 
-    /// How many wait for the lock with this name, if the service can tell.
+    /// How many clients wait for the lock with this name, if the service can report it.
     fn waiting(&self, _name: &str) -> Option<usize> {
         None
     }
 
-    /// Makes this the fence of the resource, for a service that looks there by itself.
+    /// Makes this the fence of the resource, for a service that reads the fence itself.
     fn raise_fence(&self, _resource: &Resource, _floor: u64, _lease: &Lease) {}
 }
 
@@ -124,13 +125,13 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// What a slow machine may add to anything.
+/// The delay that a slow machine may add to any step.
 pub(crate) const SLACK: Duration = Duration::from_secs(5);
 
 /// How long a service may take to answer again after a fault.
 pub(crate) const RECOVERY: Duration = Duration::from_secs(60);
 
-/// A server of the test's own.
+/// A server for the calling test.
 pub(crate) fn start<S: Service>() -> S {
     tokio::task::block_in_place(S::start)
 }
@@ -155,7 +156,7 @@ pub(crate) fn holder(text: &str) -> Holder {
     Holder::new(text).unwrap()
 }
 
-/// Asks once, whatever comes. The holder is unique per acquisition, as the contract has it.
+/// Makes one attempt and returns any result. The holder is unique per acquisition, as the contract requires.
 pub(crate) async fn try_ask(
     backend: &dyn LockBackend,
     name: &str,
@@ -169,7 +170,7 @@ pub(crate) async fn try_ask(
     backend.acquire(&Wanted { name: &name, holder: &holder, ttl, wait, floor: 0, generation: 0 }).await
 }
 
-/// Asks once.
+/// Makes one attempt.
 pub(crate) async fn ask(backend: &dyn LockBackend, name: &str, who: &str, ttl: Duration, wait: Duration) -> Acquired {
     try_ask(backend, name, who, ttl, wait).await.unwrap_or_else(|error| panic!("{who}: {error}"))
 }
@@ -197,7 +198,7 @@ pub(crate) async fn is_busy(backend: &dyn LockBackend, name: &str, who: &str, tt
     matches!(ask(backend, name, who, ttl, Duration::ZERO).await, Acquired::Busy)
 }
 
-/// Another look at a lease, as another process would have it that knows its handle.
+/// A copy of a lease, as another process that knows its handle would have.
 pub(crate) fn copy(lease: &Lease) -> Lease {
     Lease {
         name: lease.name.clone(),
@@ -212,7 +213,7 @@ pub(crate) fn copy(lease: &Lease) -> Lease {
     }
 }
 
-/// Repeats a call while it fails in passing.
+/// Repeats a call while it fails with a temporary error.
 pub(crate) async fn eventually<T>(what: &str, call: impl AsyncFn() -> Result<T, LockError>) -> T {
     let deadline = Instant::now() + RECOVERY;
     loop {
@@ -226,7 +227,7 @@ pub(crate) async fn eventually<T>(what: &str, call: impl AsyncFn() -> Result<T, 
     }
 }
 
-/// Keeps a lease alive until it is asked for again.
+/// Renews a lease in the background until it is stopped.
 pub(crate) struct Keeping {
     stop: oneshot::Sender<()>,
     kept: JoinHandle<Lease>,
@@ -261,7 +262,7 @@ impl Keeping {
     }
 }
 
-/// Waits for a condition without keeping a thread.
+/// Waits for a condition without blocking a thread.
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + RECOVERY;
     while !condition() {
@@ -270,7 +271,8 @@ pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until so many stand in line for a lock, the last of them behind the proxy, where `before` bytes had been sent.
+/// Waits until this many clients are in the queue for a lock, the last of them behind the proxy, where `before` bytes
+/// had been sent.
 pub(crate) async fn in_line<S: Service>(service: &S, name: &str, count: usize, proxy: &Proxy, before: u64) {
     let waiting = || tokio::task::block_in_place(|| service.waiting(name));
     match waiting() {
@@ -279,8 +281,8 @@ pub(crate) async fn in_line<S: Service>(service: &S, name: &str, count: usize, p
     }
 }
 
-/// Waits until something was sent through the proxy since `before` bytes, and then nothing more for a while: whoever
-/// asked waits to be told, as far as can be seen from outside.
+/// Waits until something was sent through the proxy since `before` bytes, and then nothing more for a while: as far as
+/// can be seen from outside, the client then waits for a notification.
 async fn asked(proxy: &Proxy, before: u64) {
     let mut seen = before;
     let mut quiet = Instant::now();
@@ -290,7 +292,7 @@ async fn asked(proxy: &Proxy, before: u64) {
         if now != seen {
             (seen, quiet) = (now, Instant::now());
         }
-        // Where nobody is told, they ask again and again.
+        // A service without notifications is polled without a pause.
         seen > before && (quiet.elapsed() >= Duration::from_millis(250) || Instant::now() >= patience)
     })
     .await;

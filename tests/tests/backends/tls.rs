@@ -1,4 +1,4 @@
-//! What every lock service must do over TLS: one suite for all of them, on real servers.
+//! The requirements on every lock service over TLS: one suite for all of them, on real servers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,13 +14,13 @@ const TTL: Duration = Duration::from_secs(5);
 
 /// A server that speaks TLS.
 pub(crate) trait Encrypted: Sized + Send {
-    /// What the settings are called: the root, our certificate, its key.
+    /// The names of the settings: root, client certificate, client key.
     const SETTINGS: [&'static str; 3] = ["ca", "cert", "key"];
 
-    /// Starts it, empty.
+    /// Starts an empty server.
     fn start_encrypted(certificates: &Certificates, clients: Clients) -> Self;
 
-    /// Its URL without those settings, up to where they follow.
+    /// Its URL without those settings, up to the point where they follow.
     fn encrypted_url(&self, clients: Clients) -> String;
 }
 
@@ -76,14 +76,14 @@ impl<S: Encrypted> Spoken<S> {
     }
 }
 
-/// Which setting, and the file it names.
+/// A setting, and the file it names.
 type Settings<'a> = &'a [(usize, &'a Path)];
 
 const ROOT: usize = 0;
 const CERTIFICATE: usize = 1;
 const KEY: usize = 2;
 
-/// How a message names a setting.
+/// A setting as messages quote it.
 fn quoted<S: Encrypted>(setting: usize) -> String {
     format!("`{}`", S::SETTINGS[setting])
 }
@@ -95,7 +95,7 @@ async fn refused(url: &str) -> LockError {
     }
 }
 
-/// Acquires, writes with the token, releases; and somebody who waits is told.
+/// Acquires, writes with the token and releases; a waiter is notified.
 async fn works(url: &str) {
     let at = tokio::task::block_in_place(|| Fresh::memory(&[]));
     let gateway = Gateway::new(at.url()).unwrap();
@@ -120,7 +120,7 @@ pub(crate) async fn the_lock_works_with_the_right_root<S: Encrypted>() {
     let (ours, others) = (Certificates::make("127.0.0.1"), Certificates::make("127.0.0.1"));
     let service = Spoken::<S>::start(&ours, Clients::Anybody);
     works(&service.trusting(&ours)).await;
-    // A stranger's root, and those of this machine, which do not know ours.
+    // The root of another authority, and the system roots, which do not include ours.
     for url in [service.trusting(&others), service.with(&[(ROOT, Path::new("system"))])] {
         let error = refused(&url).await;
         let said = error.to_string();

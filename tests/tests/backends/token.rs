@@ -69,7 +69,7 @@ async fn is_claimed_like_any_other() {
     let error = client(&gateway, "token:35").await.acquire("orders/1").await.unwrap_err();
     assert!(error.to_string().contains("handed out 35 for"), "{error}");
     assert_eq!(reason(&error), Some(ProblemKind::Collision), "{error}");
-    // One of another service cannot be compared.
+    // A number of another service cannot be compared.
     let other = client(&gateway, "token:99?issuer=redis:9f2c").await;
     let error = other.acquire("orders/1").await.unwrap_err();
     assert_eq!(reason(&error), Some(ProblemKind::ForeignIssuer), "{error}");

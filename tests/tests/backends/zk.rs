@@ -42,7 +42,7 @@ impl Service for ZooKeeper {
     }
 
     fn waiting(&self, _name: &str) -> Option<usize> {
-        // Each watches the one before it; a test has one lock.
+        // Each waiter watches its predecessor; a test has one lock.
         let said = self.ask("wchs");
         let watches = said.lines().find_map(|line| line.strip_prefix("Total watches:"));
         Some(watches.unwrap_or_else(|| panic!("{said}")).trim().parse().unwrap())
@@ -63,7 +63,7 @@ impl Encrypted for ZooKeeper {
 
 over_tls!(super::ZooKeeper);
 
-/// Looks behind the backend.
+/// A direct connection, to look behind the backend.
 async fn raw(service: &ZooKeeper) -> Client {
     Client::connect(&service.address().to_string()).await.unwrap()
 }
@@ -77,7 +77,7 @@ async fn locks(at: &Fresh, url: &str, wait: Duration) -> fencepost_client::Clien
     fencepost_client::Client::new(gateway(at), connect(url).await).with_lock_options(options)
 }
 
-/// A write with these credentials, whatever the lock says.
+/// A write with these credentials, whatever the state of the lock.
 async fn write(at: &Fresh, value: &'static str, credentials: &Presented) -> Result<(), Error> {
     let options = WriteOptions::new().credentials(credentials.clone());
     gateway(at).put(&Key::new("orders/1").unwrap(), value.into(), None, &options).await.map(|_| ())
@@ -93,7 +93,7 @@ fn queue(handle: &str) -> (&str, &str) {
     (queue, znode.split_once('-').unwrap().1)
 }
 
-/// The suffix starts again at 0 with a new parent; the czxid does not.
+/// The sequence suffix starts again at 0 with a new parent; the czxid does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t11_the_number_is_the_czxid_and_not_the_suffix() {
     let service = start::<ZooKeeper>();
@@ -111,7 +111,7 @@ async fn t11_the_number_is_the_czxid_and_not_the_suffix() {
         backend.release(lease).await.unwrap();
         raw.delete(&parent, None).await.unwrap();
     }
-    // The whole path, by a careless hand: another incarnation, and the number rises nevertheless.
+    // The whole path is deleted by mistake: another incarnation, and the number rises nevertheless.
     let before = take(backend.as_ref(), "orders/1", "b#1", TTL).await;
     let (issuer, number) = (before.issuer.clone(), before.number);
     backend.release(before).await.unwrap();
@@ -122,7 +122,7 @@ async fn t11_the_number_is_the_czxid_and_not_the_suffix() {
     assert!(after.number > number && after.issuer != issuer, "{after:?} after {number} of {issuer}");
 }
 
-/// T6: numbers of an ensemble that was re-created are compared with nothing.
+/// T6: numbers of a re-created ensemble are compared with nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t06_a_wiped_ensemble_is_another_issuer() {
     let mut service = start::<ZooKeeper>();
@@ -138,7 +138,7 @@ async fn t06_a_wiped_ensemble_is_another_issuer() {
     let said = error.to_string();
     assert!(said.contains("fencepost fence rotate orders/1 --from 0"), "{said}");
     assert!(said.contains(before.issuer.as_ref().unwrap().as_str()), "{said}");
-    // Also a number that is higher by chance is refused, as long as nobody has rotated.
+    // Even a number that happens to be higher is refused until an administrator rotates.
     let backend = connect(&service.url()).await;
     let lease = take_within(backend.as_ref(), "orders/1", "z#1", TTL, SLACK).await;
     for number in [lease.number.get(), before.token.number().get() + 1000] {
@@ -153,7 +153,7 @@ async fn t06_a_wiped_ensemble_is_another_issuer() {
     backend.release(lease).await.unwrap();
 }
 
-/// T23: nothing goes between the holder and the ensemble until its session is over; then it writes.
+/// T23: nothing passes between the holder and the ensemble until its session is over; then the holder writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_whose_session_expired_is_fenced() {
     let service = start::<ZooKeeper>();
@@ -167,7 +167,7 @@ async fn a_holder_whose_session_expired_is_fenced() {
     let successor = next.acquire("orders/1").await.unwrap();
     assert!(successor.token() > guard.token(), "{} after {}", successor.token(), guard.token());
     successor.put("orders/1", "second").await.unwrap();
-    // The lock service has nothing to say in this: the fence decides.
+    // The lock service has no part in this: the fence decides.
     match write(&at, "zombie", guard.credentials()).await {
         Err(error) => assert_eq!(reason(&error), Some(ProblemKind::Stale)),
         other => panic!("{other:?}"),
@@ -181,7 +181,7 @@ async fn a_holder_whose_session_expired_is_fenced() {
     successor.release().await.unwrap();
 }
 
-/// A pause of everything: no heartbeat, no renewal, no clock that rings. Then it goes on as if nothing had happened.
+/// Everything is paused: no heartbeat, no renewal, no timer. Then the process continues as if nothing had happened.
 #[test]
 fn a_holder_that_was_paused_is_fenced() {
     let (service, at) = (ZooKeeper::start(), Fresh::memory(&[]));
@@ -195,7 +195,7 @@ fn a_holder_that_was_paused_is_fenced() {
                 let guard = locks(at, &service.url(), Duration::ZERO).await.acquire("orders/1").await.unwrap();
                 guard.put("orders/1", "first").await.unwrap();
                 pausing.send(guard.token()).unwrap();
-                // This thread is all that the client has.
+                // The client runs on this thread only.
                 woken.recv().unwrap();
                 let late = guard.put("orders/1", "late").await;
                 assert!(matches!(kind_of(&late), Some(ErrorKind::Fenced | ErrorKind::Lost)), "{late:?}");
@@ -220,7 +220,7 @@ fn a_holder_that_was_paused_is_fenced() {
     });
 }
 
-/// Contract 9: both ends of what the server grants.
+/// Contract 9: both limits of the ttl that the server grants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ttl_that_is_not_granted_is_an_error() {
     let service = tokio::task::block_in_place(|| ZooKeeper::with("minSessionTimeout=3000\nmaxSessionTimeout=7000\n"));
@@ -280,7 +280,7 @@ async fn a_password_keeps_others_out_and_is_never_shown() {
     assert!(error.to_string().contains("no password"), "{error}");
 }
 
-/// The client's own heartbeat must not keep a lease that its owner forgot.
+/// The client's own heartbeat must not keep a lease that its owner no longer renews.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_nobody_renews_ends() {
     let service = start::<ZooKeeper>();
@@ -296,7 +296,7 @@ async fn a_lease_that_nobody_renews_ends() {
     backend.release(next.stop().await).await.unwrap();
 }
 
-/// Contract 10: three waiters watch three znodes, and a waiter whose znode is deleted stands at the end.
+/// Contract 10: three waiters watch three znodes, and a waiter whose znode is deleted rejoins at the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_waiter_watches_its_predecessor_only() {
     patiently(TTL / 4, watching_the_predecessor_only).await;
@@ -322,7 +322,7 @@ async fn watching_the_predecessor_only() {
     let mut znodes = raw.list_children(parent).await.unwrap();
     znodes.sort_by_key(|znode| znode.split_once('-').unwrap().1.to_owned());
     assert_eq!(znodes.len(), 4);
-    // By somebody's hand: the waiter before last is out, and the last one does not get the lock by that.
+    // Delete the znode of the last waiter but one by hand: the last one must not get the lock because of that.
     raw.delete(&format!("{parent}/{}", znodes[2]), None).await.unwrap();
     let asked = Instant::now();
     backend.release(first.stop().await).await.unwrap();
@@ -339,7 +339,7 @@ async fn watching_the_predecessor_only() {
     assert!(ends[0] < ends[2] && ends[2] < ends[1], "{ends:?}");
 }
 
-/// A session that expires while its waiter waits costs the place in the queue, and no more.
+/// A session that expires while its waiter waits costs only the place in the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_whose_session_expires_stands_in_the_queue_again() {
     patiently(TTL / 4, standing_in_the_queue_again).await;
@@ -375,7 +375,7 @@ async fn standing_in_the_queue_again() {
     b.release(lease).await.unwrap();
 }
 
-/// Contract 6: the service's word is what its data says.
+/// Contract 6: the service reports what its data contains.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_whose_znode_is_deleted_is_lost() {
     let service = start::<ZooKeeper>();

@@ -1,4 +1,4 @@
-//! What a run of the conformance suite starts, and what it leaves.
+//! The processes that a conformance run starts, and what it leaves behind.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -14,13 +14,13 @@ fn conform(dir: &Path, arguments: &[&str]) -> Output {
     Command::new(binary()).current_dir(dir).arg("conform").args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Is there such a process, and not only its remains?
+/// Does the process run? A zombie that was not yet reaped does not count.
 fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// An adapter that starts a process in a session of its own, which no signal to its group reaches.
+/// An adapter starts a process in a session of its own, which no signal to the adapter's group reaches.
 #[test]
 fn s21_what_an_adapter_starts_in_its_own_session_does_not_outlive_the_run() {
     let dir = TempDir::new().unwrap();
@@ -38,7 +38,7 @@ fn s21_what_an_adapter_starts_in_its_own_session_does_not_outlive_the_run() {
     assert!(text(&output.stderr).contains("left behind"), "{output:?}");
 }
 
-/// A map file is a program; `--no-hooks` takes that from it.
+/// A map file can run commands; `--no-hooks` forbids that.
 #[test]
 fn s21_no_hooks_runs_nothing_of_a_map() {
     let gateway = Fresh::memory(&[]);

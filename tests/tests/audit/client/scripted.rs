@@ -1,21 +1,21 @@
-//! A gateway that lets claims pass, and does to each write what the test says.
+//! A gateway that lets claims pass and handles each write as the test scripts it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What is done to a write.
+/// What happens to a write.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
-    /// It is answered with this problem.
+    /// Answers it with this problem.
     Problem { status: u16, kind: &'static str, outcome: &'static str },
-    /// It is read, and the connection closed without an answer.
+    /// Reads it and closes the connection without an answer.
     Swallow,
     /// The gateway is gone from now on: connections are refused.
     Leave,
 }
 
-/// The gateway. The last act is repeated.
+/// The scripted gateway. The last act is repeated.
 pub(super) struct ScriptedGateway {
     url: String,
     keys: Arc<Mutex<Vec<String>>>,

@@ -1,4 +1,4 @@
-//! Leases and passwords, where others do not see them; and text that would fool a terminal.
+//! Leases and passwords stay out of the sight of other users; text that could mislead a terminal is escaped.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -138,7 +138,7 @@ fn s20_the_url_of_a_lock_service_comes_from_a_file_that_others_cannot_read() {
     assert_eq!(run(&["--lock-file", "-"]).status.code(), Some(2), "standard input is the program's");
     assert_eq!(run(&["--lock-file", path(&good), "--lock", "token:1"]).status.code(), Some(2));
     assert_eq!(run(&[]).status.code(), Some(2), "one of the two is needed");
-    // Commands that take and give back; a pipe has no mode to speak of.
+    // Acquire, renew and release. A pipe has no file mode to check.
     let taken = with_input(&gateway, &["lock", "acquire", "other", "--lock-file", "-", "--json"], &url);
     assert!(taken.status.success(), "{taken:?}");
     let lease = file(&dir, "lease.json", &text(&taken.stdout), 0o600);
@@ -158,7 +158,7 @@ fn s20_the_url_of_a_lock_service_comes_from_a_file_that_others_cannot_read() {
 fn s20_the_program_under_run_does_not_get_the_password() {
     let gateway = Fresh::memory(&[]);
     let own = format!("fencepost://{}", gateway.address());
-    // What the program finds, if this was in the environment of the command.
+    // The `FENCEPOST_LOCK` that the program sees, given its value in the environment of the command.
     let found = |variable: &str| {
         let line = ["run", "--lock", &own, "--resource", "job", "--wait", "30s", "--", "env"];
         let output = command(&gateway, &line).env("FENCEPOST_LOCK", variable).output().unwrap();
@@ -171,7 +171,7 @@ fn s20_the_program_under_run_does_not_get_the_password() {
     assert_eq!(found("redis://:s3cret@127.0.0.1:1").as_deref(), Some("redis://127.0.0.1:1"));
     assert_eq!(found(&own).as_deref(), Some(own.as_str()), "there is no secret in it");
     assert_eq!(found("redis://bob:s3cret/x@127.0.0.1:1"), None, "one that cannot be read is not passed on");
-    // Also where the lock is taken by that very variable: a command in the program uses the same service.
+    // Also if the lock itself is configured by that variable: a nested command uses the same service.
     let nested = ["run", "--resource", "job", "--wait", "30s", "--", "sh", "-c", "echo $FENCEPOST_LOCK"];
     let output = command(&gateway, &nested).env("FENCEPOST_LOCK", &own).output().unwrap();
     assert_eq!(text(&output.stdout).trim(), own, "{output:?}");
@@ -191,7 +191,7 @@ fn s23_hidden_characters_are_refused_in_labels_and_escaped_in_names() {
     let socket = gateway.data().join("admin.sock");
     let reason = command(&gateway, &line).env("FENCEPOST_ADMIN_SOCKET", socket).output().unwrap();
     assert_eq!(reason.status.code(), Some(1), "{reason:?}");
-    // Names are kept, and shown in a way that a terminal cannot get wrong.
+    // Names are stored unchanged, and shown so that a terminal cannot misinterpret them.
     assert!(fencepost(&gateway, &["kv", "put", seen, "value\u{1b}[31m", "--token", "1"]).status.success());
     for arguments in [
         &["fence", "show", seen][..],

@@ -1,8 +1,8 @@
-//! Clients of other makers: what they are told when the answer comes before they have sent everything.
+//! Third-party HTTP clients: what they see when the answer arrives before they have sent the whole body.
 
 use super::*;
 
-/// PUTs a body of so many bytes with Python's http.client, ten times; prints each status and the code of an error.
+/// PUTs a body of this many bytes with Python's http.client, ten times; prints each status and the code of an error.
 const HTTP_CLIENT: &str = "import sys, http.client, re\n\
     url, size, token = sys.argv[1], int(sys.argv[2]), sys.argv[3]\n\
     host, path = url.removeprefix('http://').split('/', 1)\n\
@@ -32,7 +32,7 @@ const FETCH: &str = "const [url, size, token, rounds] = process.argv.slice(1);\n
     \x20   const code = (await a.text()).match(/<Code>(.*?)<.Code>/); console.log(a.status + (code ? ' ' + code[1] : ''));\n\
     } catch (e) { console.log(e.message, e.cause && e.cause.code) } })();";
 
-/// What three clients are told, in every round.
+/// What the three clients report, in every round.
 fn told(url: &str, size: usize, token: &str, rounds: usize) -> Vec<(&'static str, String)> {
     let (size, rounds) = (size.to_string(), rounds.to_string());
     let arguments = [url, &size, token, &rounds];
@@ -60,7 +60,7 @@ fn b03_a_body_above_the_limit_is_answered_so_that_clients_see_it() {
     let large = tempfile::NamedTempFile::new().unwrap();
     large.as_file().set_len(5 << 20).unwrap();
     let file = format!("@{}", large.path().display());
-    // As it is: with Expect; and without, so that it sends at once.
+    // By default curl sends Expect; without it, curl sends the body at once.
     for expect in ["x: y", "Expect:"] {
         let curl = Command::new("curl")
             .args(["-s", "-X", "PUT", "-H", "Fencing-Token: 1", "-H", expect, "--data-binary", &file])
@@ -122,7 +122,7 @@ fn b02_an_expect_that_was_never_continued_ends_its_connection() {
             assert!(client.is_closed(), "{path} {length}");
         }
     }
-    // A body that is asked for is continued, and the connection goes on.
+    // A wanted body is answered with 100 Continue, and the connection stays open.
     let mut client = gateway.client();
     client
         .send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 1\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n")

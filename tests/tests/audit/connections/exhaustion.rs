@@ -1,5 +1,5 @@
-//! Every attack on memory, places and descriptors at once, against small limits: the memory stays below what
-//! docs/configuration.md says, and the holder of a lock goes on.
+//! Every attack on memory, connection limits and descriptors at once, against small limits: memory stays below the
+//! bound in docs/configuration.md, and the holder of a lock keeps working.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,12 +33,12 @@ const SETTINGS: [&str; 20] = [
     "256",
 ];
 
-/// The bound of docs/configuration.md, without its terms for recorded outcomes and cached fences, which nothing here asks
-/// for: engine, bodies, values read, copies of a commit, lists and reads, the process, connections, S3 requests.
+/// The bound of docs/configuration.md, without the terms for recorded outcomes and cached fences, which this test does
+/// not use: engine, bodies, values read, copies of a commit, lists and reads, the process, connections, S3 requests.
 const BOUND: usize =
     (8 + 4 + 5 * 16 + 9 * 8 + 3 * 9 + 32 + 20 + 70) * MIB + 2 * CONNECTIONS * MIB / 2 + 2 * CONNECTIONS * MIB;
 
-/// The head of an upload in signed chunks, with a valid signature; it can be sent again and again.
+/// The head of an upload in signed chunks, with a valid signature. It can be sent repeatedly.
 const SIGNED_CHUNKS: &str = "import sys, botocore.auth as a, botocore.awsrequest as r, botocore.credentials as c\n\
     url, key, secret = sys.argv[1:]\n\
     class Streaming(a.S3SigV4Auth):\n\
@@ -55,7 +55,7 @@ fn peak(pid: u32) -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
 }
 
-/// Ends the attacks, also when an assertion fails.
+/// Stops the attacks, also when an assertion fails.
 struct Stop<'s>(&'s AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -64,7 +64,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Keeps so many connections of a kind open until told to stop, making those anew that were closed.
+/// Keeps this many connections of a kind open until `stop` is set, and replaces those that were closed.
 fn keep_open<T>(stop: &AtomicBool, count: usize, open: impl Fn() -> Option<T>, is_open: impl Fn(&mut T) -> bool) {
     let mut held: Vec<T> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -79,7 +79,7 @@ fn keep_open<T>(stop: &AtomicBool, count: usize, open: impl Fn() -> Option<T>, i
     }
 }
 
-/// Nothing is read: is the connection still there? A byte more shows it, after an answer that is not read.
+/// Is the connection still open? Peeks without consuming anything; an unread answer counts as open.
 fn still_there(stream: &mut TcpStream) -> bool {
     let mut byte = [0];
     stream.set_nonblocking(true).unwrap();
@@ -92,7 +92,7 @@ fn still_there(stream: &mut TcpStream) -> bool {
 fn begin(address: &str, bytes: &[u8]) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_write_timeout(Some(Duration::from_secs(2))).ok()?;
-    // It may be closed meanwhile, or be given nothing to read from.
+    // The gateway may close the connection meanwhile, or stop reading from it.
     let _ = stream.write_all(bytes);
     Some(stream)
 }
@@ -160,7 +160,7 @@ fn exhaustion_all_attacks_at_once_leave_the_holder_alone_and_the_memory_bounded(
         scope.spawn(|| keep_open(stop, 8, || begin(&public, unread_error.as_bytes()), still_there));
         scope.spawn(|| keep_open(stop, 8, || begin(&s3, chunks.as_bytes()), still_there));
         scope.spawn(|| keep_open(stop, 8, || begin(&public, waiter.as_bytes()), still_there));
-        // The holder connects anew for everything, as a program of a shell script does.
+        // The holder opens a new connection for each call, as a program in a shell script does.
         let until = Instant::now() + Duration::from_secs(12);
         let attempt = |what: &str, ask: &dyn Fn(&mut Client) -> std::io::Result<_>| {
             wait::until(what, Duration::from_secs(10), || {

@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: windows that stay closed, and every frame that comes.
+//! Hand-written HTTP/2: windows that stay closed, and access to every received frame.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ pub(super) struct Frame {
     pub(super) payload: Vec<u8>,
 }
 
-/// A connection that opens no window but the one it was made with, and answers pings and settings.
+/// A connection that never enlarges its initial window, and answers pings and settings.
 pub(super) struct Http2 {
     stream: TcpStream,
     unread: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    /// With this window for each stream.
+    /// Connects with this window for each stream.
     pub(super) fn connect(address: &str, window: u32) -> Http2 {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -57,21 +57,21 @@ impl Http2 {
     pub(super) fn request_with(&mut self, stream: u32, method: &str, path: &str, authority: &str, body: &[u8]) {
         let mut block = Vec::new();
         for (name, value) in [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path)] {
-            // A literal that is not indexed, with a new name.
+            // A literal header field without indexing, with a new name.
             block.push(0);
             for text in [name, value] {
                 length(text.len(), &mut block);
                 block.extend_from_slice(text.as_bytes());
             }
         }
-        // END_HEADERS, and END_STREAM if there is no more.
+        // END_HEADERS, and END_STREAM if there is no body.
         self.send(HEADERS, if body.is_empty() { 5 } else { 4 }, stream, &block);
         if !body.is_empty() {
             self.send(DATA, 1, stream, body);
         }
     }
 
-    /// Reads what is there, and answers what must be answered.
+    /// Reads what has arrived, and answers pings and settings.
     fn poll(&mut self) {
         let mut buffer = [0; 64 << 10];
         match self.stream.read(&mut buffer) {
@@ -98,13 +98,13 @@ impl Http2 {
         }
     }
 
-    /// Every frame so far.
+    /// Every frame received so far.
     pub(super) fn frames(&mut self) -> impl Iterator<Item = &Frame> {
         self.poll();
         self.frames.iter()
     }
 
-    /// Has the other side closed it?
+    /// Has the peer closed the connection?
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -114,13 +114,13 @@ impl Http2 {
         self.frames().any(|frame| frame.kind == HEADERS && frame.stream == stream)
     }
 
-    /// Statuses that came as text, which is all but the commonest.
+    /// Statuses that arrived as text, which is all but the most common.
     pub(super) fn statuses(&mut self) -> String {
         let heads = self.frames().filter(|frame| frame.kind == HEADERS);
         heads.map(|frame| decoded(&frame.payload)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Every frame until the other side closes.
+    /// Every frame until the peer closes.
     pub(super) fn frames_until_closed(&mut self) -> Vec<Frame> {
         wait::until("the connection to be closed", PATIENCE, || {
             self.poll();
@@ -130,7 +130,7 @@ impl Http2 {
     }
 }
 
-/// A length with a prefix of seven bits.
+/// Appends a length with a seven-bit prefix.
 fn length(length: usize, block: &mut Vec<u8>) {
     match length {
         0..127 => block.push(length as u8),
@@ -146,8 +146,8 @@ fn length(length: usize, block: &mut Vec<u8>) {
     }
 }
 
-/// The status that a block begins with: an entry of the static table, or the first 503, Huffman-coded. Later ones are
-/// entries of the dynamic table.
+/// The status that a header block begins with: an entry of the static table, or the first 503, Huffman-coded. Later
+/// ones are entries of the dynamic table.
 fn decoded(block: &[u8]) -> String {
     match block {
         [0x88, ..] => "200".to_owned(),

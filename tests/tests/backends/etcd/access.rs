@@ -1,4 +1,4 @@
-//! Getting to etcd: passwords, several members, and which ttls it keeps.
+//! Access to etcd: passwords, several members, and which ttls it keeps.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn refused(url: &str) -> LockError {
 async fn passwords() {
     let mut etcd = Etcd::start();
     let at = etcd.address();
-    // One who gives a password where none is wanted is let in.
+    // A password is accepted where none is required.
     let early = connect(&format!("etcd://app:right@{at}")).await;
     for line in [
         "user add root:top",
@@ -48,7 +48,8 @@ async fn passwords() {
     a.release(lease).await.unwrap();
     assert!(matches!(waiting.await.unwrap(), Acquired::Held(_)));
 
-    // Its tokens may be forgotten with a restart, are outdated by a change of roles, and ended by switching them off.
+    // etcd's tokens may be forgotten at a restart, become outdated by a change of roles, and end when authentication is
+    // disabled.
     let lease = take(a.as_ref(), "other", "a#2", TTL * 30).await;
     let c = connect(&format!("etcd://app:right@{at}")).await;
     let waiting = tokio::spawn(async move { ask(c.as_ref(), "other", "c#1", TTL * 30, LONG).await });
@@ -79,7 +80,7 @@ async fn passwords() {
     assert!(elsewhere.contains("permission denied"), "{elsewhere}");
 }
 
-/// Its JSON gateway does not know whose certificate it is; a user is known by a password only.
+/// etcd's JSON gateway does not know the owner of a certificate; a user is identified by a password only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_and_passwords() {
     let certificates = Certificates::make("127.0.0.1");
@@ -129,7 +130,7 @@ async fn a_cluster_that_loses_its_leader_keeps_holder_and_waiter() {
     let leader = cluster.leader();
     let [first, second, third] = [leader, (leader + 1) % 3, (leader + 2) % 3].map(|member| members[member]);
     let url = format!("etcd://{first},{second},{third}");
-    // Members without a leader can only say so, whatever they are asked. On a busy machine that may be at any time.
+    // Members without a leader answer every request with that error. On a busy machine this may happen at any time.
     let connecting = async || locks::connect(&url).await;
     let (a, b) = (eventually("connecting", connecting).await, eventually("connecting", connecting).await);
     let ttl = Duration::from_secs(20);
@@ -167,7 +168,7 @@ async fn a_ttl_is_kept_or_refused() {
         assert!(matches!(error, LockError::Invalid(_)) && error.to_string().contains(says), "{error}");
     }
     assert_eq!(etcd.keys("fencepost/lock:"), []);
-    // The shortest follows from the election timeout.
+    // The shortest ttl follows from the election timeout.
     let slow = Etcd::with(&["--election-timeout=4000", "--heartbeat-interval=400"]);
     let backend = connect(&slow.url()).await;
     assert_eq!(backend.capabilities().min_ttl, Duration::from_secs(6));
@@ -194,7 +195,7 @@ async fn urls_that_cannot_be() {
     let certificates = Certificates::make("127.0.0.1");
     let error = refused(&format!("etcds://{}?ca={}", plain.address(), certificates.root().display())).await;
     assert!(error.to_string().contains("Does it speak TLS there"), "{error}");
-    // Something that is no etcd.
+    // A server that is not etcd.
     let gateway = fencepost_harness::fresh::Fresh::memory(&[]);
     let error = refused(&format!("etcd://{}", gateway.address())).await.to_string();
     assert!(error.contains("etcd 3.4"), "{error}");

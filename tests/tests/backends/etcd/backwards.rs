@@ -1,4 +1,4 @@
-//! What makes etcd's numbers go backwards: the client stops, names the command, and works again after it.
+//! Events that make etcd's numbers go backwards: the client stops, names the command to run, and works again after it.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use fencepost_harness::servers::etcd::Etcd;
 use super::{LONG, TTL};
 use crate::suite::{Service, connect, reason, resource, take};
 
-/// So long that no lease ends by itself while etcd starts anew.
+/// Long enough that no lease expires while etcd restarts.
 const OUTLIVES: Duration = Duration::from_secs(20);
 
 fn gateway(fresh: &Fresh) -> Gateway {
@@ -25,7 +25,7 @@ async fn locks(fresh: &Fresh, etcd: &Etcd) -> Client {
     Client::new(gateway(fresh), connect(&etcd.url()).await).with_lock_options(options)
 }
 
-/// Writes behind the back of every guard; the kind of the refusal.
+/// A write that bypasses every guard; returns the kind of the refusal.
 async fn write(gateway: &Gateway, key: &str, credentials: &Credentials) -> Result<(), Option<ProblemKind>> {
     let options = WriteOptions::new().credentials(credentials.clone());
     match gateway.put(&Key::new(key).unwrap(), Bytes::from_static(b"stale"), None, &options).await {
@@ -35,7 +35,7 @@ async fn write(gateway: &Gateway, key: &str, credentials: &Credentials) -> Resul
     }
 }
 
-/// Runs the command that the message ends with.
+/// Runs the command at the end of the message.
 fn follow_advice(fresh: &Fresh, message: &str) {
     let (_, advice) = message.split_once("run: fencepost ").unwrap_or_else(|| panic!("no command in: {message}"));
     let arguments: Vec<_> = advice.split_whitespace().map(|word| word.trim_matches('\'')).collect();
@@ -57,7 +57,7 @@ async fn t06_a_wiped_etcd_is_another_issuer() {
 
     etcd.wipe();
     assert_eq!(tokio::time::timeout(LONG, old.lost()).await.unwrap(), Loss::TakenOver);
-    // The same client, which knew the incarnation before.
+    // The same client, which knew the old incarnation.
     let error = locks.acquire("orders/1").await.unwrap_err();
     let message = error.to_string();
     assert_eq!(reason(&error), Some(ProblemKind::ForeignIssuer), "{error:?}");
@@ -67,7 +67,7 @@ async fn t06_a_wiped_etcd_is_another_issuer() {
     assert!(Some(&ours) != old.issuer() && ours.as_str().starts_with("etcd:"), "{message}");
     assert!(message.contains(ours.as_str()), "{message}");
 
-    // Neither a lower nor a higher number of the new one gets through.
+    // Neither a lower nor a higher number of the new incarnation is accepted.
     let backend = connect(&etcd.url()).await;
     let mut refused = Vec::new();
     for holder in ["low#1", "high#1"] {
@@ -119,10 +119,10 @@ async fn t05_t36_a_restored_etcd_went_backwards() {
     assert_eq!((refusal.fence, refusal.generation), (Some(fence), Some(0)), "{message}");
     assert!(number < fence.number().get(), "{message}");
     assert!(message.contains(&format!("handed out {number} for `orders/1`, whose fence is {fence}")), "{message}");
-    // The lock was released, so the next acquisition ends the same.
+    // The lock was released, so the next acquisition ends the same way.
     let again = locks.acquire("orders/1").await.unwrap_err();
     assert!(again.kind() == ErrorKind::Fenced && again.to_string().contains("went backwards"), "{again:?}");
-    // A number that was given twice is no way around the fence either.
+    // A number that was granted twice does not get past the fence either.
     let backend = connect(&etcd.url()).await;
     let lease = take(backend.as_ref(), "orders/1", "b#1", TTL).await;
     assert_eq!(lease.issuer, issuer, "a restore brings the incarnation back too");

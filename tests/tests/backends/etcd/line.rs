@@ -1,4 +1,4 @@
-//! Standing in line: which number, in which order, and what happens to those who fall out of it.
+//! The queue of waiters: their numbers, their order, and what happens to a waiter that loses its place.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::{LONG, TTL, contenders};
 use crate::suite::{Service, ask, connect, holder, patiently, resource, take};
 
-/// Somebody who waits for a lock.
+/// A task that waits for a lock.
 fn waiter(backend: &Arc<dyn LockBackend>, lock: &'static str, who: &'static str) -> JoinHandle<Lease> {
     let backend = backend.clone();
     tokio::spawn(async move {
@@ -38,8 +38,8 @@ async fn the_number_is_the_create_revision_of_the_own_key() {
 
     let waiting = waiter(&b, "job", "b#1");
     let in_line = contenders(etcd.address(), "job", 2)[1].create_revision;
-    // The header's revision runs away, and the waiter's lease is renewed again and again. Only a machine that stands
-    // still for longer than its ttl can lose it.
+    // The header's revision runs ahead, and the waiter's lease is renewed repeatedly. It can be lost only if the
+    // machine stalls for longer than its ttl.
     let begun = Instant::now();
     let mut writes = 0;
     while begun.elapsed() < TTL * 2 {
@@ -52,7 +52,7 @@ async fn the_number_is_the_create_revision_of_the_own_key() {
     a.release(held).await.unwrap();
     let lease = waiting.await.unwrap();
     assert_eq!(lease.number.get(), in_line);
-    // It was renewed just before it was given to us.
+    // The lease was renewed just before it was granted.
     assert!(lease.since.elapsed() < TTL, "{:?}", lease.since.elapsed());
     assert_eq!(b.verify(&lease).await.unwrap(), Kept::Kept);
     etcd.etcdctl(&["put", "unrelated", "x"]);
@@ -86,7 +86,7 @@ async fn in_order_and_only_the_one_before() {
         assert!(next.holder.as_str().starts_with(name), "{} instead of {name}", next.holder);
         lease = next;
     }
-    // One event per release; a herd would see 8 + 7 + … + 1.
+    // One event per release. Waking all waiters would cause 8 + 7 + … + 1.
     let told = etcd.metric("etcd_debugging_mvcc_events_total") - told;
     assert!(told <= WAITERS as f64, "{told} events");
 }
@@ -111,7 +111,7 @@ async fn in_line_again() {
     assert_eq!(backend.verify(&lease).await.unwrap(), Kept::Kept);
 }
 
-/// Everybody's lease runs out while etcd stands still; whoever is served afterwards has a lease that is alive (T23).
+/// All leases run out while etcd is stopped. The waiter that is served afterwards has a live lease (T23).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t23_a_lease_that_ran_out_while_waiting_is_never_returned() {
     patiently(TTL / 4, never_a_lease_that_ran_out).await;
@@ -141,7 +141,7 @@ async fn never_a_lease_that_ran_out() {
 async fn who_stops_waiting_leaves_the_line_at_once() {
     let etcd = Etcd::start();
     let backend = connect(&etcd.url()).await;
-    // So long that nothing here ends by itself.
+    // Long enough that nothing here expires.
     let ttl = Duration::from_secs(600);
     let held = take(backend.as_ref(), "job", "a#1", ttl).await;
     let asking = backend.clone();
@@ -173,7 +173,7 @@ async fn names_with_slashes_are_locks_of_their_own() {
         let next = take(backend.as_ref(), name, "v#2", TTL * 30).await;
         assert_eq!(backend.verify(&next).await.unwrap(), Kept::Kept, "{name}");
     }
-    // The keys of a longer prefix are not those of a lock below a shorter one.
+    // Keys of a longer prefix do not collide with those of a lock below a shorter one.
     let (short, long) = (format!("{}/x", etcd.url()), format!("{}/x/lock", etcd.url()));
     let (short, long) = (connect(&short).await, connect(&long).await);
     let first = take(short.as_ref(), "a", "s#1", TTL).await;
@@ -181,7 +181,7 @@ async fn names_with_slashes_are_locks_of_their_own() {
     assert_ne!(first.issuer, second.issuer);
 }
 
-/// Another process renews and releases by what it was told: name, holder, number, issuer, ttl and handle.
+/// Another process renews and releases with what it was given: name, holder, number, issuer, ttl and handle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_can_be_handed_to_another_process() {
     let etcd = Etcd::start();
@@ -202,7 +202,7 @@ async fn a_lease_can_be_handed_to_another_process() {
     let there = connect(&etcd.url()).await;
     assert!(there.capabilities().detachable);
     assert_eq!(there.renew(&told(lease.ttl)).await.unwrap(), Kept::Kept);
-    // Another ttl would not be kept.
+    // A different ttl would not be kept.
     let error = there.renew(&told(TTL * 10)).await.unwrap_err().to_string();
     assert!(error.contains("60 s") && error.contains("20 s"), "{error}");
     assert_eq!(there.verify(&told(lease.ttl)).await.unwrap(), Kept::Kept);
@@ -210,7 +210,7 @@ async fn a_lease_can_be_handed_to_another_process() {
     assert_eq!(there.verify(&told(lease.ttl)).await.unwrap(), Kept::Lost);
 }
 
-/// Contract 5: the process that asked never heard of its grant, and asks again as the same holder.
+/// Contract 5: the requesting process never received its grant, and asks again as the same holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_holder_finds_its_grant_again() {
     let etcd = Etcd::start();

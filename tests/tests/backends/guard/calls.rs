@@ -34,7 +34,7 @@ async fn put_get_delete_and_transact() {
     assert_eq!(guard.get("orders/1").await.unwrap(), None);
     guard.transact(transaction(r#"{"then": [{"add": "orders/1", "by": "7"}]}"#)).await.unwrap();
     assert_eq!(guard.get("orders/1").await.unwrap().unwrap().body, "7");
-    // Several locks in one transaction; without one of them nothing is done.
+    // Several locks in one transaction; if one of them is missing, nothing is done.
     let stock = locks.acquire("stock/7").await.unwrap();
     let both = transaction(r#"{"then": [{"add": "orders/1", "by": "1"}, {"add": "stock/7", "by": "5"}]}"#);
     let refused = guard.transact(both.clone()).await.unwrap_err();
@@ -74,12 +74,12 @@ async fn a_lost_answer_applies_exactly_once() {
     };
     let (written, ()) = tokio::join!(guard.put("orders/1", "paid"), broken);
     assert!(written.unwrap().replayed, "the second attempt is told the outcome of the first");
-    // A connection that is reset before anything was sent.
+    // The connection is reset before anything was sent.
     proxy.cut();
     assert!(!guard.put("orders/1", "sent").await.unwrap().replayed);
 }
 
-/// A read changes nothing, so it may be repeated whatever became of it.
+/// A read changes nothing, so it may be repeated whatever happened to the first attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_whose_answer_is_lost_is_repeated() {
     let gateway = Fresh::memory(&[]);
@@ -101,7 +101,7 @@ async fn a_read_whose_answer_is_lost_is_repeated() {
     guard.release().await.unwrap();
 }
 
-/// Retries end with what makes them safe: the time for which the lock is surely ours.
+/// Retries end when they are no longer safe: at the end of the lock's validity.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retries_stop_when_validity_ends() {
     let gateway = Fresh::memory(&[]);
@@ -120,7 +120,7 @@ async fn retries_stop_when_validity_ends() {
         let (error, took) = (error.unwrap_err(), since.elapsed());
         let lost = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome);
         assert!(lost, "{call}: {error}");
-        // The last pause, of a second at most and a tenth, does not fit.
+        // The next pause, at most 1.1 s, would exceed the time that is left.
         let last = Duration::from_millis(1150);
         assert!(took + last >= left, "{call} ended after {took:?}, with {left:?} left at its beginning");
         assert!(took <= left + SLACK, "{call} ended after {took:?}, with {left:?} left at its beginning");

@@ -1,4 +1,4 @@
-//! What an observer is told.
+//! The events that an observer receives.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use fencepost_harness::fresh::Fresh;
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};
 use crate::suite::{patiently, resource, until};
 
-/// What was told of a lock.
+/// An event of a lock.
 #[derive(Clone, Debug, PartialEq)]
 enum Told {
     Acquired { wait: Duration, token: Token },
@@ -20,7 +20,7 @@ enum Told {
     Refused(String),
 }
 
-/// Writes down what happens.
+/// Records the events.
 #[derive(Default)]
 pub(super) struct Diary(Mutex<Vec<(Resource, Told)>>);
 
@@ -44,7 +44,7 @@ impl Diary {
         lines.iter().filter(|(of, _)| of.as_str() == lock).map(|(_, told)| told.clone()).collect()
     }
 
-    /// How many lines there are with these words: a lock, and what happened to it.
+    /// The number of lines with this text: a lock and its event.
     pub(super) fn lines(&self, with: &str) -> usize {
         let line = |(lock, told): &(Resource, Told)| {
             let word = match told {
@@ -66,7 +66,7 @@ async fn an_observer_is_told_how_long_and_why() {
     let diary = Arc::new(Diary::default());
     let first = locks(&gateway, options("a", LONG)).await.acquire("orders/1").await.unwrap();
     let observed = locks(&gateway, options("b", LONG).observer(diary.clone())).await;
-    // It waits for so long at least.
+    // A lower bound of the wait.
     let (asking, asked) = (observed.clone(), Instant::now());
     let waiting = tokio::spawn(async move { asking.acquire("orders/1").await.unwrap() });
     until("somebody to wait", || {
@@ -89,7 +89,7 @@ async fn an_observer_is_told_how_long_and_why() {
     assert!((least..=most).contains(wait), "{wait:?} of {least:?} to {most:?}");
     assert_eq!(*of, token);
     assert!((held_at_least..=held_at_most).contains(held), "{held:?} of {held_at_least:?} to {held_at_most:?}");
-    // Taken away: the next call is refused, and that is the end of the lease.
+    // Taken over: the next call is refused, which ends the lease.
     let since = Instant::now();
     let guard = observed.acquire("orders/2").await.unwrap();
     Admin::new(&gateway.data().join("admin.sock"), LONG).force_release(&resource("orders/2")).await.unwrap();

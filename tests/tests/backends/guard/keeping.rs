@@ -30,7 +30,7 @@ async fn kept_far_beyond_its_ttl() {
     guard.release().await.unwrap();
 }
 
-/// A clock that a test moves on, as if the machine had been suspended.
+/// A clock that a test advances, as if the machine had been suspended.
 fn suspendable() -> (Clock, Arc<AtomicU64>) {
     let slept = Arc::new(AtomicU64::new(0));
     let seconds = slept.clone();
@@ -41,14 +41,14 @@ fn suspendable() -> (Clock, Arc<AtomicU64>) {
 async fn c12_a_lease_is_not_called_valid_after_its_machine_was_suspended() {
     let gateway = Fresh::memory(&[]);
     let (clock, slept) = suspendable();
-    // Neither timers nor renewals would notice before the test is over.
+    // The test is over before any timer or renewal would notice.
     let locks = locks(&gateway, options("a", LONG * 10).clock(clock)).await;
     let guard = locks.acquire("orders/1").await.unwrap();
     assert!(guard.validity() > LONG && guard.loss().is_none());
     slept.store(3600, Ordering::SeqCst);
     assert_eq!(guard.validity(), Duration::ZERO);
     assert_eq!(tokio::time::timeout(LONG, guard.lost()).await.unwrap(), Loss::Expired);
-    // Before the suspension the maximum was far away as well.
+    // Before the suspension, the maximum hold time was far away as well.
     let (clock, slept) = suspendable();
     let hold = options("b", LONG * 1000).clock(clock).max_hold(LONG * 5);
     let guard = locks.with_lock_options(hold).acquire("orders/1").await.unwrap();
@@ -75,7 +75,7 @@ async fn a_late_release_is_harmless() {
     let proxy = proxied(&gateway);
     let old = locks_at(proxy.address(), proxy.address(), options("a", TTL)).await.acquire("orders/1").await.unwrap();
     proxy.hold();
-    // Whatever the machine does, this one is not lost by itself.
+    // This lease does not expire, however slow the machine is.
     let others = locks(&gateway, options("b", LONG)).await;
     let new = others.acquire("orders/1").await.unwrap();
     assert_eq!(old.lost().await, Loss::Expired);
@@ -114,7 +114,7 @@ async fn max_hold_ends_a_lock() {
     let since = Instant::now();
     assert_eq!(guard.lost().await, Loss::MaxHold);
     assert!(since.elapsed() >= most - TTL / 4 && since.elapsed() < LONG / 4, "{:?}", since.elapsed());
-    // Given back, not left to its ttl.
+    // It was released, not left to expire.
     let _ = long.acquire("orders/1").await.unwrap();
     assert!(since.elapsed() < LONG / 4, "{:?}", since.elapsed());
     assert!(guard.put("orders/1", "late").await.is_err());
@@ -142,7 +142,7 @@ async fn in_danger_before_it_is_lost() {
     until("the warning", || warnings.load(Ordering::SeqCst) == 1).await;
     assert!(guard.loss().is_none(), "not lost yet");
     assert!(*seen.lock().unwrap() <= TTL, "{seen:?} of {:?} left", TTL * 3);
-    // A short one: it is renewed again, and warned of anew the next time.
+    // A short outage: the lease is renewed again, and the next danger is reported again.
     proxy.pass();
     until("a renewal", || guard.validity() > TTL * 2).await;
     assert_eq!((diary.lines("acquired"), diary.lines("lost")), (1, 0));
@@ -154,14 +154,14 @@ async fn in_danger_before_it_is_lost() {
     assert_eq!(diary.lines("released"), 0);
 }
 
-/// Not reset, not refused: nothing comes back, and nobody says why.
+/// The connection is neither reset nor refused: nothing comes back, without any error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_hangs_is_told_of_and_tried_again() {
     patiently(TTL * 15 / 4, told_of_and_tried_again).await;
 }
 
 async fn told_of_and_tried_again() {
-    // Held back, the first renewal comes through in the end; swallowed, only another one over another connection does.
+    // With `Hold`, the first renewal arrives in the end; with `Drop`, only a second one over another connection does.
     for fault in [Rule::Hold, Rule::Drop] {
         let gateway = Fresh::memory(&[]);
         let proxy = proxied(&gateway);
@@ -170,7 +170,7 @@ async fn told_of_and_tried_again() {
         let warned = move |_| {
             counter.fetch_add(1, Ordering::SeqCst);
         };
-        // In danger while the first renewal is under way.
+        // The danger threshold is reached while the first renewal is in progress.
         let options = options("a", ttl).danger(ttl * 6 / 10).on_danger(warned).observer(diary.clone());
         let guard = locks_at(address(&gateway), proxy.address(), options).await.acquire("orders/1").await.unwrap();
         for direction in [Direction::Up, Direction::Down] {
@@ -193,7 +193,7 @@ async fn max_hold_ends_a_lock_whose_renewal_hangs() {
     let gateway = Fresh::memory(&[]);
     let proxy = proxied(&gateway);
     let ttl = TTL * 12;
-    // The first renewal begins after 3.6 s to 4.4 s, and is waited for for 3 s.
+    // The first renewal begins after 3.6 s to 4.4 s, and its timeout is 3 s.
     let options = options("a", ttl).max_hold(TTL * 5);
     let guard = locks_at(address(&gateway), proxy.address(), options).await.acquire("orders/1").await.unwrap();
     proxy.hold();
@@ -204,7 +204,7 @@ async fn max_hold_ends_a_lock_whose_renewal_hangs() {
 async fn a_release_that_fails_is_no_error_of_the_work() {
     let gateway = Fresh::memory(&[]);
     let proxy = proxied(&gateway);
-    // Refused, and without an answer.
+    // Once with connections refused, once with no answer.
     for hangs in [false, true] {
         let break_down = || if hangs { proxy.hold() } else { proxy.shut() };
         let ttl = TTL * 5;
@@ -227,7 +227,7 @@ async fn a_release_that_fails_is_no_error_of_the_work() {
         assert_eq!(led.await.unwrap(), "led");
         proxy.pass();
     }
-    // Whoever asks for it is told.
+    // An explicit release reports the failure.
     let locks = locks_at(address(&gateway), proxy.address(), options("a", LONG)).await;
     let guard = locks.acquire("orders/told").await.unwrap();
     proxy.shut();
@@ -245,7 +245,7 @@ async fn dropping_a_guard_never_blocks() {
     let since = Instant::now();
     drop(guard);
     assert!(since.elapsed() < SLACK, "{:?}", since.elapsed());
-    // All that there is runs on this thread: the release is on its way in the background, and keeps nobody waiting.
+    // Everything runs on this thread: the release is sent in the background and blocks no caller.
     until("the release to be on its way", || proxy.count(Direction::Up).bytes > before).await;
     assert!(since.elapsed() < LONG / 2, "{:?}", since.elapsed());
     proxy.pass();
@@ -265,7 +265,7 @@ async fn in_no_danger() {
     let warned = move |_| {
         counter.fetch_add(1, Ordering::SeqCst);
     };
-    // Its third is far shorter than that of the usual ttl.
+    // A third of this ttl is far shorter than a third of the default ttl.
     let short = LockOptions::new().ttl(TTL * 5).on_danger(warned);
     let guard = locks(&gateway, short).await.acquire("orders/1").await.unwrap();
     let mut least = guard.validity();

@@ -1,4 +1,4 @@
-//! A lock service in memory that does what a test says at the worst moment.
+//! A lock service in memory that pauses at the worst moment, as a test scripts it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use fencepost_client::locks::{Acquired, Capabilities, Kept, Lease, Lifted, LockB
 use fencepost_core::{Holder, Issuer};
 use tokio::sync::oneshot;
 
-/// Can its counter be lifted?
+/// Can its counter be raised?
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lift {
     Can,
     Cannot,
 }
 
-/// When the test is let in: the call waits until it has done its work.
+/// The moment at which a call pauses until the test lets it continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// The lock is granted, and the answer on its way.
+    /// The lock is granted, and the answer is on its way.
     Granted,
-    /// Verified, and the claim not sent yet.
+    /// The lease is verified, and the claim is not sent yet.
     Verified,
 }
 
@@ -28,27 +28,27 @@ pub(super) enum Moment {
 struct State {
     counter: u64,
     holder: Option<Holder>,
-    /// Who asked, with the floor given.
+    /// The holders that asked, each with the floor it gave.
     asked: Vec<(Holder, u64)>,
     lifts: usize,
     pauses: Vec<(Moment, oneshot::Sender<()>, oneshot::Receiver<()>)>,
 }
 
-/// The service. Clones are the same one.
+/// The service. Clones share its state.
 #[derive(Clone)]
 pub(super) struct Scripted {
     state: Arc<Mutex<State>>,
     lift: Lift,
 }
 
-/// A pause to come.
+/// A pause that a later call will reach.
 pub(super) struct Pause {
     reached: oneshot::Receiver<()>,
     go_on: oneshot::Sender<()>,
 }
 
 impl Pause {
-    /// Waits until the call is there.
+    /// Waits until the call has reached the pause.
     pub(super) async fn reached(&mut self) {
         (&mut self.reached).await.unwrap();
     }
@@ -63,12 +63,12 @@ impl Scripted {
         Scripted { state: Arc::default(), lift }
     }
 
-    /// The counter, as after a restore.
+    /// Sets the counter, as after a restore.
     pub(super) fn set_counter(&self, counter: u64) {
         self.state.lock().unwrap().counter = counter;
     }
 
-    /// Stops the next call that comes to this moment.
+    /// Pauses the next call that reaches this moment.
     pub(super) fn pause_at(&self, moment: Moment) -> Pause {
         let (tell, reached) = oneshot::channel();
         let (go_on, wait) = oneshot::channel();
@@ -76,12 +76,12 @@ impl Scripted {
         Pause { reached, go_on }
     }
 
-    /// The ttl of the holder is over.
+    /// Ends the holder's lease, as if its ttl had run out.
     pub(super) fn expire(&self) {
         self.state.lock().unwrap().holder = None;
     }
 
-    /// Who has the lock.
+    /// The current holder.
     pub(super) fn holder(&self) -> Option<Holder> {
         self.state.lock().unwrap().holder.clone()
     }
@@ -102,7 +102,7 @@ impl Scripted {
         };
         if let Some((_, tell, wait)) = paused {
             tell.send(()).unwrap();
-            // Whoever is not told to go on never does.
+            // If the test drops its end, the call stays paused for ever.
             if wait.await.is_err() {
                 std::future::pending().await
             }

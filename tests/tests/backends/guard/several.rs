@@ -1,4 +1,4 @@
-//! Several locks at once, and leading.
+//! Several locks at once, and leader election.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ async fn opposite_orders_never_deadlock() {
     let rounds = budget::pick(60, 500);
     let mut clients = Vec::new();
     for (name, order) in [("a", ["c", "a", "b", "a"]), ("b", ["b", "a", "c", "c"])] {
-        // No ttl runs out: whoever waits for the other would wait for longer than the test may take.
+        // No ttl runs out: in a deadlock, each client would wait for longer than the test may take.
         let (locks, inside) = (locks(&gateway, options(name, LONG * 10)).await, inside.clone());
         clients.push(tokio::spawn(async move {
             for _ in 0..rounds {
@@ -56,7 +56,7 @@ async fn all_or_none() {
 async fn the_lead_is_passed_on_and_taken_up_again() {
     let gateway = Fresh::memory(&[]);
     let proxy = proxied(&gateway);
-    // Long enough that nobody is lost unless it is cut off.
+    // Long enough that no lease is lost unless its holder is cut off.
     let a = locks_at(proxy.address(), proxy.address(), options("a", TTL * 4)).await;
     let b = locks(&gateway, options("b", TTL * 4)).await;
     let (tell, mut leaders) = mpsc::channel(16);
@@ -80,12 +80,12 @@ async fn the_lead_is_passed_on_and_taken_up_again() {
         let (name, token) = leaders.recv().await.unwrap();
         assert_eq!(name, "a");
         stand.send(()).unwrap();
-        // The leader is cut off: the other one takes over.
+        // The leader is cut off, and the other candidate takes over.
         proxy.shut();
         let (name, next) = leaders.recv().await.unwrap();
         assert_eq!(name, "b");
         assert!(next > token);
-        // It comes back, stands again, and leads when the other one is done.
+        // The first one reconnects, becomes a candidate again, and leads when the other one is done.
         proxy.pass();
         stop.send(()).await.unwrap();
         let (name, last) = leaders.recv().await.unwrap();
@@ -93,7 +93,7 @@ async fn the_lead_is_passed_on_and_taken_up_again() {
         assert!(last > next);
     };
     let follower = async {
-        // Not before the first one leads.
+        // Only after the first candidate leads.
         told_to_stand.await.unwrap();
         assert_eq!(b_leads.await.unwrap(), "done");
         pending::<()>().await;

@@ -71,12 +71,12 @@ async fn t23_a_lock_that_is_lost_when_acquire_returns_is_not_used() {
 async fn t24_validity_counts_from_before_the_request() {
     let gateway = Fresh::memory(&[]);
     let proxy = proxied(&gateway);
-    // So long that it is not renewed on the way, whatever the machine does.
+    // Long enough that no renewal happens on the way, however slow the machine is.
     let locks = locks_at(address(&gateway), proxy.address(), options("a", LONG)).await;
     let delay = Duration::from_secs(1);
     proxy.set(Direction::Down, Rule::Delay(delay));
     let guard = locks.acquire("orders/1").await.unwrap();
-    // The grant was asked for at least two answers ago: its own, and that of the check after it.
+    // At least two delayed answers came since the request of the grant: its own, and that of the check after it.
     assert!(guard.validity() <= LONG - delay * 2, "{:?}", guard.validity());
     assert!(guard.validity() > Duration::ZERO && guard.loss().is_none());
 }
@@ -87,7 +87,7 @@ async fn t24_validity_counts_from_the_first_of_repeated_requests() {
     let proxy = proxied(&gateway);
     let ttl = Duration::from_secs(8);
     let locks = locks_at(address(&gateway), proxy.address(), options("a", ttl)).await;
-    // The grant is given, and its answer lost; the same grant comes in answer to the second request.
+    // The lock is granted and the answer lost; the second request is answered with the same grant.
     proxy.set(Direction::Down, Rule::Drop);
     let acquiring = tokio::spawn(async move { locks.acquire("orders/1").await });
     until("the answer to be lost", || proxy.count(Direction::Down).dropped > 0).await;
@@ -98,7 +98,7 @@ async fn t24_validity_counts_from_the_first_of_repeated_requests() {
     let guard = acquiring.await.unwrap().unwrap();
     let (left, since) = (guard.validity(), granted.elapsed());
     assert_eq!(guard.token().number().get(), 1, "granted once");
-    // Later than a quarter of its ttl it would have been renewed.
+    // After a quarter of its ttl, the lease would have been renewed.
     assert!(left + since <= ttl || since > ttl / 4, "{left:?} left {since:?} after the grant");
 }
 
@@ -112,7 +112,7 @@ async fn t30_a_generation_learned_late_is_never_used() {
     let asking = zombie.clone();
     let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
     pause.reached().await;
-    // 33 is granted in generation 0. The administrator rotates, and the service begins anew.
+    // 33 is granted in generation 0. The administrator rotates, and the service restarts its numbers.
     let admin = Admin::new(&gateway.data().join("admin.sock"), LONG);
     let rotation: RotateRequest = serde_json::from_str(r#"{"from": 0, "reason": "replaced"}"#).unwrap();
     admin.rotate(&resource("orders/1"), &rotation).await.unwrap();
@@ -124,7 +124,7 @@ async fn t30_a_generation_learned_late_is_never_used() {
     assert_eq!(service.lifts(), 0);
 }
 
-/// DESIGN 6.4: refused by generation is no end, also for whoever does not wait.
+/// DESIGN 6.4: a refusal by generation does not end the acquisition, even for a caller that does not wait.
 #[tokio::test]
 async fn a_generation_that_ended_on_the_way_is_read_again_without_a_wait() {
     let gateway = Fresh::memory(&[]);
@@ -144,7 +144,7 @@ async fn a_generation_that_ended_on_the_way_is_read_again_without_a_wait() {
     let guard = acquiring.await.unwrap().unwrap();
     assert_eq!((guard.token().to_string().as_str(), service.asked().len()), ("1:2", 2));
     guard.release().await.unwrap();
-    // It has an end: a generation that ends each time is not waited out.
+    // The retries are bounded: if the generation ends each time, the acquisition fails.
     let asking = locks.clone();
     let mut pause = service.pause_at(Moment::Granted);
     let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
@@ -160,7 +160,7 @@ async fn a_generation_that_ended_on_the_way_is_read_again_without_a_wait() {
     assert!(service.holder().is_none(), "given back");
 }
 
-/// The claim arrives at a gateway that knows less: restored, or behind the others.
+/// The claim arrives at a gateway that knows less: it was restored, or is behind the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_generation_that_is_not_known_is_read_again() {
     let gateway = Fresh::memory(&[]);
@@ -173,7 +173,7 @@ async fn a_generation_that_is_not_known_is_read_again() {
     let mut pause = service.pause_at(Moment::Granted);
     let acquiring = tokio::spawn(async move { locks.acquire("orders/1").await });
     pause.reached().await;
-    // One without that rotation comes to its place.
+    // A gateway without that rotation takes its place.
     drop(gateway);
     let data = tempfile::tempdir().unwrap();
     let mut restored = std::process::Command::new(binary());
@@ -233,7 +233,7 @@ async fn t05_a_service_that_went_backwards_and_cannot_be_lifted_is_named() {
     assert_eq!((refusal.presented.unwrap().to_string().as_str(), refusal.generation), ("5", Some(0)), "{said}");
     assert!(error.kind() == ErrorKind::Fenced && said.contains("went backwards"), "{said}");
     assert!(said.contains("5") && said.contains("100") && said.contains("fencepost fence rotate orders/1"), "{said}");
-    // What was taken is given back.
+    // The acquired lock is released.
     until("the lock to be free", || service.asked().len() == 2).await;
     service.set_counter(100);
     let _ = locks.with_lock_options(options("b", LONG).wait(Duration::ZERO)).acquire("orders/1").await.unwrap();
@@ -252,7 +252,7 @@ async fn an_acquisition_that_is_cancelled_gives_its_grant_back() {
     acquiring.abort();
     assert!(acquiring.await.unwrap_err().is_cancelled());
     until("the lock to be given back", || service.holder().is_none()).await;
-    // Cancelled while it is being claimed.
+    // Cancelled while the claim is in progress.
     let proxy = proxied(&gateway);
     let slow =
         Client::new(gateway_at(proxy.address()), Arc::new(service.clone())).with_lock_options(options("a", LONG));
@@ -271,19 +271,19 @@ async fn no_token_before_its_claim() {
     let gateway = Fresh::memory(&[]);
     let proxy = proxied(&gateway);
     let locks = locks_at(proxy.address(), address(&gateway), options("a", TTL * 5)).await;
-    // The fence is read; the answer to the claim does not come.
+    // The fence is read; the answer to the claim is lost.
     proxy.set(Direction::Down, Rule::DropAfter(1));
     let asking = locks.clone();
     let acquiring = tokio::spawn(async move { asking.acquire("orders/1").await });
     until("the claim's answer to be lost", || proxy.count(Direction::Down).dropped > 0).await;
     assert!(!acquiring.is_finished(), "a guard without a claim");
-    // It comes after all, to the second attempt.
+    // The second attempt receives its answer.
     proxy.cut();
     proxy.pass();
     let guard = acquiring.await.unwrap().unwrap();
     guard.put("orders/1", "claimed").await.unwrap();
     guard.release().await.unwrap();
-    // Never claimed: no guard, and the lock is given back.
+    // Never claimed: no guard, and the lock is released.
     proxy.set(Direction::Down, Rule::DropAfter(1));
     let before = proxy.count(Direction::Down).dropped;
     let asking = locks.with_lock_options(options("b", TTL));

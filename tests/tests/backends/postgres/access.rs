@@ -1,4 +1,4 @@
-//! Getting in: passwords, rights, TLS, proxies, and two modes that do not mix.
+//! Access: passwords, rights, TLS, proxies, and two modes that must not be mixed.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn two_modes_do_not_share_a_table() {
     assert!(said.contains("mode=lease") && said.contains("table="), "{said}");
 }
 
-/// The isolation that a user is given by default must not matter (T17).
+/// A stricter default isolation level of the user must not matter (T17).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t17_a_stricter_isolation_changes_nothing() {
     let server = start(&["default_transaction_isolation=serializable"]);
@@ -121,7 +121,7 @@ async fn t17_a_stricter_isolation_changes_nothing() {
     assert_eq!(all.len(), 100, "each number once");
 }
 
-/// A transaction pool gives a session's lock to whoever comes next.
+/// A transaction pool would pass a session's lock to the next client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_pool_is_refused_by_sessions_and_good_enough_for_leases() {
     let server = start(&[]);

@@ -1,4 +1,4 @@
-//! Numbers that fall, tables that vanish, sessions that are ended: in both modes, before a real gateway.
+//! Numbers that fall, tables that vanish, sessions that are terminated: in both modes, with a real gateway.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(5);
 
 const MODES: [&str; 2] = ["lease", "advisory"];
 
-/// A table for each mode, so that one server does for both.
+/// A table for each mode, so that one server serves both.
 fn url(server: &Postgres, mode: &str) -> String {
     format!("postgres://postgres@{}/postgres?mode={mode}&table=locks_{mode}", server.address())
 }
@@ -29,7 +29,7 @@ async fn locks(fresh: &Fresh, url: &str) -> Client {
     Client::new(gateway(fresh), connect(url).await).with_lock_options(options)
 }
 
-/// A write with the token of a guard that may be long dead, as a paused process would send it.
+/// A write with the token of a guard that may have been lost long ago, as a paused process would send it.
 async fn late_write(fresh: &Fresh, guard: &Presented, key: &str) -> Result<(), Error> {
     let options = WriteOptions::new().credentials(guard.clone());
     gateway(fresh).put(&Key::new(key).unwrap(), "late".into(), None, &options).await.map(drop)
@@ -47,7 +47,7 @@ async fn write(guard: &Guard, value: &'static str) -> u64 {
     guard.token().number().get()
 }
 
-/// T05: asynchronous replication loses what the standby had not got.
+/// T05: asynchronous replication loses what the standby had not received.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t05_a_standby_that_missed_writes_is_promoted() {
     let fresh = Fresh::memory(&[]);
@@ -115,7 +115,7 @@ async fn t05_a_deleted_row_is_healed_by_the_floor() {
     }
 }
 
-/// T31: the fence rose while we waited, so the floor that was read before is too low.
+/// T31: the fence rose during the wait, so the floor read before is too low.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t31_a_number_below_the_fence_is_lifted() {
     let (fresh, server) = (Fresh::memory(&[]), tokio::task::block_in_place(Postgres::start));
@@ -128,7 +128,7 @@ async fn t31_a_number_below_the_fence_is_lifted() {
             let (b, name) = (b.clone(), name.clone());
             tokio::spawn(async move { b.acquire(&name).await })
         };
-        // It has looked at the lock, so it has read the fence before.
+        // The waiter has looked at the lock, so it read the fence before that.
         let waits = format!(
             "select count(*) from pg_stat_activity where application_name = 'b_{mode}' \
              and (wait_event = 'advisory' or query like 'select service.holder%')"
@@ -151,7 +151,7 @@ async fn t31_a_number_below_the_fence_is_lifted() {
     }
 }
 
-/// T06: the incarnation goes with the table.
+/// T06: the incarnation is lost together with the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t06_a_dropped_table_is_another_issuer() {
     let (fresh, server) = (Fresh::memory(&[]), tokio::task::block_in_place(Postgres::start));
@@ -171,7 +171,7 @@ async fn t06_a_dropped_table_is_another_issuer() {
     }
 }
 
-/// A lease-mode holder finds out at its next renewal; in advisory mode the session still has the lock.
+/// A lease-mode holder notices at its next renewal; in advisory mode the session still has the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_vanished_is_a_lost_lease() {
     let server = tokio::task::block_in_place(Postgres::start);

@@ -1,4 +1,4 @@
-//! What makes Redis' numbers go backwards, and what comes of it at a real gateway.
+//! Events that make Redis' numbers go backwards, and their effect at a real gateway.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn value(gateway: &Fresh, key: &str) -> String {
     String::from_utf8(read.body.to_vec()).unwrap()
 }
 
-/// A write with these credentials, past any guard.
+/// A write with these credentials that bypasses every guard.
 async fn write(gateway: &Fresh, key: &str, text: &'static str, credentials: Presented) -> Result<(), Error> {
     let gateway = Gateway::new(gateway.url()).unwrap();
     let options = WriteOptions::new().credentials(credentials);
@@ -39,7 +39,7 @@ fn number(guard: &Guard) -> u64 {
     guard.token().number().get()
 }
 
-/// T5, T6: the incarnation is gone with the counter.
+/// T5, T6: the incarnation is lost together with the counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_flushall_nothing_is_accepted_until_the_fence_is_rotated() {
     let (gateway, server) = (Fresh::rocksdb(&[]), RedisServer::start(&[]));
@@ -62,7 +62,7 @@ async fn after_flushall_nothing_is_accepted_until_the_fence_is_rotated() {
     assert!(ours.as_str().starts_with("redis:") && Some(&ours) != old.issuer(), "{said}");
     assert!(said.contains("fencepost fence rotate orders/1"), "{said}");
 
-    // Whatever number the new incarnation gives, low or high, it opens nothing.
+    // Whatever number the new incarnation grants, low or high, it is refused.
     let backend = connect(&server.url()).await;
     let lease = take(backend.as_ref(), "orders/1", "new#1", LONG).await;
     for number in [lease.number.get(), 1000] {
@@ -84,7 +84,7 @@ async fn after_flushall_nothing_is_accepted_until_the_fence_is_rotated() {
     assert_eq!(value(&gateway, "orders/1").await, "after");
 }
 
-/// An evicted counter takes its incarnation along: it is no counter that fell, it is another one.
+/// An evicted counter takes its incarnation along: the next counter has another issuer, it did not go backwards.
 #[tokio::test]
 async fn a_counter_that_is_evicted_is_another_issuer() {
     let server = RedisServer::start(&[]);
@@ -102,7 +102,7 @@ async fn a_counter_that_is_evicted_is_another_issuer() {
     assert_ne!(after.issuer, issuer);
 }
 
-/// T5: the counter fell, the fence is known before acquiring.
+/// T5: the counter fell; the fence is read before acquiring.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_missed_writes_counts_on_above_the_fence() {
     let (gateway, primary) = (Fresh::memory(&[]), RedisServer::start(&[]));
@@ -123,7 +123,7 @@ async fn a_replica_that_missed_writes_counts_on_above_the_fence() {
     assert_eq!(replica.cli(&["HGET", "fencepost:{orders/1}", "number"]), "1", "the replica missed them");
     replica.take_over(primary);
 
-    // The replica does not know that the lock is held: two holders, and only the fence stands between them.
+    // The replica does not know that the lock is held: there are two holders, and only the fence protects the data.
     let next = locks.acquire("orders/1").await.unwrap();
     assert!(number(&next) > before, "{} after {before}", number(&next));
     assert_eq!(next.issuer(), zombie.issuer(), "a replica is the same incarnation");
@@ -136,7 +136,7 @@ async fn a_replica_that_missed_writes_counts_on_above_the_fence() {
     assert_eq!(replica.cli(&["HGET", "fencepost:{orders/1}", "number"]), number(&next).to_string());
 }
 
-/// T5, T31: the counter fell while somebody waited, whose floor was read before. Only lifting helps.
+/// T5, T31: the counter fell during a wait whose floor was read before. Only lifting helps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_whose_floor_is_old_lifts_the_counter() {
     let (gateway, primary) = (Fresh::memory(&[]), RedisServer::start(&[]));
@@ -144,11 +144,11 @@ async fn a_waiter_whose_floor_is_old_lifts_the_counter() {
     let guard = first.acquire("orders/1").await.unwrap();
     let mut replica = RedisServer::replica_of(&primary);
     replica.cut_off();
-    // It reads the fence, 1, and waits while the numbers go on.
+    // The waiter reads the fence, 1, and waits while the numbers rise.
     let second = locks(&gateway, &primary).await;
     let waiting = tokio::spawn(async move { second.acquire("orders/1").await });
     super::queue::waiters(&primary, "orders/1", 1);
-    // The fence goes on to 5, as by holders whose locks the replica will not know.
+    // The fence rises to 5, as if raised by holders whose locks the replica does not know.
     let mut credentials = guard.credentials().clone();
     credentials.token = Token::from_parts(credentials.token.generation(), 5.try_into().unwrap());
     credentials.holder = Some(holder("other#1"));
@@ -170,7 +170,7 @@ async fn a_waiter_whose_floor_is_old_lifts_the_counter() {
     assert_eq!(replica.cli(&["HGET", "fencepost:{orders/1}", "number"]), "7");
 }
 
-/// T31: whoever was taken over lifts nothing.
+/// T31: a holder that was taken over cannot lift.
 #[tokio::test]
 async fn lifting_without_the_lock_changes_nothing() {
     let server = RedisServer::start(&[]);
@@ -185,7 +185,7 @@ async fn lifting_without_the_lock_changes_nothing() {
     assert_eq!(server.cli(&["GET", "fencepost:{r}:lock"]), "2 b#1");
 }
 
-/// The old primary is still there, and still connected, but takes no writes.
+/// The old primary still runs and is still connected, but accepts no writes.
 #[tokio::test]
 async fn a_planned_failover_behind_one_address_loses_nothing() {
     let mut primary = RedisServer::start(&[]);

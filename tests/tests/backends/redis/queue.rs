@@ -12,14 +12,14 @@ use tokio::task::JoinHandle;
 use super::{LONG, ask, held, take};
 use crate::suite::{Service, connect};
 
-/// Waits until so many are in the queue.
+/// Waits until the queue has this many waiters.
 pub(super) fn waiters(server: &RedisServer, name: &str, count: usize) {
     wait::until(&format!("{count} to wait for {name}"), Duration::from_secs(20), || {
         (server.cli(&["LLEN", &format!("fencepost:{{{name}}}:queue")]) == count.to_string()).then_some(())
     });
 }
 
-/// Waits until so many clients are blocked, listening.
+/// Waits until this many clients are blocked, waiting for a turn.
 fn listening(server: &RedisServer, count: usize) {
     wait::until(&format!("{count} to listen"), Duration::from_secs(20), || {
         server.cli(&["INFO", "clients"]).lines().any(|line| line == format!("blocked_clients:{count}")).then_some(())
@@ -31,7 +31,7 @@ fn wait_for(backend: &Arc<dyn LockBackend>, who: String, ttl: Duration) -> JoinH
     tokio::spawn(async move { held(ask(backend.as_ref(), "r", &who, ttl, LONG).await) })
 }
 
-/// How often scripts were run so far.
+/// How many scripts have run so far.
 fn scripts(server: &RedisServer) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap().to_owned();
@@ -58,19 +58,19 @@ async fn a_release_wakes_one_waiter_the_first() {
     }
     assert_eq!(current.holder.as_str(), "a#8");
     assert_eq!(current.number.get(), 9);
-    // A release and an acquisition each, and now and then a sign of life: every waiter gives one in 3.3 s.
+    // One release and one acquisition each, and occasional keep-alives: every waiter sends one each 3.3 s.
     let signs = 8 * (1 + asked.elapsed().as_secs() / 3);
     assert!(scripts(&server) - before <= 16 + signs, "{} scripts", scripts(&server) - before);
     backend.release(current).await.unwrap();
     assert_eq!(server.cli(&["KEYS", "*"]), "fencepost:{r}");
 }
 
-/// A newcomer does not overtake, not even at the moment when the lock is free.
+/// A newcomer does not overtake, not even at the moment at which the lock becomes free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_overtakes_the_first_in_the_queue() {
     let server = RedisServer::start(&[]);
     let backend = connect(&server.url()).await;
-    // A waiter that lives, but is slow to come.
+    // A live waiter that is slow to take its turn.
     server.cli(&["RPUSH", "fencepost:{r}:queue", "slow#1"]);
     server.cli(&["SET", "fencepost:{r}:waiter:slow#1", "", "PX", "60000"]);
     assert!(matches!(ask(backend.as_ref(), "r", "b#1", LONG, Duration::ZERO).await, Acquired::Busy));
@@ -83,7 +83,7 @@ async fn nobody_overtakes_the_first_in_the_queue() {
     assert_eq!((next.holder.as_str(), next.number.get()), ("b#2", 2));
 }
 
-/// The other side of `a_waiter_that_is_killed_does_not_block_the_queue`, run by it as a process of its own.
+/// The waiter of `a_waiter_that_is_killed_does_not_block_the_queue`, which runs it as a separate process.
 #[tokio::test]
 #[ignore = "it waits until it is killed; another test starts it"]
 async fn waits_until_killed() {
@@ -111,7 +111,7 @@ async fn a_waiter_that_is_killed_does_not_block_the_queue() {
     backend.release(current).await.unwrap();
     let next = waiting.await.unwrap();
     assert_eq!(next.number.get(), 2);
-    // Its sign of life lasts 3 s, as its ttl; the next one looks every 3.3 s.
+    // Its keep-alive lasts 3 s, like its ttl; the next waiter looks every 3.3 s.
     assert!(released.elapsed() < Duration::from_secs(20), "{:?}", released.elapsed());
     backend.release(next).await.unwrap();
     assert_eq!(server.cli(&["KEYS", "*"]), "fencepost:{r}");
@@ -138,12 +138,12 @@ async fn a_waiter_that_gives_up_leaves_the_queue_at_once() {
     assert_eq!(server.cli(&["KEYS", "*"]), "fencepost:{r}");
 }
 
-/// Nobody releases the lock of a holder that died; the first waiter knows when it ends.
+/// The lock of a dead holder is never released; the first waiter knows when its lease ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_of_a_dead_holder_goes_to_the_first() {
     let server = RedisServer::start(&[]);
     let backend = connect(&server.url()).await;
-    // Time for two to get in line, also on a slow machine.
+    // Time for two waiters to join the queue, also on a slow machine.
     let ttl = Duration::from_secs(6);
     let dead = take(backend.as_ref(), "r", "dead#1", ttl).await;
     let first = wait_for(&backend, "a#1".into(), LONG);

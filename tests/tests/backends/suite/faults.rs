@@ -14,7 +14,7 @@ pub(crate) async fn a_lost_reply_is_no_loss<S: Service>() {
     lost_on_the_way::<S>(Direction::Down).await;
 }
 
-/// Contract 4: as above, with what was asked.
+/// Contract 4: the same with lost requests.
 pub(crate) async fn a_lost_request_is_no_loss<S: Service>() {
     lost_on_the_way::<S>(Direction::Up).await;
 }
@@ -36,14 +36,14 @@ async fn lost_on_the_way<S: Service>(direction: Direction) {
             tokio::spawn(async move { try_ask(asking.as_ref(), &asked, "a#2", S::TTL, Duration::ZERO).await });
         until("a message to be lost", || proxy.count(direction).dropped > before || acquiring.is_finished()).await;
         let complete = proxy.count(direction).dropped == before;
-        // What else is on its way arrives, and its answer is lost too.
+        // Messages already on their way arrive, and their answers are lost too.
         tokio::time::sleep(Duration::from_millis(50)).await;
         proxy.pass();
         proxy.cut();
         let ended = tokio::time::timeout(RECOVERY, acquiring).await.expect("an acquisition ends").unwrap();
         let since = Instant::now();
         match ended {
-            // Found again by its holder.
+            // The holder finds its grant again.
             Ok(Acquired::Held(lease)) => {
                 assert!(lease.number > number, "{} after {number}", lease.number);
                 if lease.since.elapsed() < lease.ttl / 2 {
@@ -57,7 +57,7 @@ async fn lost_on_the_way<S: Service>(direction: Direction) {
                 assert!(next.number > late, "{} after {late}", next.number);
                 b.release(next).await.unwrap();
             }
-            // Not known, or given up: it is free when the ttl is over, at the latest.
+            // Unknown, or given up: the lock is free at the latest when the ttl is over.
             Ok(Acquired::Busy) | Err(_) => {
                 let next = take_within(b.as_ref(), &name, "b#1", S::TTL, S::TTL * 2 + SLACK).await;
                 assert!(next.number > number, "{} after {number}", next.number);
@@ -72,7 +72,7 @@ async fn lost_on_the_way<S: Service>(direction: Direction) {
     }
 }
 
-/// Contract 1 and 2 over a `kill -9` of the server.
+/// Contracts 1 and 2 across a `kill -9` of the server.
 pub(crate) async fn a_restart_never_makes_two_holders<S: Service>() {
     let mut service = start::<S>();
     let (a, b) = (connect(&service.url()).await, connect(&service.url()).await);

@@ -1,4 +1,4 @@
-//! Messages that come twice or change places: contract 1 and 2, whatever a box on the way does.
+//! Messages that are duplicated or reordered: contracts 1 and 2 hold whatever a network device does.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,17 +8,17 @@ use fencepost_conformance::proxy::{Direction, Rule};
 
 use super::{RECOVERY, SLACK, Service, connect, connect_through, is_busy, start, take, take_within, try_ask, until};
 
-/// Each message is there twice.
+/// Each message arrives twice.
 pub(crate) async fn a_message_that_comes_twice_makes_no_two_holders<S: Service>() {
     garbled::<S>(Rule::Duplicate).await;
 }
 
-/// Each two messages change places; a single one waits for the next.
+/// Each pair of messages is swapped; a single one waits for the next.
 pub(crate) async fn messages_that_change_places_make_no_two_holders<S: Service>() {
     garbled::<S>(Rule::Reorder).await;
 }
 
-/// An acquisition under the rule ends in an error or in an answer that makes sense, and the next one works.
+/// An acquisition under the rule ends in an error or in a consistent answer, and the next one works.
 async fn garbled<S: Service>(rule: Rule) {
     let service = start::<S>();
     let b = connect(&service.url()).await;
@@ -34,7 +34,7 @@ async fn garbled<S: Service>(rule: Rule) {
         let acquiring =
             tokio::spawn(async move { try_ask(asking.as_ref(), &asked, "a#2", S::TTL, Duration::ZERO).await });
         until("a message under the rule", || proxy.count(direction).chunks > before).await;
-        // What waits for a partner that does not come is lost with the connection.
+        // A message that waits for its partner in vain is lost with the connection.
         let patience = Instant::now() + Duration::from_millis(500);
         while !acquiring.is_finished() && Instant::now() < patience {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -49,7 +49,8 @@ async fn garbled<S: Service>(rule: Rule) {
                 let busy = is_busy(b.as_ref(), &name, "b#1", S::TTL).await;
                 assert!(busy || lease.since.elapsed() >= lease.ttl, "two holders of {name}");
             }
-            // It may be lost, and the connection with it: the next one comes when the ttl is over.
+            // The release may be lost together with the connection; then the next holder gets the lock when the ttl is
+            // over.
             let _ = a.release(lease).await;
         }
         for (backend, who) in [(&b, "b#2"), (&a, "a#3")] {

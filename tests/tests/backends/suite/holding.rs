@@ -1,4 +1,4 @@
-//! Holding, renewing, losing and giving back: contract 1, 6, 8 and 9.
+//! Holding, renewing, losing and releasing: contracts 1, 6, 8 and 9.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,15 +45,15 @@ pub(crate) async fn renewal_keeps_a_lease<S: Service>() {
     a.release(lease).await.unwrap();
 }
 
-/// Contract 11: whoever cannot wait for a renewal that hangs asks again, and is not kept waiting by the first one.
+/// Contract 11: a caller may abandon a renewal that hangs and renew again; the first one does not delay the second.
 pub(crate) async fn a_renewal_may_be_given_up<S: Service>() {
     let service = start::<S>();
     let (proxy, a) = connect_through(&service).await;
     let b = connect(&service.url()).await;
-    // What the client itself waits for an answer would be too long by far.
+    // The client's own timeout for an answer would be far too long.
     let ttl = S::TTL * 4;
     let lease = take(a.as_ref(), "orders/1", "a#1", ttl).await;
-    // What is held comes through later; after what is swallowed, a connection is of no use any more.
+    // A held message arrives later; after a dropped one, the connection is of no further use.
     let faults: &[Rule] = if S::OUTLIVES_CONNECTION { &[Rule::Hold, Rule::Drop] } else { &[Rule::Hold] };
     for fault in faults {
         for patience in [Duration::ZERO, ttl / 8] {
@@ -75,7 +75,7 @@ pub(crate) async fn a_renewal_may_be_given_up<S: Service>() {
     b.release(next).await.unwrap();
 }
 
-/// A was cut off, and B has the lock since A's ttl was over.
+/// A was cut off, and B has held the lock since A's ttl was over.
 struct TakenOver {
     proxy: Proxy,
     a: Arc<dyn LockBackend>,

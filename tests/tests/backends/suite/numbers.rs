@@ -14,15 +14,15 @@ use super::{
 
 const CONTENDERS: usize = 8;
 
-/// How many acquisitions they make together.
+/// The number of acquisitions of all contenders together.
 const ROUNDS: usize = 1000;
 
-/// What contenders saw, in the order of their turns.
+/// What the contenders saw, in the order of their turns.
 #[derive(Default)]
 struct Seen {
     last: u64,
     all: BTreeSet<u64>,
-    /// How many were looked at while their lease was surely alive.
+    /// How many were compared while their lease was certainly alive.
     in_time: usize,
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn numbers_strictly_increase<S: Service>() {
                     let mut seen = seen.lock().unwrap();
                     let number = lease.number.get();
                     assert!(seen.all.insert(number), "{number} was given twice");
-                    // A holder that was asleep for longer than its ttl comes too late to compare.
+                    // The lease of a holder that was asleep for longer than its ttl is over, so the order says nothing.
                     if lease.since.elapsed() < lease.ttl {
                         assert!(number > seen.last, "{number} after {}", seen.last);
                         seen.last = number;
@@ -65,11 +65,11 @@ pub(crate) async fn numbers_strictly_increase<S: Service>() {
     }
     let seen = seen.lock().unwrap();
     assert_eq!(seen.all.len(), ROUNDS);
-    // Otherwise little was compared; how many come too late is the machine's affair.
+    // Otherwise too little was compared; the number of late holders depends on the machine.
     assert!(seen.in_time * 2 >= ROUNDS, "only {} of {ROUNDS} were in time", seen.in_time);
 }
 
-/// Contract 2, where it is claimed.
+/// Contract 2, for services that claim it.
 pub(crate) async fn numbers_are_above_the_floor<S: Service>() {
     let service = start::<S>();
     let backend = connect(&service.url()).await;

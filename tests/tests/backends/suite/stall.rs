@@ -1,4 +1,4 @@
-//! A machine that stood still proves nothing about ttls: a case that failed while it did is tried again, a few times.
+//! A stall of the machine invalidates ttls: a case that failed during a stall is tried again, a few times.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Mutex, Once};
@@ -10,16 +10,16 @@ use futures_util::FutureExt;
 /// How often a case is tried at most.
 const TRIES: usize = 4;
 
-/// How often the clock is looked at.
+/// The interval of looking at the clock.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Shorter ones are what any busy machine does.
+/// Shorter stalls are normal on a busy machine.
 const NOTABLE: Duration = Duration::from_millis(100);
 
-/// When a standstill was noticed, and how long it was.
+/// When each stall was noticed, and how long it was.
 static NOTICED: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
 
-/// A thread of its own looks at the clock, for all cases.
+/// Starts a thread that watches the clock for all cases.
 fn watch_the_clock() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
@@ -33,7 +33,7 @@ fn watch_the_clock() {
     });
 }
 
-/// Whoever waited for longer than it should, for the machine or for the service, says so here.
+/// Records a wait that took longer than it should, because of the machine or of the service.
 pub(crate) fn noticed(standstill: Duration) {
     if standstill >= NOTABLE {
         NOTICED.lock().unwrap().push((Instant::now(), standstill));
@@ -45,7 +45,7 @@ fn longest_since(begin: Instant) -> Duration {
     noticed.iter().filter(|(at, _)| *at >= begin).map(|(_, length)| *length).max().unwrap_or_default()
 }
 
-/// Runs a case. If it fails, and there was a longer standstill than it bears, it has another try.
+/// Runs a case. If it fails during a stall that is longer than it tolerates, it is tried again.
 pub(crate) async fn patiently<F: Future<Output = ()>>(bears: Duration, case: impl Fn() -> F) {
     watch_the_clock();
     for _ in 1..TRIES {
@@ -60,7 +60,7 @@ pub(crate) async fn patiently<F: Future<Output = ()>>(bears: Duration, case: imp
     case().await;
 }
 
-/// The device does not hide a failure, and does not give up a case that was only unlucky.
+/// The retries neither hide a failure nor give up a case that was only unlucky.
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,7 +84,7 @@ mod tests {
         };
         let failed = AssertUnwindSafe(patiently(bears, unlucky)).catch_unwind().await;
         assert!(failed.is_err() && tried.load(Ordering::SeqCst) == 1 + TRIES, "{tried:?}");
-        // The others in this process are not to blame it on that.
+        // Remove the simulated stalls, so that other tests of this process do not blame them.
         NOTICED.lock().unwrap().retain(|(_, length)| *length < bears);
     }
 }

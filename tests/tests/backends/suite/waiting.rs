@@ -1,4 +1,4 @@
-//! Waiting for a lock, and giving up: contract 4 and 10.
+//! Waiting for a lock, and giving up: contracts 4 and 10.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::{
     RECOVERY, SLACK, Service, ask, connect, connect_through, in_line, keep, start, take, take_within, try_ask,
 };
 
-/// What a service that is asked again and again would not reach.
+/// A limit that a polled service would not meet.
 const SOON: Duration = Duration::from_millis(250);
 
 /// Contract 10.
@@ -20,7 +20,7 @@ pub(crate) async fn a_waiter_gets_the_lock_soon<S: Service>() {
     let (proxy, b) = connect_through(&service).await;
     let (mut took, mut alone) = (Vec::new(), Vec::new());
     for round in 0..7 {
-        // What it takes without anybody to wait for, on this machine and now.
+        // The time without a holder to wait for, on this machine, now.
         let since = Instant::now();
         let lease = take_within(b.as_ref(), "orders/1", &format!("b#alone{round}"), S::TTL, SLACK).await;
         alone.push(since.elapsed());
@@ -46,7 +46,7 @@ pub(crate) async fn a_waiter_gets_the_lock_soon<S: Service>() {
     assert!(took[middle] <= limit, "from release to grant: {took:?}, without a wait: {alone:?}");
 }
 
-/// Contract 10, where it is claimed; everybody gets it in any case.
+/// Contract 10: order for services that claim it; every waiter gets the lock in any case.
 pub(crate) async fn waiters_come_in_order<S: Service>() {
     const WAITERS: usize = 5;
     let service = start::<S>();
@@ -78,7 +78,7 @@ pub(crate) async fn waiters_come_in_order<S: Service>() {
     assert_eq!(order, (0..WAITERS).collect::<Vec<_>>());
 }
 
-/// Contract 10: a hand-over concerns whoever is next, and not everybody who waits.
+/// Contract 10: a hand-over wakes the next waiter, not all of them.
 pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
     const WAITERS: usize = 32;
     const WHILE: Duration = Duration::from_millis(500);
@@ -86,14 +86,15 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
     let a = connect(&service.url()).await;
     let mut proxy = Proxy::start(service.address());
     let url = service.url_through(&mut proxy);
-    // Long enough that those who wait have little to renew meanwhile.
+    // Long enough that waiters have little to renew meanwhile.
     let ttl = S::TTL * 4;
     let kept = keep(&a, take(a.as_ref(), "orders/1", "a#1", ttl).await);
     let (granted, mut grants) = tokio::sync::mpsc::channel(WAITERS);
     let mut waiting = Vec::new();
     let mut backend = connect(&url).await;
     for waiter in 0..WAITERS {
-        // Where there is an order, each waits for the one before. Otherwise one of each process is told.
+        // In a fair service each waits for its predecessor, on a connection of its own. Otherwise one waiter per
+        // process is notified.
         if a.capabilities().fair {
             backend = connect(&url).await;
         }
@@ -102,7 +103,7 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
             let who = format!("w{waiter}#1");
             let lease = take_within(waiter_of.as_ref(), "orders/1", &who, ttl, RECOVERY).await;
             granted.send(lease.number).await.unwrap();
-            // Until the test has counted.
+            // Hold until the test has counted.
             std::future::pending::<()>().await;
             drop(lease);
         }));
@@ -110,12 +111,12 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
             in_line(&service, "orders/1", waiter + 1, &proxy, before).await;
         }
     }
-    // Those that were not waited for one by one are in line too.
+    // Waiters of an unfair service were not awaited one by one; make sure that all of them are in the queue.
     if !a.capabilities().fair {
         in_line(&service, "orders/1", WAITERS, &proxy, 0).await;
     }
     let sent = || proxy.count(Direction::Up).chunks;
-    // Whoever waits gives a sign of life now and then, in no even rhythm.
+    // Waiters send keep-alives now and then, at irregular intervals.
     let mut usual = 0;
     for _ in 0..4 {
         let before = sent();
@@ -129,11 +130,11 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
     let first = tokio::time::timeout(RECOVERY, grants.recv()).await.expect("somebody is next");
     tokio::time::sleep(WHILE.saturating_sub(since.elapsed())).await;
     let sent = sent() - before;
-    // It took longer than planned if the machine was busy.
+    // On a busy machine the interval was longer than planned.
     let usual = usual * since.elapsed().as_millis().div_ceil(WHILE.as_millis()) as u64;
     println!("{usual} messages while nothing happened, {sent} for a hand-over among {WAITERS}");
     assert!(first.is_some() && grants.try_recv().is_err(), "one at a time");
-    // Where nobody is told, everybody asks all the time: that is no herd that was woken.
+    // Without notifications all waiters poll all the time: that does not count as waking them all.
     let woken = a.capabilities().watch && sent >= usual + WAITERS as u64 * 3 / 4;
     assert!(!woken, "{sent} messages instead of {usual}: everybody was woken");
     waiting.iter().for_each(|waiter| waiter.abort());
@@ -152,13 +153,13 @@ pub(crate) async fn busy_when_the_wait_is_over<S: Service>() {
         assert!(waited + Duration::from_millis(5) >= wait, "busy after {waited:?} instead of {wait:?}");
         assert!(waited <= wait + SLACK, "busy after {waited:?} instead of {wait:?}");
     }
-    // Whoever gave up does not stand in the way.
+    // A waiter that gave up does not block the queue.
     a.release(kept.stop().await).await.unwrap();
     let next = take_within(a.as_ref(), "orders/1", "a#2", S::TTL, SLACK).await;
     a.release(next).await.unwrap();
 }
 
-/// Contract 4: whoever leaves the queue does not block it.
+/// Contract 4: a waiter that leaves the queue does not block it.
 pub(crate) async fn a_dropped_waiter_leaves_nothing<S: Service>() {
     let service = start::<S>();
     let a = connect(&service.url()).await;
@@ -176,7 +177,7 @@ pub(crate) async fn a_dropped_waiter_leaves_nothing<S: Service>() {
     let next = take_within(c.as_ref(), "orders/1", "c#1", S::TTL, S::TTL * 2 + SLACK).await;
     c.release(next).await.unwrap();
     println!("free {:?} after its waiter was dropped", since.elapsed());
-    // The connection of the one who left is as good as before.
+    // The connection of the dropped waiter still works.
     let again = take_within(b.as_ref(), "orders/1", "b#2", S::TTL, SLACK).await;
     b.release(again).await.unwrap();
 }
@@ -193,7 +194,7 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing<S: Service>() {
         a.release(last).await.unwrap();
         let who = format!("a#d{round}");
         let begun = try_ask(a.as_ref(), "orders/1", &who, S::TTL, SLACK);
-        // What was granted in time is dropped all the same: the process forgot it.
+        // A lease that was granted in time is dropped all the same, as if the process had forgotten it.
         let granted = tokio::time::timeout(usual * round / 8, begun).await;
         let granted = granted.ok().and_then(Result::ok).and_then(|acquired| match acquired {
             Acquired::Held(lease) => Some(lease),

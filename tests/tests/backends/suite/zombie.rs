@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::{RECOVERY, Service};
 
-/// `fencepost run` of a shell script, on its own program's behalf.
+/// `fencepost run` of a shell script.
 fn worker(gateway: &Fresh, lock: &str, ttl: Duration, script: &str) -> Command {
     let mut command = Command::new(binary());
     let ttl = format!("{}ms", ttl.as_millis());
@@ -33,8 +33,8 @@ fn ended(child: Child) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Two workers, the first of them stopped while the second does its work. What the first one's late write ended with,
-/// and what the key holds in the end.
+/// Runs two workers, the first of which is stopped while the second does its work. Returns the result of the first
+/// one's late write, and the final value of the key.
 pub(crate) fn played(
     gateway: &Fresh,
     [first, second]: [&str; 2],
@@ -48,7 +48,7 @@ pub(crate) fn played(
         format!("echo $$ > {}; until [ -e {} ]; do sleep 0.02; done; {}", pid.display(), go.display(), put("old"));
     let first = worker(gateway, first, ttl, &script).spawn().unwrap();
     let program = Pid::from_raw(written(&pid).parse().unwrap()).unwrap();
-    // The whole worker stops, and the network forgets it: a session that ends with its connection ends too.
+    // The whole worker stops, and its connections are cut: a session that ends with its connection ends too.
     let signal = |signal| {
         kill_process(Pid::from_child(&first), signal).unwrap();
         kill_process_group(program, signal).unwrap();
@@ -77,14 +77,14 @@ fn played_with<S: Service>(gateway: &Fresh) -> (Option<i32>, String, String) {
     played(gateway, [&url, &service.url()], S::TTL, Some(&proxy))
 }
 
-/// The point of it all.
+/// The purpose of the project: the late write is refused.
 pub(crate) async fn a_zombie_is_refused<S: Service>() {
     let (code, said, value) = tokio::task::block_in_place(|| played_with::<S>(&Fresh::memory(&[])));
     assert_eq!((code, value.as_str()), (Some(3), "new"), "{said}");
     assert!(said.contains("stale"), "{said}");
 }
 
-/// The same without the fence: what it prevents.
+/// The same without enforcement, to show what the fence prevents.
 pub(crate) async fn in_observe_mode_a_zombie_overwrites<S: Service>() {
     let observe = "[[guard]]\nkeys = \"**\"\nmode = \"observe\"\n";
     let (code, said, value) = tokio::task::block_in_place(|| played_with::<S>(&Fresh::configured(observe, &[])));
