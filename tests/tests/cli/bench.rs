@@ -1,11 +1,11 @@
-//! `fencepost bench`: every workload works against a real gateway, and nothing is written without being asked to.
+//! `fencepost bench`: every workload works against a real gateway, and nothing is written without an explicit option.
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::process::run;
 use serde_json::Value;
 
 const SMALL: [&str; 6] = ["--warm-up", "20ms", "--resources", "50", "--connections", "4"];
 
-/// What is said of every workload, each measured for so long, and the gateway that had the load.
+/// The result lines of all workloads, each measured for this long, and the gateway under load.
 fn measured(duration: &str) -> (Vec<Value>, Fresh) {
     let gateway = Fresh::memory(&[]);
     let all = ["bench", "--yes", "--json", "--url", gateway.url(), "--duration", duration];
@@ -25,7 +25,7 @@ fn measured(duration: &str) -> (Vec<Value>, Fresh) {
 fn every_workload_is_answered_as_expected() {
     let answered = |line: &Value| line["answered"].as_u64().unwrap() > 0;
     let (mut lines, mut gateway) = measured("100ms");
-    // A machine that stands still for all of so short a time answers nothing.
+    // A machine that stalls during the whole short run answers nothing.
     if !lines.iter().all(answered) {
         (lines, gateway) = measured("5s");
     }

@@ -1,4 +1,4 @@
-//! The examples do what they say, as they stand there.
+//! The examples run as they are in the repository.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::process::binary;
 
-/// An example of the client, beside the binary.
+/// An example of the client, built beside the binary.
 fn example(name: &str) -> PathBuf {
     let program = binary().with_file_name("examples").join(name);
     assert!(program.exists(), "{} is missing: run `make test`", program.display());

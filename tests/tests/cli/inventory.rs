@@ -1,4 +1,4 @@
-//! The inventory example: exactly the stock is sold with the fence, and more than that without it.
+//! The inventory example: with the fence exactly the stock is sold, without it more.
 use std::path::Path;
 use std::process::Command;
 

@@ -11,7 +11,7 @@ use fencepost_harness::process::binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// A command of an administrator.
+/// Runs a command as an administrator.
 fn admin(gateway: &Fresh, line: &str) -> Said {
     let arguments: Vec<_> = line.split_whitespace().collect();
     let socket = gateway.data().join("admin.sock");
@@ -214,7 +214,7 @@ fn a_lock_that_cannot_be_printed_is_given_back() {
     assert_eq!(run(&gateway, "lock acquire k --json").json()["token"], "3", "it was granted each time");
 }
 
-/// Acquires the lock `k` of a service behind a proxy, which has granted it and then falls silent.
+/// Acquires the lock `k` through a proxy; the service grants it and then stops answering.
 fn granted_and_silent(gateway: &Fresh) -> (std::process::Child, Proxy) {
     let proxy = Proxy::start(gateway.address().parse().unwrap());
     proxy.set(Direction::Down, Rule::DropAfter(1));
@@ -236,7 +236,7 @@ fn a_lock_that_is_granted_before_something_fails_is_given_back() {
     let said: Said = child.wait_with_output().unwrap().into();
     said.assert_failed(6, &["cannot be reached"]);
     assert!(is_free(&gateway, "k"));
-    // And so it is when a signal comes.
+    // The same when a signal arrives.
     let (child, proxy) = granted_and_silent(&gateway);
     proxy.pass();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

@@ -1,4 +1,4 @@
-//! The `fencepost` command line as its users run it, and the examples that are written with it.
+//! The `fencepost` command line as its users run it, and the examples that use it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 

@@ -12,7 +12,7 @@ use fencepost_harness::fresh::Fresh;
 use fencepost_harness::process::binary;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Long enough that a lease is not lost before it shall be.
+/// Long enough that no lease expires before the test wants it to.
 const TTL: &str = "10s";
 
 /// `fencepost run` for the built-in lock service, with these arguments before the program.
@@ -62,7 +62,7 @@ fn the_program_finds_the_token_and_its_end_is_passed_on() {
     let words: Vec<&str> = out.split_whitespace().collect();
     assert_eq!(words[..3], ["1", "job", gateway.url()]);
     assert!(words[3].starts_with("nightly#") && words[4].starts_with("fencepost:"), "{out}");
-    // Claimed before the program ran, and given back after it: the next one is not kept waiting.
+    // Claimed before the program ran, and released after it: the next run does not wait.
     assert_eq!(gateway.client().fence("job").as_deref(), Some("1"));
     let started = Instant::now();
     let next = run(&gateway, &["--wait", "0s"], &["sh", "-c", "echo $FENCEPOST_TOKEN"]);
@@ -92,7 +92,7 @@ fn the_environment_is_what_the_other_commands_read() {
     assert_eq!(gateway.client().get("job").text().trim(), "paid");
 }
 
-/// The environment names the holder of the lock that it runs under, which is nobody's but its own.
+/// The environment names the holder of the surrounding lock; that identity is not used for another lock.
 #[test]
 fn a_program_under_a_lock_takes_another_lock() {
     let gateway = Fresh::memory(&[]);
@@ -120,7 +120,7 @@ fn programs_that_cannot_be_run() {
         assert_eq!(output.status.code(), Some(code), "{err}");
         assert!(err.contains(program), "{err}");
     }
-    // The lock was given back each time.
+    // The lock was released each time.
     assert!(run(&gateway, &["--wait", "0s"], &["true"]).status.success());
 }
 
@@ -135,7 +135,7 @@ fn who_does_not_get_the_lock_runs_nothing() {
     let output = run(&gateway, &["--wait", "100ms"], &["touch", touched.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(8), "{:?}", said(&output));
     assert!(said(&output).1.contains("`job`") && !touched.exists());
-    // Signals are obeyed while waiting.
+    // Signals are handled while waiting.
     let waiting = command(&gateway, &["--wait", "60s"], &["touch", touched.to_str().unwrap()]).spawn().unwrap();
     wait::until("somebody to wait", PATIENCE, || {
         let lock = gateway.client().request("GET", "/v1/locks/job", &[], b"");
@@ -148,7 +148,8 @@ fn who_does_not_get_the_lock_runs_nothing() {
     assert_eq!(finish(holder).0, Some(0));
 }
 
-/// `fencepost run` that has the lock, and will not hear of its claim. The proxy is that of the lock service.
+/// Starts `fencepost run` that holds the lock but never receives the answer to its claim. The last proxy is that of the
+/// lock service.
 fn unclaimed(gateway: &Fresh) -> (Child, Proxy, Proxy) {
     let behind = || Proxy::start(gateway.address().parse().unwrap());
     let (claims, service) = (behind(), behind());
@@ -194,7 +195,7 @@ fn giving_back_has_an_end_and_a_second_signal_is_sooner() {
     };
     let patient = ends_after(1);
     assert!(patient >= limit, "{patient:?}");
-    // A machine that stands still may be late a few times.
+    // Several attempts: on a stalled machine, any one of them may be late.
     assert!((0..4).any(|_| ends_after(2) < limit), "a second signal is no sooner");
 }
 
@@ -216,7 +217,7 @@ fn signals_reach_the_program() {
     assert_eq!(output.status.code(), Some(128 + 9));
 }
 
-/// Pauses `fencepost run` until its lock is somebody else's, then lets it go on.
+/// Pauses `fencepost run` until another holder has its lock, then resumes it.
 fn lose(gateway: &Fresh, child: &Child) {
     signal(child, Signal::STOP);
     let body = br#"{"holder":"successor#1","ttl_ms":60000,"wait_ms":40000}"#;
@@ -230,7 +231,7 @@ fn a_lost_lease_ends_the_program_and_all_it_started() {
         let gateway = Fresh::memory(&[]);
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
-        // Neither of the two obeys TERM.
+        // Neither of the two processes reacts to TERM.
         let script =
             format!("trap '' TERM; sleep 1000 & echo $$ $! > {}; while :; do sleep 0.05; done", pids.display());
         let arguments = [&["--ttl", TTL], arguments].concat();
@@ -244,14 +245,14 @@ fn a_lost_lease_ends_the_program_and_all_it_started() {
         for pid in pids.split_whitespace() {
             let stat = format!("/proc/{pid}/stat");
             wait::until(&format!("{pid} to be gone"), PATIENCE, || match std::fs::read_to_string(&stat) {
-                // An orphan may be dead and not yet collected.
+                // An orphan may be dead but not yet reaped.
                 Ok(text) => text.rsplit(')').next()?.trim_start().starts_with('Z').then_some(()),
                 Err(_) => Some(()),
             });
         }
         err
     };
-    // Side by side: each waits for a lease to run out.
+    // In parallel: each waits for a lease to run out.
     std::thread::scope(|scope| {
         let killed = scope.spawn(|| ended(&["--on-lost", "kill"]));
         let err = ended(&["--grace", "300ms"]);
@@ -282,7 +283,7 @@ fn a_program_that_is_only_told_is_refused_by_the_fence() {
     assert_eq!(gateway.client().get("job").status, 404);
 }
 
-/// The lock service falls silent while the program runs.
+/// The lock service stops answering while the program runs.
 #[test]
 fn a_lock_that_cannot_be_given_back_is_no_error_of_the_program() {
     let gateway = Fresh::memory(&[]);
@@ -351,7 +352,8 @@ fn a_grant_that_the_fence_refuses_is_a_refusal() {
 #[test]
 fn holds_have_a_least_and_a_most() {
     let gateway = Fresh::memory(&[]);
-    // Longer than the lease lasts, and than a release may take. A shorter lease may come into danger, which is said.
+    // Longer than the ttl, and longer than a release may take. A shorter lease might come into danger, which would be
+    // printed.
     let started = Instant::now();
     let held = run(&gateway, &["--min-hold", "13s", "--ttl", "12s"], &["true"]);
     assert_eq!((held.status.code(), said(&held).1.as_str()), (Some(0), ""));

@@ -1,4 +1,4 @@
-//! `fencepost run` at a terminal: who has it, Ctrl-C, Ctrl-Z, and a lease that is lost there.
+//! `fencepost run` at a terminal: the foreground process, Ctrl-C, Ctrl-Z, and losing a lease there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,10 +10,10 @@ use fencepost_harness::terminal::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Long enough that a lease is not lost before it shall be.
+/// Long enough that no lease expires before the test wants it to.
 const TTL: &str = "10s";
 
-/// Does nothing until it is ended.
+/// Does nothing until it is killed.
 const IDLE: &str = "while :; do sleep 0.05; done";
 
 struct Scene {
@@ -30,7 +30,7 @@ impl Scene {
         self.dir.path().join(name)
     }
 
-    /// `fencepost run` with a shell script. `$D` is a directory of the test's own.
+    /// `fencepost run` with a shell script. `$D` is a directory of this test.
     fn run(&self, arguments: &[&str], script: &str) -> Command {
         let mut command = Command::new(binary());
         command.args(["run", "--lock", &format!("fencepost://{}", self.gateway.address())]);
@@ -39,7 +39,7 @@ impl Scene {
         command
     }
 
-    /// The same as a line for a shell. The script has no `'`.
+    /// The same as a line for a shell. The script must not contain `'`.
     fn line(&self, arguments: &[&str], script: &str) -> String {
         let command = self.run(arguments, script);
         let words: Vec<String> = command.get_args().map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -53,14 +53,14 @@ impl Scene {
         Terminal::start(&bash)
     }
 
-    /// Somebody else takes the lock as soon as its lease is over.
+    /// Another holder takes the lock as soon as its lease is over.
     fn take_over(&self) {
         let body = br#"{"holder":"successor#1","ttl_ms":60000,"wait_ms":40000}"#;
         assert_eq!(self.gateway.client().request("POST", "/v1/locks/job", &[], body).status, 201);
     }
 }
 
-/// Waits for a file with a whole line, and gives its text.
+/// Waits for a file with a complete line, and returns its text.
 fn appears(path: &Path) -> String {
     wait::until(&format!("{}", path.display()), PATIENCE, || {
         std::fs::read_to_string(path).ok().filter(|text| text.ends_with('\n')).map(|text| text.trim().to_owned())
@@ -71,7 +71,7 @@ fn pid(text: &str) -> Pid {
     Pid::from_raw(text.parse().unwrap()).unwrap()
 }
 
-/// The state and the parent of a process, if it is there.
+/// The state and the parent of a process, if it exists.
 fn look(process: Pid) -> Option<(char, Pid)> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -94,7 +94,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 fn the_program_reads_from_the_terminal_and_whoever_comes_next_too() {
     let scene = Scene::new();
     let script = "echo $$ > $D/ready; read line; echo got $line > $D/got";
-    // No job control here, so nobody takes the terminal back but `fencepost run` itself.
+    // Without job control, only `fencepost run` itself can take the terminal back.
     let line = format!("{}; echo > $D/over; read line; echo then $line > $D/then", scene.line(&[], script));
     let mut shell = Command::new("sh");
     shell.args(["-c", &line]).env("D", scene.dir.path());
@@ -126,7 +126,8 @@ fn a_lost_lease_ends_the_program_and_all_it_started() {
     let scene = Scene::new();
     let script = format!("trap \"\" TERM; sleep 1000 & echo $$ $! > $D/pids; {IDLE}");
     let line = scene.line(&["--ttl", TTL, "--grace", "300ms"], &script);
-    // Whoever leads the session stays: with it the terminal would end, and with the terminal everybody in the foreground.
+    // The session leader must stay alive: when it exits, the terminal hangs up and ends every process in the
+    // foreground.
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{line}; echo $? > $D/code; read line")]).env("D", scene.dir.path());
     let terminal = Terminal::start(&shell);
@@ -147,7 +148,7 @@ fn ctrl_z_stops_both_and_fg_brings_both_back() {
     let scene = Scene::new();
     let terminal = scene.shell();
     let shell = terminal.leader();
-    // One process: a shell that is stopped between vfork and exec of another sleeps otherwise than stopped.
+    // A single process: a shell that waits between vfork and exec of a child is never seen in the stopped state.
     let line = scene.line(&[], "echo $$ > $D/ready; exec sleep 600");
     terminal.keys(&format!("{line}\n"));
     let program = pid(&appears(&scene.file("ready")));
@@ -160,7 +161,7 @@ fn ctrl_z_stops_both_and_fg_brings_both_back() {
         terminal.keys("fg\n");
         until("both to go on", || !is_stopped(program) && !is_stopped(run));
     }
-    // In the background it goes on without the terminal.
+    // In the background it continues without the terminal.
     until("the program to have the terminal", || terminal.foreground() == Some(program));
     terminal.keys("\x1a");
     until("both to be stopped", || is_stopped(program) && is_stopped(run));
@@ -179,8 +180,8 @@ fn ctrl_z_stops_both_and_fg_brings_both_back() {
 fn a_lease_that_ended_while_stopped_ends_the_program() {
     let scene = Scene::new();
     let terminal = scene.shell();
-    // Whatever it does after it was stopped is seen. One process: a shell that is stopped between vfork and exec of
-    // another sleeps otherwise than stopped.
+    // Whatever it does after it was stopped is visible. A single process: a shell that waits between vfork and exec of
+    // a child is never seen in the stopped state.
     let script = "echo $$ > $D/ready; while :; do echo x >> $D/steps; done";
     terminal.keys(&format!("{}\n", scene.line(&["--ttl", TTL], script)));
     let program = pid(&appears(&scene.file("ready")));
@@ -204,8 +205,8 @@ fn a_lease_that_ended_while_stopped_ends_the_program() {
 #[test]
 fn without_a_shell_ctrl_z_stops_nothing_for_good() {
     let scene = Scene::new();
-    // One process: its child could be stopped between vfork and exec, and the shell, which sleeps otherwise than stopped,
-    // would never be seen to be.
+    // A single process: its child could be stopped between vfork and exec; the waiting shell would then never be seen
+    // in the stopped state.
     let script = "trap 'exit 7' INT; echo $$ > $D/ready; while :; do :; done";
     let mut terminal = Terminal::start(&scene.run(&[], script));
     let program = pid(&appears(&scene.file("ready")));

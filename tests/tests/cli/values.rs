@@ -1,4 +1,5 @@
-//! `fencepost kv`, `claim` and `fence`: what they print, and one exit code for each thing a script would do differently.
+//! `fencepost kv`, `claim` and `fence`: their output, and one exit code for each case that a script handles
+//! differently.
 
 use std::process::Command;
 
@@ -132,7 +133,7 @@ fn e6_unreachable_or_surely_not_applied() {
 
 #[test]
 fn e7_an_answer_that_does_not_come_is_an_unknown_outcome_for_a_write_only() {
-    // A server that takes the request and says nothing.
+    // A server that accepts the request and never answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let run = |line: &str| -> Said {

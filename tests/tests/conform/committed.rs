@@ -1,4 +1,4 @@
-//! The reports that lie beside the examples that are wrong on purpose.
+//! The committed reports beside the examples that are wrong on purpose.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use fencepost_conformance::cases;
 use fencepost_conformance::run;
 use fencepost_conformance::verdict::Results;
 
-/// What a report says, in the terms of today.
+/// The content of a committed report, in current terms.
 pub(crate) struct Committed {
     /// Id and status of every case, in order.
     cases: Vec<(String, String)>,
@@ -14,7 +14,7 @@ pub(crate) struct Committed {
 }
 
 impl Committed {
-    /// Reads the report of an example. Each case must still have the name it had.
+    /// Reads the report of an example. Each case must still have its name.
     pub(crate) fn of(example: &str) -> Committed {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/conformance");
         let page = std::fs::read_to_string(examples.join(example).join("report.html")).unwrap();
@@ -22,7 +22,7 @@ impl Committed {
         let verdict = page.split("<p class=\"verdict").nth(1).and_then(|rest| rest.split("<span>").nth(1));
         let verdict = between(verdict.expect("the page has a verdict"), "</span>");
         let mut cases = Vec::new();
-        // R01 restarted in order: FAIL
+        // For example: R01 restarted in order: FAIL
         for label in page.split("aria-label=\"").skip(1).map(|rest| between(rest, "\"")) {
             let Some((id, rest)) = label.split_once(' ') else { continue };
             let (Some(case), Some((title, status))) = (cases::find(id), rest.rsplit_once(": ")) else { continue };
@@ -33,12 +33,12 @@ impl Committed {
         Committed { cases, verdict }
     }
 
-    /// The same cases.
+    /// Options for a run of the same cases.
     pub(crate) fn asked(&self) -> run::Options {
         run::Options { only: self.cases.iter().map(|(id, _)| id.clone()).collect(), ..run::Options::default() }
     }
 
-    /// Does a new run come to the same?
+    /// Asserts that a new run has the same results.
     #[track_caller]
     pub(crate) fn agrees_with(&self, results: &Results) {
         let status = |result: &fencepost_conformance::verdict::CaseResult| {

@@ -1,5 +1,5 @@
-//! The shipped adapters, against real servers of PostgreSQL and Redis: the right ones pass what they claim, the wrong one is
-//! convicted.
+//! The shipped adapters against real servers of PostgreSQL and Redis: the correct ones pass what they claim, the wrong
+//! one fails.
 
 use fencepost_conformance::adapters::exec::Options;
 use fencepost_conformance::adapters::hooks::Commands;
@@ -34,7 +34,7 @@ fn redis_is_safe() {
     passes(&judge(&adapter, two(), &asked(level)), level);
 }
 
-/// As its README says: the suite starts the server, and kills it together with the adapters.
+/// As its README describes: the suite starts the server, and kills it together with the adapters.
 #[test]
 fn redis_is_safe_when_redis_itself_is_killed() {
     let readme = std::fs::read_to_string(root().join("examples/conformance/redis/README.md")).unwrap();

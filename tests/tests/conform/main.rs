@@ -1,4 +1,4 @@
-//! The conformance suite from outside: as a command, over its adapters, in its reports, and as a library.
+//! The conformance suite from outside: as a command, through its adapters, in its reports, and as a library.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 

@@ -1,4 +1,4 @@
-//! Adapters whose processes can be found again, and the shipped ones.
+//! Adapters whose processes can be identified, and the shipped ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use fencepost_conformance::subject::Broken;
 use fencepost_conformance::verdict::{Level, Results, Status};
 use fencepost_conformance::wait;
 
-/// A command whose processes can be found again, also those that it starts itself.
+/// A command whose processes can be identified, including those that it starts itself.
 pub(crate) struct Marked {
     mark: String,
     command: Vec<String>,
@@ -37,7 +37,7 @@ impl Marked {
         exec::open(&self.command, options)
     }
 
-    /// Its processes that run now.
+    /// Its running processes.
     pub(crate) fn processes(&self) -> Vec<String> {
         let numbers = fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|entry| entry.path());
         let ours = numbers.filter(|path| {
@@ -62,7 +62,7 @@ pub(crate) fn example(name: &str) -> String {
     path.to_str().expect("the path is text").to_owned()
 }
 
-/// The Python that has psycopg; it also starts sooner than one that first looks which version is wanted.
+/// The Python with psycopg. It also starts faster than a launcher that first selects a version.
 pub(crate) fn python() -> String {
     let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()) {
         Some(cache) => PathBuf::from(cache),
@@ -73,7 +73,7 @@ pub(crate) fn python() -> String {
     python.to_str().expect("the path is text").to_owned()
 }
 
-/// Runs the suite, prints what came of it, and looks for processes that were left.
+/// Runs the suite, prints the results, and asserts that no process is left.
 pub(crate) fn judge(adapter: &Marked, options: Options, asked: &run::Options) -> Results {
     let subject = adapter.open(options).unwrap_or_else(|broken| panic!("{broken}"));
     let results = run::run(&subject, asked, &mut ());
@@ -98,7 +98,7 @@ pub(crate) fn asked(level: Level) -> run::Options {
     run::Options { level, ..run::Options::default() }
 }
 
-/// For whoever must be answered, each time of very many.
+/// A long timeout, for a subject that must answer every one of very many requests.
 pub(crate) fn patient() -> Options {
     Options { timeout: wait::PATIENCE, ..Options::default() }
 }

@@ -1,4 +1,4 @@
-//! The example of a Rust struct, as a user would test it: every case is a test here.
+//! The example of a Rust struct, tested as a user would: every case is a test here.
 
 #[path = "../../../examples/conformance/rust/ledger.rs"]
 #[expect(unreachable_pub, reason = "it is a file to copy, where it is the crate that is tested")]

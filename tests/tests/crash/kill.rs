@@ -1,6 +1,7 @@
-//! The real process is killed at random moments under load; what was answered before still holds after (G1–G4).
+//! The real process is killed at random moments under load; what was answered before the kill still holds after it
+//! (G1–G4).
 //!
-//! One store goes through all kills, and the clients' record with it.
+//! One store, and with it the clients' record, goes through all kills.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use rustix::process::Signal;
 const CLIENTS: usize = 8;
 const KEYS: usize = 40;
 
-/// Small, so that logs are switched, tables written and compacted while the process dies.
+/// Small, so that logs are switched and tables written and compacted while the process dies.
 const SETTINGS: &[&str] = &["--write-buffer", "1MiB", "--log", "warn"];
 
 #[test]

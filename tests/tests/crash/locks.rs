@@ -1,5 +1,5 @@
-//! The real process is killed while leases are acquired, renewed and released. Tokens only go up, a lease that was
-//! answered is still its holder's after the restart, and nobody else gets the lock meanwhile.
+//! The real process is killed while leases are acquired, renewed and released. Tokens only rise, an acknowledged lease
+//! still belongs to its holder after the restart, and no other client gets the lock meanwhile.
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::random::Random;
@@ -10,17 +10,17 @@ use fencepost_harness::process::GatewayProcess;
 use fencepost_harness::record::number;
 use serde_json::json;
 
-/// No lease of this test runs out by itself.
+/// Long enough that no lease of this test expires.
 const TTL_MS: u64 = 3_600_000;
 
-/// A lock with the one client that works under it.
+/// A lock, and the one client that works under it.
 #[derive(Debug)]
 struct Worker {
     name: String,
-    /// Tells its acquisitions apart.
+    /// Distinguishes its acquisitions.
     round: u64,
     state: State,
-    /// The highest token it was ever told.
+    /// The highest token it ever received.
     highest: u64,
     grants: u64,
 }
@@ -28,13 +28,13 @@ struct Worker {
 #[derive(Clone, Debug)]
 enum State {
     Free,
-    /// Sent, without an answer.
+    /// Sent, without an answer yet.
     Acquiring,
     Held {
         lease: String,
         token: u64,
     },
-    /// Sent, without an answer.
+    /// Sent, without an answer yet.
     Releasing {
         lease: String,
     },
@@ -89,7 +89,7 @@ impl Worker {
                     return self.release(client, &lease, &[204]);
                 }
             },
-            // It may have been released by the request that had no answer.
+            // The unanswered request may have released it.
             State::Releasing { lease } => return self.release(client, &lease, &[204, 410]),
         }
         Some(())

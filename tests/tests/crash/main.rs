@@ -1,4 +1,4 @@
-//! The real process is killed, and what was answered before still holds after.
+//! The real process is killed; what was answered before the kill still holds after it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 

@@ -1,5 +1,5 @@
-//! The process dies while it opens its directory, at the n-th system call of one kind: the first time, when it makes
-//! the store, and later, when it recovers what the log holds. The next start goes on as if nothing had happened.
+//! The process dies while it opens its directory, at the n-th system call of one kind: at the first start, when it
+//! creates the store, and later, when it recovers the log. The next start succeeds as usual.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use fencepost_harness::strace::start_to_die_at;
 const CALLS: &[&str] =
     &["mkdir", "openat", "write", "pwrite64", "fallocate", "fdatasync", "fsync", "rename", "ftruncate", "unlink"];
 
-/// Every n, or at the CI budget only some of many.
+/// Every n, or with the CI budget only some of many.
 fn next(n: u64) -> u64 {
     n + budget::pick(1 + n / 6, 1)
 }
@@ -55,7 +55,7 @@ fn a_recovery_that_dies_is_done_again() {
     for call in CALLS {
         let mut n = 1;
         loop {
-            // Something to recover.
+            // Writes something to recover.
             let gateway = GatewayProcess::start(data.path(), settings);
             record.check(&mut gateway.client());
             let address = gateway.address().to_owned();

@@ -1,5 +1,5 @@
-//! The process dies at the n-th system call of one kind of one thread, for every n; what was answered before still
-//! holds after. strace kills before the call is made. One store goes through all kills of a test.
+//! The process dies at the n-th system call of one kind in one thread, for every n; what was answered before still
+//! holds afterwards. strace kills before the call is made. One store goes through all kills of a test.
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use fencepost_harness::strace::{self, COMMITTER, COMPACTOR, FLUSHER, Strace};
 const CLIENTS: usize = 2;
 const KEYS: usize = 6;
 
-/// Where to die.
+/// The place at which the process dies.
 struct Sweep {
     thread: &'static str,
     call: &'static str,
@@ -23,7 +23,7 @@ struct Sweep {
     path: Option<fn(&Path) -> PathBuf>,
     settings: &'static [&'static str],
     record: Record,
-    /// Requests that surely lead to one more such call.
+    /// Enough requests to cause one more such call.
     requests_per_call: u64,
 }
 
@@ -39,8 +39,8 @@ impl Sweep {
         Sweep { thread, call, path: None, settings, record: Record::bulky(KEYS), requests_per_call: 100 }
     }
 
-    /// Dies at the calls number 1 to `limit`. What `afterwards` does to the directory happens before the restart; it
-    /// is given the calls that strace saw.
+    /// Dies at the calls number 1 to `limit`. `afterwards` changes the directory before the restart; it receives the
+    /// calls that strace saw.
     fn run(self, limit: u64, mut afterwards: impl FnMut(&Path, &str, &mut Random)) {
         let Sweep { thread, call, settings, record, .. } = &self;
         let (mut random, started) = (Random::from_environment(), Instant::now());
@@ -52,7 +52,7 @@ impl Sweep {
             let path = self.path.map(|path| path(data.path()));
             let rule = format!("{call}:signal=KILL:when={n}");
             let tracer = Strace::attach(strace::thread(&gateway, thread), path.as_deref(), &[&rule]);
-            // An idle thread wakes up now and then as well.
+            // An idle thread makes some calls too.
             let enough = Until::Killed(100 + self.requests_per_call * n);
             requests += load::run(gateway.address(), record, CLIENTS, &random.fork(n), enough, || {});
             wait::until("the process to be killed", Duration::from_secs(30), || gateway.has_ended());
@@ -96,7 +96,7 @@ fn killed_while_the_answers_of_a_commit_go_out() {
     Sweep::commits("futex", None).kill(budget::pick(20, 200));
 }
 
-/// After a power cut the log ends anywhere in what was not synced, and the mark, which is never synced, is an old one.
+/// After a power cut the log ends anywhere in its unsynced part, and the mark, which is never synced, is an old one.
 #[test]
 fn power_cut_between_write_and_fdatasync_of_the_log() {
     for record in [Record::new(KEYS), Record::bulky(KEYS)] {

@@ -1,5 +1,5 @@
 //! The real process is killed in the middle of transactions, at random moments and at chosen system calls. Every
-//! transfer happens whole, and with its idempotency key exactly once, counted on the values (G3, G4, G7, T4).
+//! transfer is atomic, and with its idempotency key it happens exactly once, as the values show (G3, G4, G7, T4).
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::random::Random;
@@ -12,7 +12,7 @@ use fencepost_harness::transfers::Transfers;
 const CLIENTS: usize = 6;
 const ACCOUNTS: usize = 5;
 
-/// All clients at work, and `meanwhile` beside them. Panics at the first broken promise.
+/// Runs all clients, and `meanwhile` beside them. Panics at the first broken guarantee.
 fn work(transfers: &Transfers, address: &str, random: &Random, limit: u64, meanwhile: impl FnOnce()) {
     std::thread::scope(|scope| {
         let working: Vec<_> = (0..CLIENTS)

@@ -1,5 +1,5 @@
-//! The disk fails under RocksDB's own threads, or under the committer while it switches logs: whoever notices, writes
-//! stop for good, and a restart brings back what was answered (G8).
+//! The disk fails under RocksDB's own threads, or under the committer while it switches logs. Whichever thread notices
+//! it, writes stop for good, and a restart restores what was answered (G8).
 use std::time::Duration;
 
 use fencepost_conformance::random::Random;
@@ -23,7 +23,7 @@ enum End {
     Stopped,
 }
 
-/// Makes a call of a thread fail, once, under load, and follows the store to its end and beyond.
+/// Makes one call of a thread fail under load, and follows the store to its end and through the restart.
 fn poisons(thread: &str, rule: &str, end: End) {
     let random = Random::from_environment();
     let data = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ fn poisons(thread: &str, rule: &str, end: End) {
     let calls = tracer.detach();
     assert!(calls.contains("(INJECTED)"), "{thread} {rule}:\n{calls}");
 
-    // Nothing heals without a restart.
+    // Only a restart ends the poisoned state.
     for _ in 0..budget::pick(4, 100) {
         load::run(gateway.address(), &record, CLIENTS, &random.fork(2), Until::Poisoned, || {});
         wait::pause(Duration::from_millis(100));
@@ -93,7 +93,7 @@ fn t28_a_new_log_that_cannot_be_made_durable_stops_writes() {
     poisons(COMMITTER, "fsync:error=EIO:when=1", End::Killed);
 }
 
-/// The flush is held up until both buffers are full, so that a commit waits inside RocksDB when the flush fails.
+/// The flush is delayed until both buffers are full, so that a commit waits inside RocksDB when the flush fails.
 #[test]
 fn t28_a_commit_that_waits_for_a_flush_is_answered_when_the_flush_fails() {
     for (call, n) in [("write", 1), ("fdatasync", 1), ("fsync", 1), ("write", 2), ("fdatasync", 2)] {
@@ -101,7 +101,7 @@ fn t28_a_commit_that_waits_for_a_flush_is_answered_when_the_flush_fails() {
     }
 }
 
-/// The same on a full disk, where RocksDB tries to recover by itself and keeps the commit waiting meanwhile.
+/// The same on a full disk, where RocksDB tries to recover by itself and keeps the commit waiting.
 #[test]
 fn t28_a_commit_that_waits_for_a_flush_is_answered_when_the_disk_is_full() {
     for (call, n) in [("write", 1), ("fdatasync", 1), ("write", 2)] {

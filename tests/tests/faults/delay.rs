@@ -1,6 +1,6 @@
-//! A slow fdatasync: nothing is answered, and nothing is seen, before it has returned (G4, E5).
+//! A slow fdatasync: nothing is answered or visible before it has returned (G4, E5).
 //!
-//! strace holds the committer before its fdatasync, and notes the call in its file before it does.
+//! strace holds the committer before its fdatasync, and first notes the call in its file.
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use fencepost_harness::http::Answer;
 use fencepost_harness::process::GatewayProcess;
 use fencepost_harness::strace::{self, COMMITTER, Strace};
 
-/// Long enough to send something meanwhile, also from a machine that stands still now and then.
+/// Long enough to send requests meanwhile, also on a machine that stalls now and then.
 const DELAY: Duration = Duration::from_secs(3);
 
-/// A write on a connection of its own, and when its answer came.
+/// A write on a connection of its own, and the time of its answer.
 type Sent = JoinHandle<std::io::Result<(Answer, Instant)>>;
 
 fn put(gateway: &GatewayProcess, key: &str, token: &str, body: &str) -> Sent {
@@ -41,7 +41,7 @@ fn syncing(tracer: &Strace, n: usize) {
     });
 }
 
-/// Waits until this many writes stand in the queue behind the batch that is being committed.
+/// Waits until this many writes are in the queue behind the batch that is being committed.
 fn queued(gateway: &GatewayProcess, writes: usize) {
     let mut client = gateway.client();
     let expected = format!("fencepost_queue_depth {writes}");
@@ -103,7 +103,7 @@ fn t10_a_refusal_waits_for_the_commit_of_the_batch_that_justifies_it() {
     assert_eq!(gateway.client().put("orders/1", "32", "old").status, 204);
     let tracer = delayed_fdatasync(&gateway, data.path());
 
-    // While the first batch is held up, the newer and the stale write come together in the second.
+    // While the first batch is held, the newer and the stale write are queued together for the second.
     let begun = Instant::now();
     let gate = put(&gateway, "gate", "1", "first batch");
     syncing(&tracer, 1);
@@ -125,7 +125,7 @@ fn t10_a_refusal_falls_with_the_batch_that_would_have_justified_it() {
     let data = tempfile::tempdir().unwrap();
     let gateway = strace::start_traceable(data.path(), &[]);
     assert_eq!(gateway.client().put("orders/1", "32", "old").status, 204);
-    // The first batch is held up before it writes; the second fails.
+    // The first batch is held before it writes; the second fails.
     let delay = format!("statfs:delay_enter={}:when=1", DELAY.as_micros());
     let rules = [delay.as_str(), "fdatasync:error=EIO:when=2"];
     let tracer = Strace::attach(strace::thread(&gateway, COMMITTER), None, &rules);
@@ -142,7 +142,7 @@ fn t10_a_refusal_falls_with_the_batch_that_would_have_justified_it() {
         assert_eq!((answer.status, answer.problem().as_str()), (500, "outcome-unknown"), "{name}: {answer:?}");
     }
     assert!(tracer.detach().contains("(INJECTED)"));
-    // Poisoned, it does not even know that 33 is stale; it only knows that it does not know.
+    // A poisoned store cannot even judge that 33 is stale, so it answers 503.
     assert_eq!(gateway.client().put("orders/1", "33", "too late").status, 503);
     gateway.kill();
     let gateway = GatewayProcess::start(data.path(), &[]);

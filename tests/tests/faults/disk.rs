@@ -1,4 +1,4 @@
-//! The disk fails under the committer: nothing is answered ok any more, reads go on, a restart brings back what was
+//! The disk fails under the committer: no write succeeds any more, reads continue, and a restart restores what was
 //! answered (G8). strace makes the call fail once; whether it would work the next time must not matter.
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn assert_unknown(answer: &Answer) {
     assert_eq!(answer.json()["outcome"], "unknown", "{answer:?}");
 }
 
-/// Whatever is written, by whichever token: it is rejected, surely not applied.
+/// Every write, with any token, is rejected and certainly not applied.
 fn assert_poisoned(client: &mut Client) {
     let rejected = [
         client.put("orders/1", "35", "again"),
@@ -61,7 +61,7 @@ fn assert_reads_go_on(client: &mut Client, reason: &str) {
     assert!(metrics.lines().any(|line| line == "fencepost_ready 0"), "{metrics}");
 }
 
-/// Makes one call of the committer fail while it commits, and follows the store to its end and beyond.
+/// Makes one call of the committer fail during a commit, and follows the store to its end and through the restart.
 fn a_failed_commit_poisons(call: &str, path: fn(&Path) -> PathBuf, error: &str, reason: &str, end: End) {
     let random = Random::from_environment();
     let data = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn a_failed_commit_poisons(call: &str, path: fn(&Path) -> PathBuf, error: &str, 
     let calls = tracer.detach();
     assert!(calls.contains("(INJECTED)"), "{calls}");
 
-    // The disk works again, and RocksDB may resume by itself. Writes stay stopped.
+    // The disk works again, and RocksDB may resume by itself. Writes must stay stopped.
     let (until, mut rounds) = (Instant::now() + budget::pick(Duration::from_secs(1), Duration::from_secs(12)), 0);
     while rounds == 0 || Instant::now() < until {
         assert_poisoned(&mut client);

@@ -1,4 +1,4 @@
-//! Claims: raise and read, in one durable step.
+//! Claims: raise the fence and read, in one durable step.
 
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::{Answer, Client};
@@ -14,7 +14,7 @@ fn t01_a_claim_before_reading_keeps_the_update_that_would_be_lost() {
     let gateway = Fresh::memory(&[]);
     let (mut a, mut b) = (gateway.client(), gateway.client());
     assert_eq!(a.put("stock", "33", "10").status, 204);
-    // B has the lock now. It claims; what it reads cannot change behind its back any more.
+    // B has the lock now. After its claim, the value it reads cannot be changed by an older holder.
     let claimed = b.claim("stock", "34");
     assert_eq!(claimed.status, 200);
     assert_eq!(claimed.json()["values"][0]["text"], "10");
@@ -36,7 +36,7 @@ fn t01_without_a_claim_the_read_says_that_nothing_protects_it() {
 
 #[test]
 fn t22_a_claim_is_one_step_under_concurrent_writes() {
-    // A(33) writes 1, 2, 3, … while B claims with 34: what B reads must be the last write A was told succeeded.
+    // A(33) writes 1, 2, 3, … while B claims with 34: B must read the last write that was acknowledged to A.
     for _ in 0..10 {
         let gateway = Fresh::rocksdb(&[]);
         assert_eq!(gateway.client().put("n", "33", "0").status, 204);
@@ -83,7 +83,7 @@ fn the_answer_tells_the_fence_and_the_values() {
     assert_eq!((&value["key"], &value["text"]), (&"k".into(), &"schön".into()));
     assert_eq!((&value["etag"], &value["token"]), (&etag.as_str().into(), &"33".into()));
     assert_eq!(value["content_type"], "text/plain");
-    // Again by the same holder: nothing changes, and the same is told.
+    // Repeated by the same holder: nothing changes, and the answer is the same.
     let again = client.request("POST", "/v1/claim/k", &headers, b"").json();
     assert_eq!(again, json);
 }

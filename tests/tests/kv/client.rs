@@ -1,4 +1,4 @@
-//! The gateway's client: HTTP/1.1 and HTTP/2, its connections, and how long it waits.
+//! The gateway's client: HTTP/1.1 and HTTP/2, its connections, and its timeouts.
 
 use std::error::Error as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -91,7 +91,7 @@ async fn every_call_works_over_both() {
         assert_eq!(gateway.lock(&lock).await.unwrap().unwrap().holder.as_str(), "a#1");
         gateway.release(&lock, &lease.lease).await.unwrap();
         assert!(gateway.lock(&lock).await.unwrap().is_none());
-        // A body larger than the windows that HTTP/2 starts with.
+        // A body larger than the initial windows of HTTP/2.
         let large = Bytes::from(vec![b'x'; 1 << 20]);
         gateway.put(&k, large.clone(), None, &with_token("5")).await.unwrap();
         assert_eq!(gateway.get(&k, None).await.unwrap().unwrap().body, large);
@@ -103,7 +103,7 @@ async fn every_call_works_over_both() {
     }
 }
 
-/// Starts so many writes, and waits until the gateway has them all: none is answered.
+/// Starts many writes, and waits until the gateway has received all of them; none is answered.
 async fn many(gateway: &Gateway, direct: &Gateway, proxy: &Proxy) -> Vec<tokio::task::JoinHandle<bool>> {
     const CALLS: usize = 50;
     proxy.set(Direction::Down, Rule::Hold);
@@ -139,7 +139,7 @@ async fn over_http1_only_so_many_connections_are_kept() {
     let proxy = behind_a_proxy(&served);
     let direct = at(served.address().parse().unwrap(), options(Protocol::Http1));
     let few = options(Protocol::Http1).idle_connections(3);
-    // No call before these: its connection could come back just after the first of them began another.
+    // No call before these: its connection could return to the pool just after the first of them opened another one.
     let gateway = at(proxy.address(), few);
     let calls = many(&gateway, &direct, &proxy).await;
     assert_eq!(proxy.connections(), calls.len(), "nobody waits for somebody else's answer");
@@ -184,7 +184,7 @@ async fn a_write_is_never_sent_twice() {
             assert_eq!(count().await, before + 1, "{protocol:?}, round {round}");
             // The next call works again, on another connection.
             gateway.transact(&add, None).await.unwrap();
-            // A connection that breaks while nobody uses it.
+            // A connection that breaks while it is idle.
             let before = count().await;
             proxy.cut();
             let (unsure, _) = ended(gateway.transact(&add, None)).await;
@@ -217,7 +217,7 @@ async fn a_gateway_that_never_answers_ends_by_the_timeout() {
         let (written, took) = ended(gateway.put(&key("k"), Bytes::new(), None, &with_token("1"))).await;
         assert_eq!(written.as_ref().err().map(Error::kind), Some(ErrorKind::UnknownOutcome), "{written:?}");
         assert!(took >= timeout, "{took:?}");
-        // A wait that is asked for comes on top.
+        // A requested wait is added to the timeout.
         let wanted = AcquireRequest { holder: Holder::new("a#1").unwrap(), ttl_ms: 1000, wait_ms: 500 };
         let (_, took) = ended(gateway.acquire(&Resource::new("l").unwrap(), &wanted, None)).await;
         assert!(took >= timeout + Duration::from_millis(500), "{took:?}");
@@ -245,7 +245,7 @@ async fn over_http2_a_gateway_that_is_gone_is_noticed_before_the_timeout() {
 async fn a_connection_that_does_not_come_about_has_a_timeout_of_its_own() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Nobody accepts, and there is no room in the queue.
+    // The listener accepts nothing, and its queue is full.
     rustix::net::listen(&listener, 0).unwrap();
     let mut queue = Vec::new();
     while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {

@@ -1,4 +1,4 @@
-//! `If-Match` and `If-None-Match`: 412 is not 409, and a failed condition still shows the newer holder.
+//! `If-Match` and `If-None-Match`: 412 is not 409, and a failed condition still records the newer holder.
 
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::{Answer, Client};
@@ -64,7 +64,7 @@ fn a_failed_condition_still_raises_the_fence() {
     assert_eq!((failed.status, failed.header("fence")), (412, Some("34")));
     let zombie = client.put("k", "33", "late");
     assert_eq!((zombie.status, zombie.problem().as_str()), (409, "stale"));
-    // And durably: the newer holder has shown itself (G1, G4).
+    // Durably: the newer token has raised the fence (G1, G4).
     let (process, dir) = gateway.into_parts();
     process.kill();
     let gateway = fencepost_harness::process::GatewayProcess::start(&dir.path().join("data"), &[]);
@@ -77,7 +77,7 @@ fn t14_a_refusal_and_a_failed_condition_differ_in_code_and_advice() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
     assert_eq!(client.put("k", "34", "v").status, 204);
-    // Both would fail; the fence speaks first, so a zombie never hears "read again".
+    // Both would fail. The fence is checked first, so a zombie is never asked to read again.
     let fenced = put(&mut client, "33", ("if-match", "\"0\""), "w");
     assert_eq!((fenced.status, fenced.problem().as_str()), (409, "stale"));
     let advice = fenced.json()["advice"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! HTTP/2 without TLS: the same answers as HTTP/1.1, by a client of somebody else.
+//! HTTP/2 without TLS: the same answers as HTTP/1.1, with third-party clients.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use hyper::Request;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-/// Runs curl with HTTP/2 prior knowledge; status, headers with names in lower case, and body.
+/// Runs curl with HTTP/2 prior knowledge. Returns status, headers with names in lower case, and body.
 fn curl(gateway: &GatewayProcess, path: &str, arguments: &[&str]) -> (String, String, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
     let (head, body) = (dir.path().join("head"), dir.path().join("body"));
@@ -80,7 +80,7 @@ fn limits_and_malformed_requests() {
     assert_eq!(gateway.client().get("k").body.len(), 1024);
 }
 
-/// A connection of hyper's own client, which sends many requests at once over it.
+/// A connection of hyper's own client, which sends many requests over it at once.
 async fn connect(gateway: &GatewayProcess) -> SendRequest<Full<Bytes>> {
     let stream = tokio::net::TcpStream::connect(gateway.address()).await.unwrap();
     let (sender, connection) =
@@ -115,7 +115,7 @@ async fn many_streams_of_one_connection_are_judged_as_by_many_clients() {
         }
         assert!(answer.headers().contains_key("request-id"));
     }
-    // Whatever order they took effect in, the highest token won, and it was the last to write.
+    // Whatever the order of effects, the highest token won and wrote last.
     assert_eq!(applied.last(), Some(&200));
     let get = gateway.client().get("k");
     assert_eq!((get.text().as_str(), get.header("fence")), ("200", Some("200")));
@@ -125,7 +125,7 @@ async fn many_streams_of_one_connection_are_judged_as_by_many_clients() {
 async fn a_refused_stream_leaves_the_others_alone() {
     let gateway = Fresh::memory(&["--max-body", "1KiB"]);
     let mut sender = connect(&gateway).await;
-    // Not by curl: version 7.88 cannot read an answer that comes before its body was sent.
+    // Not with curl: version 7.88 cannot read an answer that arrives before its body was sent.
     let large = sender.send_request(put(&gateway, "large", 1, &"x".repeat(100 << 10)));
     let small = sender.send_request(put(&gateway, "small", 1, "v"));
     assert_eq!(large.await.unwrap().status(), 413);

@@ -1,4 +1,5 @@
-//! Nothing that looks like protection is ignored: a header that a call does not honour is refused, and nothing is done.
+//! Nothing that looks like protection is ignored: a call that does not support a header refuses it, and nothing is
+//! done.
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::Client;
 

@@ -1,4 +1,5 @@
-//! Values, claims, transactions and outcomes over HTTP, and what the HTTP front answers to requests of every kind.
+//! Values, claims, transactions and outcomes over HTTP, and the answers of the HTTP front end to requests of every
+//! kind.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 

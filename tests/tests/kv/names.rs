@@ -3,7 +3,7 @@
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::{Answer, Client};
 
-/// A PUT of a raw path, byte by byte; the value is the path's own text.
+/// A PUT of a raw path, byte by byte; the value is the text of the path.
 fn put(client: &mut Client, path: &[u8]) -> std::io::Result<Answer> {
     let mut request = b"PUT /v1/kv/".to_vec();
     request.extend_from_slice(path);
@@ -164,7 +164,7 @@ fn a_query_is_not_part_of_a_name_and_not_ignored() {
 #[test]
 fn bytes_that_do_not_belong_in_a_path_are_refused_or_read_as_utf8() {
     let gateway = Fresh::memory(&[]);
-    // Not escaped, and valid UTF-8: taken as it is, or refused; never something else.
+    // Unescaped but valid UTF-8: stored as it is, or refused; never changed.
     let answer = put(&mut gateway.client(), "ä".as_bytes()).unwrap();
     match answer.status {
         204 => assert_eq!(keys(&mut gateway.client()), ["ä"]),
@@ -179,7 +179,7 @@ fn bytes_that_do_not_belong_in_a_path_are_refused_or_read_as_utf8() {
         }
         assert_eq!(keys(&mut gateway.client()), Vec::<String>::new(), "{raw:?}");
     }
-    // A fragment is not part of a name. Clients drop it before they send; one that does not gets the same key.
+    // A fragment is not part of a name. Clients drop it before they send; one that does not reaches the same key.
     let gateway = Fresh::memory(&[]);
     let status = put(&mut gateway.client(), b"a#b").unwrap().status;
     let found = keys(&mut gateway.client());

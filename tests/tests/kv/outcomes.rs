@@ -1,4 +1,4 @@
-//! `Idempotency-Key` and `/v1/outcomes`: a lost answer is no lost outcome (G7).
+//! `Idempotency-Key` and `/v1/outcomes`: a lost answer does not lose the outcome (G7).
 
 use std::thread;
 use std::time::Duration;
@@ -38,14 +38,14 @@ fn replayed(answer: &Answer) -> bool {
     answer.header("idempotent-replayed") == Some("true")
 }
 
-/// The second is the first again, and says so.
+/// Asserts that the second answer repeats the first and is marked as a replay.
 fn assert_replay(first: &Answer, second: &Answer) {
     assert!(!replayed(first), "{first:?}");
     assert!(replayed(second), "{second:?}");
     assert_eq!(facts(first), facts(second));
 }
 
-/// What an answer says, without what belongs to the one exchange.
+/// The content of an answer, without what is specific to one exchange.
 fn facts(answer: &Answer) -> (u16, Vec<(String, String)>, Value) {
     let own =
         |name: &str| matches!(name, "request-id" | "date" | "idempotent-replayed" | "fence-now" | "content-length");
@@ -67,7 +67,7 @@ fn t04_an_applied_write_whose_answer_was_lost_is_never_reported_as_fenced() {
     let mut client = gateway.client();
     wait::until("the write to be applied", SOON, || (client.get("k").status == 200).then_some(()));
     drop(lost);
-    // The lock is taken over.
+    // Another holder takes over the lock.
     assert_eq!(client.claim("k", "34").status, 200);
     assert_eq!(client.put("k", "34", "shipped").status, 204);
     let retry = put(&mut client, "33", "w-1", "paid");
@@ -151,7 +151,7 @@ fn a_key_belongs_to_one_request_whatever_its_token() {
     }
     assert_eq!((client.get("k").text().as_str(), client.get("other").status), ("v", 404));
     assert_eq!(client.fence("other"), None, "a reused key raises nothing");
-    // A retry may come with the token of a later acquisition, or with another spelling of the path.
+    // A retry may carry the token of a later acquisition, or another spelling of the path.
     for (path, headers) in [
         ("/v1/kv/k", &[("fencing-token", "1")][..]),
         ("/v1/kv/k", &[("fencing-token", "99"), ("fencing-holder", "b#2"), ("fencing-issuer", "etcd:1")]),
@@ -196,7 +196,7 @@ fn malformed_keys_are_refused_and_long_ones_taken() {
     let longest = "y".repeat(256);
     assert_eq!(put(&mut client, "1", &longest, "v").status, 204);
     assert_eq!(outcome(&mut client, &longest)["outcome"], "applied");
-    // Keys are opaque: a slash, a space and an action's name are only characters.
+    // Keys are opaque: a slash, a space and the name of an action are ordinary characters.
     assert_eq!(put(&mut client, "1", "a/b c/abandon", "v").status, 204);
     let found = client.request("GET", "/v1/outcomes/a%2Fb%20c%2Fabandon", &[], b"");
     assert_eq!((found.status, &found.json()["outcome"]), (200, &"applied".into()));
@@ -358,7 +358,7 @@ fn an_outcome_is_kept_for_the_retention_and_its_key_is_free_afterwards() {
 fn t03_a_delayed_earlier_write_of_the_same_holder_is_stopped_by_a_condition_or_a_key() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
-    // Fencing cannot see it: both writes carry the same, rightful token.
+    // Fencing cannot detect this: both writes carry the same valid token.
     assert_eq!(client.put("k", "34", "second").status, 204);
     assert_eq!(client.put("k", "34", "first, delayed").status, 204);
     assert_eq!(
@@ -366,17 +366,17 @@ fn t03_a_delayed_earlier_write_of_the_same_holder_is_stopped_by_a_condition_or_a
         "first, delayed",
         "documented: the token alone does not order one holder's writes"
     );
-    // A condition does.
+    // A condition detects it.
     let read = client.get("k").header("etag").unwrap().to_owned();
     let conditional = [("fencing-token", "34"), ("if-match", read.as_str())];
     assert_eq!(client.request("PUT", "/v1/kv/k", &conditional, b"second").status, 204);
     assert_eq!(client.request("PUT", "/v1/kv/k", &conditional, b"first, delayed").status, 412);
-    // So does a key, when the delayed write is a duplicate of one that was retried meanwhile.
+    // So does an idempotency key, if the delayed write is a duplicate of one that was retried meanwhile.
     assert_eq!(put(&mut client, "34", "w-1", "first").status, 204);
     assert_eq!(put(&mut client, "34", "w-2", "second").status, 204);
     assert!(replayed(&put(&mut client, "34", "w-1", "first")), "the duplicate is not applied again");
     assert_eq!(client.get("k").text(), "second");
-    // And a write that was given up can be kept from arriving at all.
+    // An abandoned write can be prevented from arriving at all.
     abandon(&mut client, "w-3");
     assert_eq!(put(&mut client, "34", "w-3", "given up").status, 422);
     assert_eq!(client.get("k").text(), "second");

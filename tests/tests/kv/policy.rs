@@ -1,4 +1,4 @@
-//! The rows of the judge's table that need a policy, end to end, with what the refusal says.
+//! The rows of the judge's table that need a policy, end to end, with the content of the refusal.
 
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::{Answer, Client};
@@ -12,7 +12,7 @@ fn put(client: &mut Client, key: &str, headers: &[(&str, &str)]) -> Answer {
     client.request("PUT", &format!("/v1/kv/{key}"), headers, b"v")
 }
 
-/// Refused with this kind, telling both sides, and nothing was written.
+/// Asserts a refusal of this kind that names both sides, and that nothing was written.
 fn assert_refused(answer: &Answer, status: u16, kind: &str, presented: &str, fence: Option<&str>) {
     assert_eq!((answer.status, answer.problem().as_str()), (status, kind), "{}", answer.text());
     let json = answer.json();
@@ -205,7 +205,7 @@ fn a_transaction_spends_claims_and_binds_like_a_single_write() {
     assert_eq!(txn(&mut client, json!("5010")).status, 200, "exactly the jump");
 }
 
-/// The lock `r`, acquired: its token and issuer.
+/// Acquires the lock `r`; returns its token and issuer.
 fn acquired(client: &mut Client) -> (String, String) {
     let answer = client.acquire("r", "a#1", 30_000);
     assert_eq!(answer.status, 201, "{}", answer.text());

@@ -10,14 +10,14 @@ use fencepost_harness::http::{Answer, Client};
 const SMUGGLED: &str =
     "PUT /v1/kv/smuggled HTTP/1.1\r\nhost: localhost\r\nfencing-token: 99\r\ncontent-length: 1\r\n\r\nx";
 
-/// A last request, whose answer says that everything before it was read as its sender meant it.
+/// A last request. Its answer shows that everything before it was parsed as the sender meant it.
 const LAST: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
-/// How a connection went.
+/// The course of a connection.
 #[derive(Debug)]
 struct Talk {
     answers: Vec<Answer>,
-    /// The gateway went on to the last request; else it closed before.
+    /// The gateway answered the last request; otherwise it closed before.
     went_on: bool,
 }
 
@@ -26,13 +26,13 @@ impl Talk {
         self.answers.iter().map(|answer| answer.status).collect()
     }
 
-    /// One answer, and no further byte was read from the connection.
+    /// There was one answer, and no further byte was read from the connection.
     fn ended_with(&self, status: u16) -> bool {
         self.statuses() == [status] && !self.went_on
     }
 }
 
-/// Sends bytes, then a last request, and gives every answer until the gateway closes.
+/// Sends bytes, then a last request, and returns every answer until the gateway closes.
 fn talk(gateway: &Fresh, bytes: &[u8]) -> Talk {
     let mut client = gateway.client();
     client.set_timeout(Duration::from_secs(20));
@@ -57,7 +57,7 @@ fn g2_a_body_held_while_a_newer_token_commits_is_refused() {
     let late = slow.receive().unwrap();
     assert_eq!((late.status, late.problem().as_str()), (409, "stale"), "the commit is the moment that counts");
     assert_eq!(quick.get("k").text(), "new");
-    // The same for a delete that is claimed over, with its body in chunks.
+    // The same for a delete, with its body in chunks, that a claim overtakes.
     slow.send(b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n")
         .unwrap();
     assert_eq!(quick.claim("k", "35").status, 200);
@@ -93,7 +93,7 @@ fn a_body_cut_off_writes_nothing() {
         assert!(answers.iter().all(|answer| answer.status == 400), "{framing}: {answers:?}");
         drop(client);
     }
-    // A write after them on the same resource sees that none of them happened.
+    // A later write on the same resource shows that none of them happened.
     let mut client = gateway.client();
     assert_eq!((client.get("k").status, client.fence("k")), (404, None));
 }

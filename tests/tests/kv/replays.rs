@@ -1,4 +1,5 @@
-//! What makes two requests one, and what a replay still says: transactions, observed writes, large answers, two doors.
+//! What makes two requests the same, and what a replay contains: transactions, observed writes, large answers, two
+//! listeners.
 
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::{Answer, Client};

@@ -1,4 +1,4 @@
-//! Every kind of problem this gateway can answer is provoked here over HTTP, or it is said where else.
+//! Every kind of problem that this gateway can answer is provoked here over HTTP, or names the test that does.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use fencepost_harness::http::{Answer, Client};
 use fencepost_harness::process::GatewayProcess;
 use serde_json::json;
 
-/// How a kind of problem is known to happen.
+/// The evidence that a kind of problem occurs.
 enum Evidence {
-    /// This provokes it.
+    /// This function provokes it.
     Here(fn() -> Answer),
-    /// It needs a broken disk or another process; this says who shows it.
+    /// It needs a broken disk or another process; this names the test that shows it.
     Elsewhere(&'static str),
 }
 
 use Evidence::{Elsewhere, Here};
 
-/// Exhaustive: a new kind does not compile until somebody says how it happens.
+/// Exhaustive: a new kind does not compile until its evidence is added.
 fn evidence(kind: ProblemKind) -> Evidence {
     match kind {
         ProblemKind::MalformedToken => Here(|| plain(|client| client.put("k", "x", "v"))),
@@ -177,7 +177,7 @@ fn no_space() -> Answer {
     gateway.client().put("k", "1", "v")
 }
 
-/// One write may wait, many are sent: some are rejected, and those were surely not applied.
+/// The queue holds one write, and many are sent: some are rejected, and those were certainly not applied.
 fn full_queue() -> Answer {
     let gateway = Fresh::rocksdb(&["--queue", "1"]);
     let mut round = 0;

@@ -1,9 +1,9 @@
-//! Tokens that are none, over a raw socket: 400, and nothing changes.
+//! Invalid tokens over a raw socket: 400, and nothing changes.
 
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::{Answer, Client};
 
-/// A request whose token is exactly these bytes.
+/// A request whose token consists of exactly these bytes.
 fn send(client: &mut Client, method: &str, path: &str, token: &[u8]) -> Answer {
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nfencing-token: ").into_bytes();
     request.extend_from_slice(token);

@@ -1,4 +1,4 @@
-//! Traps of the field, from outside: each test carries the number of its trap.
+//! Traps, from outside: each test carries the number of its trap.
 
 use std::process::Command;
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn t15_a_missing_token_is_refused_unless_observed() {
     let answer = client.request("PUT", "/v1/kv/k", &[], b"v");
     assert_eq!((answer.status, answer.problem().as_str()), (428, "missing-token"));
     assert!(answer.json()["advice"].as_str().unwrap().contains("Fencing-Token"));
-    // A holder and an issuer are no token.
+    // A holder and an issuer do not replace a token.
     let labels = [("fencing-holder", "a#1"), ("fencing-issuer", "etcd:1")];
     assert_eq!(client.request("PUT", "/v1/kv/k", &labels, b"v").status, 428);
     assert_eq!(client.get("k").status, 404);
@@ -104,7 +104,7 @@ fn t21_tokens_above_two_to_the_53_survive_every_json() {
     assert_eq!((&claimed["fence"]["token"], &claimed["values"][0]["token"]), (&high.into(), &high.into()));
     assert_eq!(client.fence("k").as_deref(), Some(high));
     assert_eq!(client.request("GET", "/v1/kv", &[], b"").json()["keys"][0]["token"], high);
-    // 2^53 and 2^53 + 1 are one number in JavaScript, and two here.
+    // JavaScript cannot distinguish 2^53 and 2^53 + 1; here they differ.
     assert_eq!(client.put("n", "9007199254740993", "v").status, 204);
     assert_eq!(client.put("n", "9007199254740992", "w").status, 409);
 }
@@ -141,9 +141,9 @@ fn t29_a_quick_refusal_says_the_same_as_a_slow_one() {
         let facts = ["type", "presented", "fence", "holder", "generation", "resource", "raised_at", "outcome"];
         facts.map(|name| json[name].clone())
     };
-    // The gateway that raised the fence has it in its cache; a restarted one loads it first, and then has it too.
+    // The gateway that raised the fence has it in its cache; a restarted one loads it first and then caches it too.
     let cached = seen(client.put("k", "33", "w"));
-    // Only `stale` and `retired-generation` may come from a cache: the others are judged on records.
+    // Only `stale` and `retired-generation` may be answered from a cache: the others are judged on records.
     assert_eq!(client.put("k", "1:1", "w").problem(), "unknown-generation");
     assert_eq!(client.put("k", "34", "w").status, 204);
     let (process, dir) = gateway.into_parts();
@@ -186,7 +186,7 @@ fn t32_changed_guards_are_refused_until_remap_and_old_tokens_retire() {
     assert!(base >= 1_700_000_000, "at least the time in seconds, above what any copy of the store ever used: {base}");
     let gateway = serve().unwrap_or_else(|said| panic!("{said}"));
     let mut client = gateway.client();
-    // The zombie's key now belongs to a resource without a fence, and still the zombie is refused (G1).
+    // The zombie's key now belongs to a resource without a fence; the zombie is refused nevertheless (G1).
     let zombie = client.put("orders/7/lines", "34", "late");
     assert_eq!((zombie.status, zombie.problem().as_str()), (409, "retired-generation"));
     assert_eq!(client.put("never/seen", "99", "x").problem(), "retired-generation");
@@ -257,7 +257,7 @@ fn t37_observing_writes_and_reports_but_never_moves_a_fence_it_would_have_refuse
     let metrics = client.request("GET", "/metrics", &[], b"").text();
     assert!(metrics.contains("fencepost_refusals_total{reason=\"stale\",mode=\"observe\"} 4"), "{metrics}");
     assert!(metrics.contains("fencepost_refusals_total{reason=\"stale\",mode=\"enforce\"} 0"), "{metrics}");
-    // Who it was is in the log.
+    // The log names the details.
     let line = wait::until("the log line", Duration::from_secs(10), || {
         gateway.stderr().lines().find(|line| line.contains("would be refused")).map(str::to_owned)
     });

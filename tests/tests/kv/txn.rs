@@ -10,7 +10,7 @@ fn txn(client: &mut Client, body: Value) -> Answer {
     client.post("/v1/txn", &body)
 }
 
-/// Done; the results.
+/// Asserts success; returns the results.
 fn done(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -48,7 +48,7 @@ fn the_example_of_the_design() {
     assert_eq!((&results[2]["text"], &results[2]["token"]), (&"read me".into(), &"1".into()));
     let fence = fence(&mut client, "stock/sku-7");
     assert_eq!((&fence["token"], &fence["holder"], &fence["issuer"]), (&"12".into(), &"w#1".into(), &"etcd:1".into()));
-    // Again: the order is there now, and nothing is sold twice.
+    // Again: the order exists now, and nothing is sold twice.
     let again = txn(&mut client, body);
     assert_eq!((again.status, again.problem().as_str()), (412, "condition-failed"));
     assert_eq!(client.get("stock/sku-7").text(), "2");
@@ -61,7 +61,7 @@ fn t18_a_token_for_one_resource_does_not_fence_another() {
     assert_eq!(client.claim("x", "99").status, 200);
     assert_eq!(client.claim("y", "5").status, 200);
     let both = |x: &str, y: &str| json!({"tokens": {"x": x, "y": y}, "then": [{"put": "x", "text": "v"}, {"put": "y", "text": "v"}]});
-    // A token for `x`, however new, does not help with `y`; and then `x` is not written either.
+    // A token for `x`, however new, does not apply to `y`; then `x` is not written either.
     let stale = txn(&mut client, both("100", "4"));
     assert_eq!((stale.status, stale.problem().as_str()), (409, "stale"));
     assert_eq!(stale.json()["resource"], "y");

@@ -1,4 +1,4 @@
-//! `POST /v1/txn` that is refused: by fences, by limits, or because it makes no sense. Then nothing is done.
+//! Refusals of `POST /v1/txn`: by fences, by limits, or because the request is inconsistent. Nothing is done.
 
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::{Answer, Client};
@@ -190,7 +190,7 @@ fn observe_mode_lets_a_transaction_pass_reports_it_and_leaves_the_fence() {
     let good = txn(&mut client, json!({"tokens": {"o/2": "1"}, "then": [{"put": "o/2", "text": "x"}]}));
     assert_eq!((good.status, good.header("fencing-observed")), (200, None));
     assert_eq!((client.fence("o/1").as_deref(), client.fence("o/2").as_deref()), (Some("34"), Some("1")));
-    // One guard that enforces is enough to refuse it all.
+    // One enforcing guard is enough to refuse the whole transaction.
     assert_eq!(client.put("e", "9", "v").status, 204);
     let mixed =
         json!({"tokens": {"o/1": "33", "e": "8"}, "then": [{"put": "o/1", "text": "z"}, {"put": "e", "text": "z"}]});

@@ -1,4 +1,4 @@
-//! Values over HTTP: what each call answers, header by header.
+//! Values over HTTP: the answer to each call, header by header.
 
 use fencepost_harness::fresh::Fresh;
 
@@ -171,7 +171,7 @@ fn lists_are_paged_in_order_of_name() {
     assert_eq!(page("?prefix=a+b").0, ["a b"]);
     assert_eq!(page("?prefix=zzz").0, Vec::<String>::new());
     assert_eq!(page("?after=zzz&prefix=a/").0, Vec::<String>::new());
-    // `after` before the prefix must not bring in what is outside of it.
+    // `after` before the prefix must not include keys outside of it.
     assert_eq!(page("?after=a&prefix=b").0, ["b/1"]);
     for bad in ["limit=0", "limit=1001", "limit=x", "offset=3", "limit=1&limit=2", "prefix=%FF"] {
         let answer = client.request("GET", &format!("/v1/kv?{bad}"), &[], b"");

@@ -1,4 +1,4 @@
-//! `/v1/locks`: acquire, renew, release, show and list; the token fences from the moment of the grant.
+//! `/v1/locks`: acquire, renew, release, show and list; the token is fenced from the moment of the grant.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn remaining(client: &mut Client, lock: &str) -> u64 {
     show(client, lock).json()["remaining_ms"].as_u64().unwrap()
 }
 
-/// Waits until the lease may be taken over.
+/// Waits until another holder may take over.
 fn run_out(client: &mut Client, lock: &str) {
     wait::until("the lease to run out", PATIENCE, || (remaining(client, lock) == 0).then_some(()));
 }
@@ -69,7 +69,7 @@ fn a_held_lock_is_423_with_who_and_how_long() {
     let seconds: u64 = held.header("retry-after").unwrap().parse().unwrap();
     assert!((15..=20).contains(&seconds), "{seconds}");
     assert!(json["detail"].as_str().unwrap().contains("`a#1` with token 1"), "{json}");
-    // There is no re-entrancy: a holder that asks again is told that it is held, by itself.
+    // Locks are not re-entrant: a holder that asks again is refused, with itself named as the holder.
     assert_eq!(client.acquire("k", "a#1", 20_000).status, 423);
     assert_eq!(client.fence("k").as_deref(), Some("1"), "asking raises nothing");
     let long = client.acquire("long", "a#1", 86_400_000);
@@ -95,7 +95,7 @@ fn the_fence_is_raised_with_the_grant_and_the_old_holder_is_stale_after_a_takeov
         (answer.status == 201).then(|| answer.json())
     });
     assert_eq!(b["token"], "2", "{b}");
-    // B has not written yet, and still A is refused: the grant itself raised the fence.
+    // B has not written yet, and A is refused nevertheless: the grant itself raised the fence.
     let stale = write(&mut client, &a, "zombie");
     assert_eq!((stale.status, stale.problem().as_str(), &stale.json()["holder"]), (409, "stale", &"b#2".into()));
     assert_eq!(write(&mut client, &b, "b").status, 204);
@@ -107,7 +107,8 @@ fn the_fence_is_raised_with_the_grant_and_the_old_holder_is_stale_after_a_takeov
     assert_eq!(show(&mut client, "k").json()["holder"], "b#2", "nothing changed");
 }
 
-/// A gateway whose lock `k` is kept by renewals, and its lease. `None`: one came too late, and somebody else has it.
+/// A gateway whose lock `k` is kept by renewals, and its lease. `None`: a renewal was late, and another holder has the
+/// lock.
 fn kept_for_two_seconds(ttl: Duration) -> Option<(Fresh, String)> {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
@@ -131,7 +132,7 @@ fn kept_for_two_seconds(ttl: Duration) -> Option<(Fresh, String)> {
 
 #[test]
 fn renewing_keeps_the_token_and_lasts_from_now_on() {
-    // Renewed again and again, a lease outlives its ttl by far, and nobody else gets in.
+    // With repeated renewals, a lease outlives its ttl by far, and no other client gets the lock.
     let kept = (0..5).find_map(|_| kept_for_two_seconds(Duration::from_millis(800)));
     let (gateway, id) = kept.expect("each time this machine stood still for longer than the ttl");
     let mut client = gateway.client();
@@ -139,7 +140,7 @@ fn renewing_keeps_the_token_and_lasts_from_now_on() {
     assert!(remaining(&mut client, "k") > 40_000);
     assert_eq!(client.renew("k", &id, 100).json()["ttl_ms"], 100, "it may be shortened, too");
     run_out(&mut client, "k");
-    // Late, but nobody took it.
+    // Late, but no other holder took the lock.
     let late = client.renew("k", &id, LONG);
     assert_eq!((late.status, &late.json()["token"]), (200, &"1".into()));
     assert_eq!(client.acquire("k", "b#2", LONG).status, 423);
@@ -333,7 +334,7 @@ fn a_replayed_acquire_gives_the_same_lease_until_it_is_gone() {
     assert_eq!(show(&mut client, "k").status, 404, "it does not acquire a second time");
     assert_eq!(client.acquire("k", "b#2", LONG).status, 201);
     assert_eq!(acquire(&mut client, "a#1", LONG, 0).json()["holder"], "b#2");
-    // Held by another is no outcome: the same key may be tried again.
+    // "Held by another" is not recorded as an outcome: the same key may be used again.
     let body = json!({"holder": "c#3", "ttl_ms": LONG}).to_string();
     let held = client.request("POST", "/v1/locks/k", &[("idempotency-key", "acquire-2")], body.as_bytes());
     assert_eq!(held.status, 423);

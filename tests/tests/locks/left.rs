@@ -1,4 +1,4 @@
-//! Clients that go away in the middle: what they asked for still ends well, for everybody else.
+//! Clients that disconnect in the middle: their requests still end cleanly for all others.
 use std::time::Duration;
 
 use fencepost_conformance::wait;
@@ -6,7 +6,7 @@ use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::Client;
 use serde_json::{Value, json};
 
-/// Longer than anything here may take.
+/// Longer than any step here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn post(path: &str, body: &Value) -> Vec<u8> {
@@ -41,7 +41,7 @@ fn a_release_whose_client_left_still_wakes_the_next() {
         let path = format!("/v1/locks/{name}?lease={lease}");
         leaving.send(format!("DELETE {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).unwrap();
         drop(leaving);
-        // It may have left before the gateway heard it; then this one releases.
+        // The client may have left before the gateway read its request; then this one releases.
         let again = client.request("DELETE", &path, &[], b"").status;
         assert!(matches!(again, 204 | 410), "{again}");
         let answer = second.receive().expect("the lock is free, so whoever waits gets it");
@@ -65,8 +65,8 @@ fn a_waiter_that_leaves_at_its_grant_does_not_keep_the_lock() {
         drop(leaving);
         released.unwrap();
         assert_eq!(client.receive().unwrap().status, 204);
-        // Either it left in time, or its grant was given back, or it was granted and its answer was on the way: only then
-        // the lease lasts, and an administrator may take it.
+        // The waiter left in time, or its grant was revoked, or it was granted while its answer was on the way. Only in
+        // the last case the lease remains, and an administrator can release it.
         let next = json!({"holder": "next#1", "ttl_ms": 1_000}).to_string();
         let mut admin = Client::connect_unix(&gateway.data().join("admin.sock"));
         wait::until("the lock to be free", PATIENCE, || {
@@ -94,7 +94,7 @@ fn an_administrators_act_is_audited_to_its_end_also_if_nobody_waits_for_it() {
         let outcome = |line: &str| serde_json::from_str::<Value>(line).unwrap()["outcome"].as_str().unwrap().to_owned();
         lines.lines().filter(|line| outcomes.contains(&outcome(line).as_str())).count()
     };
-    // How many were heard is up to chance; but each that was has its end.
+    // The number of requests that were read depends on timing, but each of them has its end in the log.
     let mut client = Client::connect_unix(&socket);
     let last = client.request("POST", "/v1/admin/fences/s/rotate", &[], br#"{"from": 0, "reason": "the last"}"#);
     assert_eq!(last.status, 200, "{last:?}");

@@ -1,4 +1,4 @@
-//! Ten thousand locks at once: they are listed in pages, and cost those who use one of them nothing.
+//! Ten thousand locks at once: they are listed in pages, and add no cost to the use of a single one.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use serde_json::json;
 
 const LOCKS: usize = 10_000;
 const CONNECTIONS: usize = 16;
-/// Requests sent ahead of their answers on one connection.
+/// Pipelined requests on one connection.
 const AHEAD: usize = 25;
 
 fn name(at: usize) -> String {
     format!("many/{at:05}")
 }
 
-/// Acquires every sixteenth lock, many requests at a time.
+/// Acquires every sixteenth lock, with many requests in flight.
 fn acquire_all(mut client: Client, first: usize) {
     let names: Vec<String> = (first..LOCKS).step_by(CONNECTIONS).map(name).collect();
     for batch in names.chunks(AHEAD) {
@@ -37,8 +37,8 @@ fn acquire_all(mut client: Client, first: usize) {
     }
 }
 
-/// The median time of acquire, renew and release of one lock, at each of two gateways. They take turns, so that whatever
-/// else the machine does slows down both.
+/// The median time of acquire, renew and release of one lock, at each of two gateways. They alternate, so that other
+/// load on the machine slows down both.
 fn medians(mut clients: [&mut Client; 2]) -> [Duration; 2] {
     let mut times = [const { Vec::new() }; 2];
     for _ in 0..200 {

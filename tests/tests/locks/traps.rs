@@ -1,4 +1,4 @@
-//! Traps of the field that the built-in lock service must not fall into; each test carries the number of its trap.
+//! Traps that the built-in lock service must avoid; each test carries the number of its trap.
 
 use std::time::Duration;
 

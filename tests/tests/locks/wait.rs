@@ -1,4 +1,5 @@
-//! Waiting for locks by long poll: in turn, at once when it is free, and out of the queue when nobody listens.
+//! Waiting for locks by long poll: in order, without delay when the lock becomes free, and out of the queue when the
+//! client is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ fn lease(answer: &Answer) -> String {
     answer.json()["lease"].as_str().unwrap().to_owned()
 }
 
-/// Asks for the lock `k` on a connection of its own, and does not read the answer yet.
+/// Requests the lock `k` on a connection of its own, and does not read the answer yet.
 fn ask(gateway: &GatewayProcess, holder: &str, ttl_ms: u64, wait_ms: u64, headers: &str) -> Client {
     let mut client = gateway.client();
     let body = json!({"holder": holder, "ttl_ms": ttl_ms, "wait_ms": wait_ms}).to_string();
@@ -37,7 +38,7 @@ fn wait_for_waiting(client: &mut Client, count: u64) {
     wait::until("the queue's length", PATIENCE, || (waiting(client) == count).then_some(()));
 }
 
-/// Waiters in a queue of known order.
+/// Waiters queued in a known order.
 fn queue(gateway: &GatewayProcess, client: &mut Client, holders: &[&str]) -> Vec<Client> {
     let before = waiting(client);
     let enter = |(at, holder): (u64, &&str)| {
@@ -95,7 +96,7 @@ fn a_renewal_is_seen_by_those_who_wait() {
         });
         let renewed = client.renew("k", &id, LONG);
         if renewed.status == 410 && asked.elapsed() >= ttl {
-            // This machine stood still, and the lease was over.
+            // The machine stalled, and the lease ran out.
             continue;
         }
         assert_eq!(renewed.status, 200, "{}", renewed.text());
@@ -202,7 +203,7 @@ fn waiting_with_an_idempotency_key_survives_a_lost_connection() {
     assert_eq!(client.release("k", &held).status, 204);
     let granted = retry.receive().unwrap();
     assert_eq!((granted.status, granted.header("idempotent-replayed")), (201, None));
-    // The answer is lost, others queue up, and still the retry finds its grant at once.
+    // The answer is lost and others join the queue; the retry still finds its grant at once.
     let _others = queue(&gateway, &mut client, &["c#3", "d#4"]);
     for wait_ms in [0, LONG] {
         let again = ask(&gateway, "b#2", LONG, wait_ms, key).receive().unwrap();
@@ -228,13 +229,14 @@ fn sigterm_answers_waiters_at_once_and_does_not_wait_for_them() {
     assert_eq!(gateway.wait(PATIENCE).code(), Some(0));
 }
 
-/// Seconds of processor time that a process has used.
+/// CPU seconds that a process has used.
 fn processor_time(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // After the name, which may hold spaces: state is the first field, user and system time the 12th and 13th.
+    // The fields after the name, which may contain spaces: the state is the first field, user and system time the 12th
+    // and 13th.
     let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    // Linux counts a hundred a second here, whatever its own clock does.
+    // Linux reports a hundred ticks per second here, independent of its internal clock.
     ticks as f64 / 100.0
 }
 
@@ -244,7 +246,7 @@ fn a_thousand_waiters_are_served_in_order_and_cost_no_more_than_one() {
     setrlimit(Resource::Nofile, many).unwrap();
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
-    // Long enough for all of them to come.
+    // Long enough for all waiters to arrive.
     let mut held = lease(&client.acquire("k", "first#0", 3_600_000));
     let mut waiters: Vec<Client> = (0..1_000)
         .map(|at| {
@@ -272,7 +274,7 @@ fn a_thousand_waiters_are_served_in_order_and_cost_no_more_than_one() {
     let (used, elapsed) = (processor_time(gateway.pid()) - before, started.elapsed());
     println!("1,000 handovers: {elapsed:?}, {used:.2} s of processor time; {idle:.2} s while waiting");
     assert!(elapsed < Duration::from_secs(60), "{elapsed:?}");
-    // A herd would be a thousand times a thousand attempts.
+    // Waking all waiters each time would be a thousand times a thousand attempts.
     assert!(used < 5.0, "{used} s of processor time for a thousand handovers");
     assert_eq!(waiting(&mut client), 0);
 }

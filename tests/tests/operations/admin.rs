@@ -1,4 +1,4 @@
-//! What administrators do over the Unix socket: rotate, force-release; and what the audit log says about it.
+//! Administration over the Unix socket: rotate and force-release, and their entries in the audit log.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -156,7 +156,7 @@ fn a_prefix_larger_than_the_queue_is_rotated_in_the_end() {
     let body = json!({"prefix": "p/", "from": 0, "reason": "a test"});
     wait::until("every fence to be rotated", Duration::from_secs(20), || {
         let answer = admin(&data).post("/v1/admin/rotate-prefix", &body);
-        // Part of it may have been done: then it must not say that nothing was.
+        // Part of it may have been done: then the answer must not claim that nothing was.
         assert!(answer.status == 200 || answer.json()["outcome"] == "unknown", "{}", answer.text());
         (answer.status == 200).then_some(())
     });
@@ -265,7 +265,7 @@ fn an_act_goes_on_to_its_end_also_if_its_administrator_hangs_up() {
         );
         admin(&data).send(format!("{head}{body}").as_bytes()).unwrap();
     }
-    // Others may begin after it was looked at.
+    // Further operations may begin after this look at the log.
     let begun = wait::until("each act that was begun to have its end in the log", PATIENCE, || {
         let lines = audit(&data);
         let count = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).count();
@@ -317,7 +317,7 @@ fn every_act_is_in_the_audit_log_before_and_after() {
     assert_eq!((&lines[6]["lock"], &lines[10]["prefix"]), (&"l".into(), &"x".into()));
     let mode = std::fs::metadata(data.join("audit.jsonl")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // It may be moved away at any time.
+    // The log file may be moved away at any time.
     std::fs::rename(data.join("audit.jsonl"), data.join("audit.old")).unwrap();
     assert_eq!(rotate(&mut admin(&data), "new", base).status, 200);
     assert_eq!(audit(&data).len(), 2);

@@ -1,4 +1,4 @@
-//! The administrator's Unix socket itself: whose it is, and what stands in its way.
+//! The administrator's Unix socket itself: its permissions, and what may be in its place.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use fencepost_harness::process::{GatewayProcess, binary};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// Starts a gateway on the memory engine whose admin socket is this.
+/// Starts a gateway on the memory engine with this admin socket.
 fn serve(dir: &Path, socket: &Path) -> Result<GatewayProcess, String> {
     let mut command = Command::new(binary());
     command.args(["serve", "--engine", "memory", "--listen", "127.0.0.1:0", "--data"]).arg(dir);

@@ -1,4 +1,4 @@
-//! Stopping: the first signal drains, a second one stops, and what was answered stays.
+//! Shutdown: the first signal drains, a second one stops, and what was answered is kept.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 const HALF: &[u8] = b"PUT /v1/kv/k HTTP/1.1\r\nhost: localhost\r\nfencing-token: 34\r\ncontent-length: 4\r\n\r\nla";
 
-/// A connection whose request is certainly under way.
+/// A connection whose request is certainly in progress.
 fn half_sent(gateway: &GatewayProcess) -> Client {
     let mut client = gateway.client();
     client.send(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
@@ -63,7 +63,7 @@ fn an_idle_gateway_stops_at_once_also_with_connections_open() {
 fn readyz_says_draining_while_healthz_says_alive() {
     let (gateway, _dir) = Fresh::memory(&[]).into_parts();
     let _busy = half_sent(&gateway);
-    // Requests whose headers had begun to arrive are still taken.
+    // Requests whose headers had begun to arrive are still served.
     let mut begun: Vec<_> = ["/readyz", "/healthz"]
         .map(|path| {
             let mut client = gateway.client();

@@ -65,7 +65,7 @@ fn s431_headers_over_the_limit_and_far_over_it() {
     let answer = client.request("GET", "/readyz", &[("x-long", &over)], b"");
     assert_eq!((answer.status, answer.problem().as_str()), (431, "headers-too-large"));
     assert!(client.is_closed());
-    // Far beyond what the gateway buffers the bytes are not even parsed; the status is the same.
+    // Far beyond the buffer size the bytes are not even parsed; the status is the same.
     let mut client = gateway.client();
     let far = "x".repeat(1 << 20);
     // The gateway may close while we still send.
@@ -90,12 +90,12 @@ fn s431_a_long_path_is_refused_too() {
 
 #[test]
 fn s408_headers_that_do_not_arrive() {
-    // Long enough to send a part of them.
+    // Long enough to send a part of the headers.
     let gateway = Fresh::memory(&["--header-timeout", "3s"]);
     let started = Instant::now();
     let mut half = gateway.client();
     send(&mut half, HEAD);
-    // A few bytes, too few to tell HTTP/1 from HTTP/2.
+    // A few bytes, too few to distinguish HTTP/1 from HTTP/2.
     let mut three = gateway.client();
     send(&mut three, "PRI");
     let answer = half.receive().unwrap();
@@ -142,7 +142,7 @@ fn a_request_that_is_answered_late_is_not_cut_off() {
     let started = Instant::now();
     assert_eq!(waiting.request("POST", "/v1/locks/l", &[], body("b#1", 2500).as_bytes()).status, 423);
     assert!(started.elapsed() >= Duration::from_millis(2500));
-    // Its time for the next head begins with the answer, however long that took.
+    // The timeout for the next head begins with the answer, however long that took.
     assert_eq!(waiting.request("GET", "/readyz", &[], b"").status, 200);
 }
 
@@ -150,14 +150,14 @@ fn a_request_that_is_answered_late_is_not_cut_off() {
 fn a_client_that_reads_slowly_is_not_cut_off() {
     let gateway = Fresh::memory(&["--header-timeout", "1s", "--max-body", "64MiB", "--max-bodies", "256MiB"]);
     let value = "x".repeat(32 << 20);
-    // Where the machine is busy, the head may take longer than it may.
+    // On a busy machine, sending the head may exceed its timeout.
     wait::until("a large value", Duration::from_secs(60), || {
         let put = gateway.client().try_request("PUT", "/v1/kv/large", &[("fencing-token", "1")], value.as_bytes());
         put.ok().filter(|answer| answer.status == 204)
     });
     let mut slow = gateway.client();
     send(&mut slow, "GET /v1/kv/large HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    // Long enough that the answer fills every buffer on the way, and the time for heads has run out several times.
+    // Long enough that the answer fills every buffer on the way, and the head timeout passes several times.
     wait::pause(Duration::from_millis(3500));
     let answer = slow.receive().unwrap();
     assert_eq!((answer.status, answer.body.len()), (200, value.len()));
@@ -191,7 +191,7 @@ fn s503_too_many_connections_are_told_so() {
     assert_eq!(answer.header("request-id"), answer.json()["request_id"].as_str());
     assert!(answer.json()["detail"].as_str().unwrap().contains("2 connections"), "{}", answer.text());
     assert!(third.is_closed());
-    // Those that use their place keep it, and a place that was left is given away.
+    // Active connections keep their place, and a place that was given up can be reused.
     send(&mut second, "w");
     assert_eq!(second.receive().unwrap().status, 204);
     drop(first);
@@ -207,7 +207,7 @@ fn s503_the_bodies_of_all_requests_have_a_budget() {
     let gateway = Fresh::memory(&["--max-body", "64KiB", "--max-bodies", "64KiB"]);
     let mut holder = gateway.client();
     send(&mut holder, &format!("{HEAD}content-length: 65536\r\n\r\n{}", "x".repeat(48 << 10)));
-    // Before that, the second body could be the one that finds room.
+    // Otherwise the second body could be the one that finds room.
     wait::until("the first body to be read", Duration::from_secs(10), || gateway.has_read_everything().then_some(()));
     let large = "y".repeat(32 << 10);
     let answer = wait::until("the first body to be in memory", Duration::from_secs(10), || {
@@ -220,7 +220,7 @@ fn s503_the_bodies_of_all_requests_have_a_budget() {
     assert_eq!(gateway.client().put("small", "1", "there is room for this").status, 204);
     send(&mut holder, &"x".repeat(16 << 10));
     assert_eq!(holder.receive().unwrap().status, 204, "who was first is not disturbed");
-    // A body counts until its batch is gone, a moment after its answer.
+    // A body counts until its batch is dropped, a moment after its answer.
     wait::until("who was first to give its room back", PATIENCE, || {
         (gateway.client().put("other", "1", &large).status == 204).then_some(())
     });
@@ -244,24 +244,24 @@ fn s503_an_abandoned_body_gives_its_budget_back() {
 fn a_client_that_stops_reading_holds_up_nobody_for_long() {
     let gateway = Fresh::memory(&["--max-bodies", "32MiB", "--max-body", "32MiB", "--write-timeout", "4s"]);
     let mut client = gateway.client();
-    // A body counts until its batch is gone, a moment after its answer; a full budget closes the connection.
+    // A body counts until its batch is dropped, a moment after its answer; a full budget closes the connection.
     let put = |key: &str, body: &str| {
         wait::until("a write", Duration::from_secs(2), || {
             (gateway.client().put(key, "1", body).status == 204).then_some(())
         })
     };
     put("small", "v");
-    // More than the buffers of both sockets take.
+    // More than the buffers of both sockets hold.
     put("large", &"x".repeat(32 << 20));
     let mut stuck = TcpStream::connect(gateway.address()).unwrap();
     stuck.write_all(b"GET /v1/kv/large HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut beginning = [0; 12];
     stuck.read_exact(&mut beginning).unwrap();
     assert_eq!(&beginning, b"HTTP/1.1 200");
-    // Its answer fills the budget of answers, so that others are told; writes have a budget of their own.
+    // Its answer fills the budget for answers, so other reads are refused; writes have a budget of their own.
     let refused = client.get("small");
     assert_eq!((refused.status, refused.problem().as_str()), (503, "overloaded"));
-    // A claim is refused before it raises: once made, its answer would have to be sent.
+    // A claim is refused before it raises the fence: once it is made, its answer would have to be sent.
     for path in ["/v1/kv", "/v1/fences"] {
         assert_eq!(client.request("GET", path, &[], b"").status, 503, "{path}");
     }

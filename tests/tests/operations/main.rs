@@ -1,4 +1,4 @@
-//! Running a gateway: start, limits, reload, drain, the administrator's socket, and the API document.
+//! Operating a gateway: start, limits, reload, drain, the administrator's socket, and the API document.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 

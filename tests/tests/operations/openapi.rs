@@ -1,4 +1,5 @@
-//! The API document is true: Schemathesis sends what it allows and what it forbids, and checks every answer against it.
+//! The API document matches the gateway: Schemathesis sends what it allows and what it forbids, and checks every answer
+//! against it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -44,7 +45,7 @@ equal = "reject"
 max_jump = 1_000
 "#;
 
-/// No 5xx; no status, media type, header or body that is not documented; nothing wrong is taken for right.
+/// No 5xx; no undocumented status, media type, header or body; no invalid request is accepted.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
                       response_schema_conformance,negative_data_rejection,unsupported_method,allow_header_conformance";
 
@@ -54,10 +55,10 @@ fn document(client: &mut Client) -> Value {
     answer.json()
 }
 
-/// Runs Schemathesis: did it find nothing, and what did it say?
+/// Runs Schemathesis. Returns whether it found nothing, and its output.
 fn run(location: &str, arguments: &[&str]) -> (bool, String) {
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi");
-    // Its caches go with the directory.
+    // Its caches are removed with the directory.
     let dir = TempDir::new().unwrap();
     let said = dir.path().join("said");
     let output = File::create(&said).unwrap();
@@ -88,15 +89,15 @@ fn run(location: &str, arguments: &[&str]) -> (bool, String) {
     (status.success(), std::fs::read_to_string(&said).unwrap())
 }
 
-/// The last lines: how many requests, and how long.
+/// The last lines: the number of requests, and the duration.
 fn summary(said: &str) -> &str {
     said.find("Test cases:").map_or(said, |at| &said[at..])
 }
 
-/// The administrator's socket as an address, for clients that know TCP only.
+/// A TCP address for the administrator's socket, for clients without Unix sockets.
 fn admin_address(gateway: &Fresh) -> String {
     fn copy(mut from: impl io::Read, mut to: impl io::Write, end: impl FnOnce()) {
-        // Either side may go first.
+        // Either side may close first.
         let _ = io::copy(&mut from, &mut to);
         end();
     }
@@ -193,7 +194,7 @@ fn a_false_document_is_found_out() {
     }
 }
 
-/// Every documented body, in an order that makes sense, with what else the call needs and what it answers.
+/// Sends every documented body, in a sensible order, with the other parameters and the expected status of the call.
 #[test]
 fn every_example_is_accepted() {
     const TOKEN: &[(&str, &str)] =
@@ -223,7 +224,7 @@ fn every_example_is_accepted() {
         let (media_type, content) = body.as_object().unwrap().iter().next().unwrap();
         let mut example = content["example"].clone();
         if template.ends_with("/renew") {
-            // The one member that only the gateway knows.
+            // Only the gateway knows the lease.
             example["lease"] = lease.clone().unwrap();
         }
         let body = example.as_str().map_or_else(|| example.to_string(), str::to_owned);

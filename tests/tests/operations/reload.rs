@@ -1,4 +1,4 @@
-//! Reading the rules again, by the socket, by command and by SIGHUP: only the policy of guards changes.
+//! Reloading the rules by the socket, by command and by SIGHUP: only the policy of guards changes.
 
 use std::process::{Command, Output};
 

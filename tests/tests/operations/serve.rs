@@ -1,4 +1,4 @@
-//! `fencepost serve` from the command line: what it prints, and what it refuses to do.
+//! `fencepost serve` from the command line: its output, and its refusals.
 
 use std::process::{Command, Output};
 
@@ -7,7 +7,7 @@ use fencepost_harness::http::Client;
 use fencepost_harness::process::{GatewayProcess, binary};
 
 fn serve(arguments: &[&str], environment: &[(&str, &str)]) -> Result<GatewayProcess, String> {
-    // The default place of the admin socket is below the current directory, which may go once the gateway listens.
+    // The default admin socket is below the current directory, which may be removed once the gateway listens.
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
     command.arg("serve").args(arguments).envs(environment.iter().copied()).current_dir(dir.path());
@@ -117,7 +117,7 @@ fn a_configuration_that_is_wrong_is_refused_by_its_key() {
     ] {
         let config = write_config(dir.path(), toml);
         for command in [&["serve", "--engine", "memory"][..], &["config", "check"], &["remap", "--yes"]] {
-            // The engine on the command line would hide the one in the file.
+            // The engine on the command line would override the one in the file.
             if toml.starts_with("engine") && command[0] == "serve" {
                 continue;
             }
@@ -157,7 +157,7 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     let flags = &[file, &["--listen", "127.0.0.1:3333"]].concat();
     assert_eq!(check(flags, &environment), three("127.0.0.1:3333", "2KiB", "11"));
 
-    // And the gateway does what `config check` says.
+    // The gateway behaves as `config check` reports.
     let arguments = [file, &["--engine", "memory"]].concat();
     let gateway = serve(&arguments, &[("FENCEPOST_LISTEN", "127.0.0.1:0"), ("FENCEPOST_MAX_BODY", "2KiB")]).unwrap();
     assert_eq!(gateway.client().put("k", "1", &"x".repeat(2048)).status, 204);

@@ -1,10 +1,10 @@
-//! What is done to an adapter: kills at its steps, a wrong clock, an older backup.
+//! Faults injected into an adapter: kills at its steps, a wrong clock, an older backup.
 
 use std::process::Output;
 
 use super::{adapter, command, conform, dir, interpreter, results, text};
 
-/// The steps that a pass of R09 says it has met, and how many there were.
+/// The number of steps that a pass of R09 reports as hit, and their total.
 fn steps(output: &Output) -> (u64, u64) {
     let said = text(&output.stdout);
     let words: Vec<&str> =
@@ -19,14 +19,14 @@ fn a_process_is_killed_at_each_of_its_steps() {
     let output = conform(dir.path(), &["exec", "--only", "R09"], &adapter(None));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     let (met, all) = steps(&output);
-    // A write and a sync of the log and an answer, for six requests. On a busy machine a kill may come too late for its step, and
-    // fewer are tried, but never fewer than ten.
+    // A write and a sync of the log and an answer, for six requests. On a busy machine a kill may come too late for its
+    // step, and fewer are tried, but never fewer than ten.
     assert!(all >= 18 && (5..=all).contains(&met), "{met} of {all}");
     let few = conform(dir.path(), &["exec", "--only", "R09", "--rounds", "50"], &adapter(None));
     assert_eq!(few.status.code(), Some(0), "{}", text(&few.stdout));
     assert!(steps(&few).0 <= 6, "a tenth of sixty: {}", text(&few.stdout));
 
-    // A kill that comes late may meet the moment between two calls, and then names none.
+    // A late kill may hit between two calls; then no call is named.
     let named = (0..3).any(|_| {
         let output = conform(dir.path(), &["exec", "--only", "R09"], &adapter(Some("removed-first")));
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
@@ -48,7 +48,7 @@ fn without_strace_nobody_is_killed_at_a_step_and_it_says_so() {
     assert!(said.contains("N/A") && said.contains("`strace` cannot be started") && said.contains("apt-get"), "{said}");
 }
 
-/// Its log is copied and put back, so it forgets what came since; and its clock is set.
+/// The suite copies and restores its log, so it forgets later writes; its clock is changed too.
 #[test]
 fn an_adapter_is_backed_up_by_the_suite_and_nothing_is_left_of_it() {
     let (dir, temporary) = (dir(), dir());

@@ -1,4 +1,4 @@
-//! Exit codes, and what the last line and the errors say.
+//! Exit codes, the last line, and error messages.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,8 @@ fn whatever_keeps_the_suite_from_its_work_is_3() {
     }
 }
 
-/// Requests are answered twice, or not at all from the start, or not at all after `init`. A child of the adapter is left to find.
+/// Requests are answered twice, or never from the start, or never after `init`. The adapter also starts a child that
+/// would be left behind.
 #[test]
 fn an_adapter_that_hangs_or_answers_twice_is_3_and_leaves_no_process_behind() {
     let init = r#"sleep 600 & read -r line; echo '{"id":1,"result":"ok","caps":[]}';"#;
@@ -85,7 +86,7 @@ fn an_adapter_that_hangs_or_answers_twice_is_3_and_leaves_no_process_behind() {
     }
 }
 
-/// Processes that were started with this mark in their environment, or by one that was.
+/// Processes with this mark in their environment, or started by one with it.
 fn marked(mark: &str) -> Vec<PathBuf> {
     let entry = format!("CONFORM_CLI_MARK={mark}").into_bytes();
     let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -96,7 +97,8 @@ fn marked(mark: &str) -> Vec<PathBuf> {
     processes.filter(of_it).collect()
 }
 
-/// An error for a token behind the fence is no refusal as stale, and perhaps only called by a wrong name.
+/// An error for a token behind the fence does not count as a refusal; perhaps the adapter only uses a wrong name for
+/// it.
 #[test]
 fn an_error_in_the_place_of_stale_is_told_with_the_verdict() {
     let dir = dir();

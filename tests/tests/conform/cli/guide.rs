@@ -1,10 +1,10 @@
-//! The verdicts that the guide, docs/conformance/README.md, shows are those of today.
+//! The verdicts in the guide, docs/conformance/README.md, match those of the code.
 
 use std::path::Path;
 
 use fencepost_conformance::cases;
 
-/// The lines in the first column of its table of verdicts.
+/// The entries in the first column of its table of verdicts.
 fn verdicts() -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/conformance/README.md");
     let guide = std::fs::read_to_string(path).unwrap();

@@ -1,10 +1,10 @@
-//! Adapters that do nothing, as programs. None of them gets a level.
+//! Adapters that do nothing, as programs. None of them reaches a level.
 
 use serde_json::{Value, json};
 
 use super::{conform, dir, last_line, results, text};
 
-/// Has these verbs, and an answer for each operation: that of its name, else that of `*`.
+/// An adapter with these verbs and an answer for each operation: that of its name, else that of `*`.
 fn lazy(caps: &Value, answers: &Value) -> [String; 5] {
     const PROGRAM: &str = r#"
 import json, sys

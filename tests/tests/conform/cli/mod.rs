@@ -1,4 +1,4 @@
-//! `fencepost conform` as its users run it: exit codes, files, lists, and nothing left behind.
+//! `fencepost conform` as its users run it: exit codes, files, lists, and no leftovers.
 
 mod crashes;
 mod exits;
@@ -19,7 +19,7 @@ use fencepost_harness::process;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The reference in Python, right or with a bug.
+/// The Python reference, correct or with a bug.
 fn adapter(bug: Option<&str>) -> Vec<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/reference/reference.py");
     let mut words = vec!["python3".to_owned(), script.display().to_string()];
@@ -52,13 +52,13 @@ fn dir() -> TempDir {
     TempDir::new().unwrap()
 }
 
-/// The Python itself, which is found without `PATH`.
+/// The Python executable itself, which is found without `PATH`.
 fn interpreter() -> String {
     let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
     text(&python.stdout).trim().to_owned()
 }
 
-/// What a run in this directory has left for programs.
+/// The machine-readable results of a run in this directory.
 fn results(dir: &Path) -> Value {
     let text = std::fs::read_to_string(dir.join("conform-report/results.json")).unwrap();
     serde_json::from_str(&text).unwrap()

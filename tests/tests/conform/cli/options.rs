@@ -1,4 +1,4 @@
-//! What options change.
+//! The effect of options.
 
 use fencepost_conformance::cases;
 use fencepost_conformance::report::text::width;
@@ -60,7 +60,7 @@ fn tap_is_all_that_standard_output_has() {
     assert!(text(&output.stderr).contains("A01"), "the tree is on standard error");
 }
 
-/// A cache in each process is found only by who starts two of them over one store.
+/// A cache in each process is found only by running two processes over one store.
 #[test]
 fn several_adapters_serve_one_store_and_the_seed_is_the_one_that_was_given() {
     let dir = dir();

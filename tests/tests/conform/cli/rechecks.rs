@@ -1,4 +1,4 @@
-//! Histories that are judged again.
+//! Judging recorded histories again.
 
 use fencepost_conformance::history::{History, Judge, Judged};
 use fencepost_conformance::verdict::Status;
@@ -33,7 +33,7 @@ fn a_history_that_is_explained_is_0_and_one_that_cannot_be_read_is_3() {
     assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
 }
 
-/// An error explains itself to the checker; that a first write must be accepted is known to the case.
+/// The checker can explain an error; only the case knows that a first write must be accepted.
 #[test]
 fn what_the_case_itself_has_seen_broken_stays_1() {
     let dir = dir();
@@ -50,7 +50,7 @@ fn what_the_case_itself_has_seen_broken_stays_1() {
     assert!(stdout.starts_with("FAIL: ") && stdout.contains("the case itself ended with FAIL"), "{stdout}");
 }
 
-/// A checker that is given more time may explain everything, and too little was seen all the same.
+/// With more time the checker may explain everything, and yet too little was observed.
 #[test]
 fn what_the_checker_had_given_up_is_not_enough_if_too_little_was_seen() {
     let dir = dir();

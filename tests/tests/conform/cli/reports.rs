@@ -1,8 +1,8 @@
-//! What is written and printed, also where that is not easy.
+//! What is written and printed, also under difficult conditions.
 
 use super::{conform, dir, last_line, text};
 
-/// Answers `ok` to everything, and does this at the first request.
+/// An adapter that answers `ok` to everything, and runs this at the first request.
 fn agreeable(at_first: &str) -> [String; 3] {
     let script = format!(
         r#"
@@ -67,7 +67,7 @@ with open("note", "w") as note:
     assert_eq!(note, "True", "the report was there before the adapter was told to end");
 }
 
-/// The adapter ends only when it is killed, some seconds after it was asked to.
+/// The adapter ends only when it is killed, some seconds after it was asked to end.
 #[test]
 fn who_waits_for_the_end_after_the_verdict_is_told_why() {
     let dir = dir();
@@ -82,7 +82,7 @@ fn who_waits_for_the_end_after_the_verdict_is_told_why() {
     );
 }
 
-/// Prints its last words, of two lines, instead of its second answer.
+/// Prints two lines to standard error and exits instead of giving its second answer.
 const DIES: &str =
     r#"read -r line; echo '{"id":1,"result":"ok","caps":[]}'; read -r line; printf 'no disk\nno hope\n' >&2; exit 5"#;
 

@@ -17,7 +17,7 @@ fn the_self_test_is_run_from_the_command_line() {
     assert!(stdout.contains("accept-all"), "{stdout}{}", text(&output.stderr));
     assert!(!stdout.contains("reference:") && !stdout.contains("lazy:"), "nothing else was asked for: {stdout}");
     assert_eq!(output.status.code(), Some(0), "{stdout}");
-    // Without an interpreter less is shown than was asked for.
+    // Without an interpreter, part of the selftest cannot run.
     let nowhere = dir.path().display().to_string();
     let output = command(dir.path(), &arguments[..5], &[]).env("PATH", nowhere).output().unwrap();
     let stdout = text(&output.stdout);
@@ -29,7 +29,7 @@ fn the_self_test_is_run_from_the_command_line() {
 /// A mutant that every case fails at once.
 const REJECTS: [&str; 6] = ["selftest", "--only", "reject-all", "--seeds", "1", "--without-python"];
 
-/// The marks of its line in the matrix, one for each case that it was run against.
+/// The marks in its line of the matrix, one for each case that it was run against.
 fn marks(printed: &str) -> String {
     let mut lines = printed.lines().filter_map(|line| line.strip_prefix("reject-all "));
     let marks = lines.next().unwrap_or_else(|| panic!("{printed}"));
@@ -63,7 +63,7 @@ fn the_matrix_is_printed_as_a_document() {
     assert!(stdout.contains("\n| `reject-all` | Everything is refused. | A01 "), "{stdout}");
     assert_eq!(marks(&stdout), "#", "{stdout}");
     assert!(stdout.ends_with("\n```\n") && !stdout.contains("the suite bites"), "nothing but the document: {stdout}");
-    // What is missing is no part of the document.
+    // The note about what was not run is not part of the document.
     let arguments = ["selftest", "--only", "reject-all", "--seeds", "1", "--markdown"];
     let output = command(dir.path(), &arguments, &[]).env("PATH", dir.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
@@ -86,7 +86,7 @@ fn a_mutant_is_run_with_as_many_seeds_as_were_asked_for() {
     assert!(text(&both.stderr).contains("cannot be used with"), "{}", text(&both.stderr));
 }
 
-/// Every request of a mutant in Python says its seed; an interpreter that writes down what it is sent has seen it.
+/// Every request to a Python mutant contains its seed; an interpreter that records its input shows it.
 #[test]
 fn the_first_seed_is_the_one_that_was_given() {
     let dir = dir();
@@ -95,7 +95,7 @@ fn the_first_seed_is_the_one_that_was_given() {
         interpreter()
     );
     std::fs::write(dir.path().join("script"), script).unwrap();
-    // Written by somebody else: a file that a test has open for writing cannot be run by anybody.
+    // Copied by another process: a file that this process has open for writing cannot be executed.
     let mut install = Command::new("install");
     let installed = install.args(["-m", "755", "script", "python3"]).current_dir(dir.path()).status().unwrap();
     assert!(installed.success());

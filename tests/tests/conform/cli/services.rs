@@ -1,4 +1,4 @@
-//! `fencepost conform http` against services that run.
+//! `fencepost conform http` against running services.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn a_service_that_forgets_its_fences_is_1() {
     assert_eq!((&results["cases"][0]["id"], &results["cases"][0]["status"]), (&"R01".into(), &"fail".into()));
 }
 
-/// Nobody listens at its own address.
+/// No service listens at the base address of this map.
 const GATEWAY: &str = r#"
 map = 1
 
@@ -41,7 +41,7 @@ absent = [404]
 value  = "body"
 "#;
 
-/// One store behind two addresses passes, two stores do not: what the first has accepted the second has never heard of.
+/// One store behind two addresses passes. Two stores fail: the second has not seen what the first accepted.
 #[test]
 fn every_address_that_is_given_is_reached() {
     let dir = dir();

@@ -1,4 +1,4 @@
-//! Runs that are ended from outside.
+//! Runs that are ended by a signal.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn a_run_that_is_ended_says_what_it_has_and_leaves_no_process_behind() {
     }
 }
 
-/// How many writes its logs hold, in the directories that the suite has made here.
+/// The number of writes in its logs, in the directories that the suite made here.
 fn writes_of_the_reference(temporary: &Path) -> usize {
     let made = std::fs::read_dir(temporary).unwrap().map(|entry| entry.unwrap().path().join("log"));
     made.map(|log| std::fs::read_to_string(log).unwrap_or_default().lines().count()).sum()

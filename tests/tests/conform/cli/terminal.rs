@@ -1,4 +1,4 @@
-//! A run at a terminal: the bar, the colours, and who does not want them.
+//! A run at a terminal: the progress bar, the colours, and how to turn them off.
 
 use std::process::Command;
 
@@ -7,10 +7,11 @@ use fencepost_harness::terminal::Terminal;
 
 use super::{adapter, command, conform, dir, text};
 
-/// What starts every drawing of the bar: back to the first column, and the line is empty.
+/// The start of every redraw of the bar: return to the first column and clear the line.
 const ANEW: &str = "\r\x1b[2K";
 
-/// Runs it at a terminal to its end, whose last line begins like this: what was shown, and the exit code.
+/// Runs the program at a terminal to its end, where the last line begins with `last`. Returns the output and the exit
+/// code.
 pub(crate) fn shown(mut program: Command, last: &str) -> (String, Option<i32>) {
     program.env("TERM", "xterm").env("COLUMNS", "100");
     let mut terminal = Terminal::start(&program);
@@ -22,10 +23,10 @@ pub(crate) fn shown(mut program: Command, last: &str) -> (String, Option<i32>) {
     (screen, code)
 }
 
-/// With `NO_COLOR` set to this; empty means that nobody has set it.
+/// Runs with `NO_COLOR` set to this; empty means unset.
 fn run(arguments: &[&str], no_color: &str) -> (String, Option<i32>) {
     let dir = dir();
-    // It is started in another directory than this one.
+    // The program is started in another directory.
     let out = dir.path().join("report").display().to_string();
     let mut program = command(dir.path(), &[&["exec", "--out", out.as_str()], arguments].concat(), &adapter(None));
     program.env("NO_COLOR", no_color);

@@ -1,4 +1,4 @@
-//! Backups and clocks of adapters: what the suite copies, and what commands do.
+//! Backups and clocks of adapters: what the suite copies, and what hook commands do.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use fencepost_conformance::subject::{Hook, Restored, Shift, Subject};
 
 use super::{Marked, read, value};
 
-/// `count` reads how often it was read, which it keeps in a file of its directory, or ELSEWHERE; `dir` and `pid` are its own. It also
-/// notes the count in the file STRICT, and then does not begin with less.
+/// `count` returns how often it was read, which the adapter keeps in a file of its directory or in ELSEWHERE; `dir` and
+/// `pid` are its own. It also notes the count in the file STRICT, and does not start with a smaller count.
 const ADAPTER: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -34,7 +34,7 @@ for line in sys.stdin:
     print(json.dumps({"id": request["id"], **answer}), flush=True)
 "#;
 
-/// The adapter with this in its environment.
+/// The adapter with this variable in its environment.
 fn adapter(variable: &str) -> Marked {
     Marked::new(&["env", variable, "python3", "-c", ADAPTER])
 }

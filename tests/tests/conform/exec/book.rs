@@ -1,4 +1,4 @@
-//! docs/conformance/exec.md says what the code does.
+//! docs/conformance/exec.md matches the code.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ fn every_promise_is_there_with_its_values() {
             manifest[field] = value;
             serde_json::from_value::<Manifest>(manifest).unwrap_or_else(|error| panic!("{field}: {error}"));
         }
-        // The first one, or the one in quotes, is said to be the default.
+        // The document must mark the default value.
         let default = defaults[field].to_string();
         let shown = default.trim_matches('"');
         let said = [format!("`{shown}` (default)"), format!("default `{default}`")];
@@ -105,7 +105,7 @@ fn limits_and_hooks_are_there() {
     }
 }
 
-/// The commands that a text gives for Redis, by hook.
+/// The hook commands for Redis in a text, by hook.
 fn hooks(text: &str) -> Vec<(String, String)> {
     let given = text.split("--hook ").skip(1).filter_map(|rest| {
         let (name, command) = rest.split_once("='")?;
@@ -114,7 +114,7 @@ fn hooks(text: &str) -> Vec<(String, String)> {
     given.filter(|(_, command)| command.contains("redis")).collect()
 }
 
-/// `databases` runs those of the example.
+/// The commands of the example are run in `databases`.
 #[test]
 fn the_hooks_for_redis_are_those_of_the_example() {
     let readme = std::fs::read_to_string(root().join("examples/conformance/redis/README.md")).unwrap();
@@ -143,7 +143,7 @@ fn the_adapter_in_it_is_right_until_it_is_killed() {
     assert_eq!(timeless(&quoted.join(" ")), timeless(&results.cases[0].reason), "the sentence in the book");
 }
 
-/// A sentence without its times.
+/// A sentence without its durations.
 fn timeless(sentence: &str) -> String {
     let word =
         |word: &str| if word.contains('.') && word.parse::<f64>().is_ok() { "…".to_owned() } else { word.to_owned() };

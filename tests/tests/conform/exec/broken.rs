@@ -1,4 +1,5 @@
-//! Everything an adapter can do wrong: each is told by its line, what was expected, and leaves no process behind.
+//! Everything an adapter can do wrong: each is reported with the offending line and what was expected, and leaves no
+//! process behind.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use fencepost_conformance::{Answer, Op};
 
 use super::{Marked, call, quick, read};
 
-/// Answers init.
+/// Answers `init`.
 const INIT: &str = r#"read -r line; echo '{"id":1,"result":"ok","caps":["read"]}';"#;
 
 #[track_caller]
@@ -22,7 +23,7 @@ fn says(said: &str, parts: &[&str]) {
     assert!(said.len() < 4_000, "{} bytes are too many for a message", said.len());
 }
 
-/// It never gets as far as to be asked anything.
+/// Asserts that the adapter fails before its first request.
 #[track_caller]
 fn does_not_open(adapter: &Marked, options: Options, parts: &[&str]) {
     let Err(broken) = adapter.open(options) else { panic!("it was taken") };
@@ -30,7 +31,7 @@ fn does_not_open(adapter: &Marked, options: Options, parts: &[&str]) {
     adapter.left_nothing();
 }
 
-/// It starts well, and then answers a request like this.
+/// Asserts that the adapter starts and then breaks at a request.
 #[track_caller]
 fn breaks(script: &str, op: &Op, parts: &[&str]) {
     let adapter = Marked::shell(&format!("{INIT} read -r line; {script}"));
@@ -65,7 +66,7 @@ fn it_dies_before_init() {
         Options::default(),
         &["instance 0", "ended (exit status: 3) before it answered init", "| no database here"],
     );
-    // What it leaves behind is ended too, although it holds the pipes.
+    // Its child processes are ended too, although they hold the pipes.
     let adapter = Marked::shell("sleep 600 & kill -9 $$");
     does_not_open(&adapter, quick(), &["before it answered init"]);
 }
@@ -101,7 +102,8 @@ fn it_hangs_at_init() {
 #[test]
 fn it_says_that_it_cannot_start() {
     let script = r#"read -r line; echo 'tried twice' >&2; echo '{"id":1,"result":"error","definite":true,"code":"no database"}'"#;
-    // It has more to say, and is asked to end before anybody is told.
+    // The adapter prints more after its answer: it is asked to end, and its output collected, before the error is
+    // reported.
     let adapter = Marked::shell(&format!("{script}; cat >/dev/null; echo 'gave up' >&2"));
     let Err(broken) = adapter.open(Options::default()) else { panic!("it was taken") };
     says(&broken.0, &["(instance 0) cannot start: no database", "answer to init", "| tried twice\n", "| gave up"]);
@@ -149,7 +151,7 @@ fn it_prints_rubbish() {
 
 #[test]
 fn it_prints_a_line_without_end() {
-    // It is told as soon as it is too long: nobody waits for an end.
+    // Reported as soon as the line is too long, without waiting for its end.
     let endless = "head -c 100000000 /dev/zero | tr '\\0' x; cat";
     breaks(endless, &Op::read("r"), &["longer than 16 MiB", "xxx… (16"]);
 }
@@ -187,7 +189,7 @@ fn it_answers_what_cannot_be() {
 
 #[test]
 fn a_request_without_an_answer_is_unknown_and_silence_is_not() {
-    // It never answers the first operation, and every other one.
+    // It never answers the first operation, but every later one.
     let adapter = Marked::shell(&format!(
         r#"{INIT} read -r line; while read -r line; do id=${{line#*\"id\":}}
            echo "{{\"id\":${{id%%,*}},\"result\":\"ok\",\"value\":null}}"; done"#
@@ -216,8 +218,8 @@ fn a_request_without_an_answer_is_unknown_and_silence_is_not() {
     adapter.left_nothing();
 }
 
-/// A case may end after one request without an answer, and after three such cases the others are not tried: fewer requests
-/// than it takes to be sure while they are made.
+/// A case may end after one unanswered request, and after three such cases the others are not tried. These are fewer
+/// requests than are needed to detect silence while they are made.
 #[test]
 fn one_that_has_answered_init_and_nothing_else_is_an_error() {
     for (only, timeout) in [(vec![], 2_500), (vec!["A01".to_owned()], 500)] {
@@ -238,7 +240,7 @@ fn one_that_has_answered_init_and_nothing_else_is_an_error() {
 
 #[test]
 fn one_that_answers_too_late_is_slow_and_not_broken() {
-    // It answers when it is allowed to, and that is when nobody waits any more.
+    // It answers only when it is allowed to, after the request was given up.
     let beside = tempfile::TempDir::new().unwrap();
     let allowed = beside.path().join("allowed");
     let adapter = Marked::shell(&format!(
@@ -260,21 +262,22 @@ fn one_that_answers_too_late_is_slow_and_not_broken() {
     adapter.left_nothing();
 }
 
-/// It can answer, so what does not is the resource behind it: as over HTTP that is unknown.
+/// The adapter has answered before, so the resource behind it is silent: the outcome is unknown, as over HTTP.
 #[test]
 fn silence_after_an_answer_is_unknown() {
     let script = format!(
         r#"{INIT} for i in 1 2 3; do read -r line; id=${{line#*\"id\":}}; echo "{{\"id\":${{id%%,*}},\"result\":\"ok\"}}"; done; cat >/dev/null"#
     );
     let adapter = Marked::shell(&script);
-    // Whoever answers none of four has never answered: each is given plenty.
+    // An adapter that answers none of four requests counts as silent, so each request gets plenty of time.
     let subject = adapter.open(Options { timeout: Duration::from_secs(2), ..Options::default() }).unwrap();
     let only = run::Options { only: vec!["A13".to_owned()], ..run::Options::default() };
     let results = run::run(&subject, &only, &mut ());
     assert_eq!(results.outcome(), Outcome::Unknown, "{:?}", results.broken);
     let reason = &results.cases[0].reason;
     says(reason, &["not answered"]);
-    // On a busy machine one of the three answers may have come too late for the case, and goes to one of these.
+    // On a busy machine one of the three answers may have been too late for the case, and is left for one of these
+    // requests.
     let write = Op::write("r", 1, "h", "v");
     let silent = (0..8).find_map(|_| match call(&subject, 0, &write).unwrap() {
         Answer::Unknown { why } if why.contains("answers nobody") => Some(why),
@@ -289,7 +292,7 @@ fn silence_after_an_answer_is_unknown() {
 #[test]
 fn many_at_once_without_an_answer_are_one_silence() {
     let adapter = Marked::shell(&format!("{INIT} cat >/dev/null"));
-    // All of them must have begun before the first is given up.
+    // All requests must have begun before the first is given up.
     let subject = adapter.open(Options { timeout: Duration::from_secs(2), ..Options::default() }).unwrap();
     std::thread::scope(|scope| {
         for client in 0..16 {
@@ -316,7 +319,7 @@ fn what_is_wrong_between_requests_is_not_forgotten_by_a_restart() {
 
 #[test]
 fn a_late_answer_is_taken_once() {
-    // Answers the first operation when the second one comes, and again when the third one does.
+    // Answers the first operation when the second one arrives, and again when the third one does.
     let adapter = Marked::shell(&format!(
         r#"{INIT} read -r line; read -r line; for id in 2 3; do echo "{{\"id\":$id,\"result\":\"ok\",\"value\":null}}"; done
            read -r line; echo '{{"id":2,"result":"ok","value":null}}'; cat >/dev/null"#
@@ -333,7 +336,7 @@ fn one_that_is_paused_and_does_not_read_holds_up_nobody() {
     let subject = adapter.open(Options { timeout: Duration::from_millis(1), ..Options::default() }).unwrap();
     subject.hook(Hook::Pause).unwrap();
     let began = Instant::now();
-    // More than a pipe and the queue before it can take.
+    // More than a pipe and the queue before it can hold.
     let large = Op::write("r", 1, "h", &"x".repeat(1000));
     for _ in 0..1500 {
         assert!(call(&subject, 0, &large).unwrap().is_unknown());

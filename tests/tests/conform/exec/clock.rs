@@ -1,4 +1,4 @@
-//! The clock of an adapter, set by libfaketime as docs/conformance/exec.md says, and set right whatever happens.
+//! The clock of an adapter, set by libfaketime as docs/conformance/exec.md describes, and always reset afterwards.
 
 use fencepost_conformance::adapters::exec::Options;
 use fencepost_conformance::adapters::hooks::Commands;
@@ -9,7 +9,7 @@ use fencepost_conformance::verdict::Outcome;
 use super::{Marked, read, value};
 use crate::marked::{patient, root};
 
-/// Reads the time.
+/// Returns the time.
 const ADAPTER: &str = r#"
 import json, sys, time
 for line in sys.stdin:
@@ -40,7 +40,7 @@ fn the_example_of_the_document_sets_the_clock_while_the_adapter_runs() {
     }
 }
 
-/// It is right, and ends as soon as it is asked anything while the last line of the file CLOCK is a day ahead.
+/// Correct, but it exits at any request while the last line of the file CLOCK is a day ahead.
 const FRAIL: &str = r#"
 import json, os, sys
 fences = {}

@@ -1,4 +1,4 @@
-//! The shipped adapter that needs no server passes what it claims. The others are in `databases`.
+//! The shipped adapter that needs no server passes what it claims. The others are tested in `databases`.
 
 use fencepost_conformance::verdict::Level;
 

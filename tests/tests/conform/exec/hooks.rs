@@ -1,4 +1,4 @@
-//! Adapters that are killed, stopped and started again.
+//! Adapters that are killed, stopped and restarted.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -12,8 +12,8 @@ use fencepost_conformance::wait;
 use super::{Marked, quick, read, value};
 use crate::marked::patient;
 
-/// `pid` reads its process, `dir` its directory, `environment` a port; `hang` is noted there and never answered. It ends with its
-/// input.
+/// `pid` returns its process, `dir` its directory, `environment` a port; `hang` is noted there and never answered. It
+/// ends with its input.
 const ADAPTER: &str = r#"
 import json, os, subprocess, sys
 for line in sys.stdin:
@@ -42,7 +42,8 @@ fn dir(subject: &ExecSubject) -> PathBuf {
     PathBuf::from(value(read(subject, 0, "dir")))
 }
 
-/// So many run, and never more. One that is just beginning cannot be seen yet.
+/// Waits until this many adapters run, and asserts that there are never more. One that is just starting may not be
+/// visible yet.
 #[track_caller]
 fn as_many_run(adapter: &Marked, count: usize, who: &str) {
     wait::until(who, wait::PATIENCE, || {
@@ -52,7 +53,7 @@ fn as_many_run(adapter: &Marked, count: usize, who: &str) {
     });
 }
 
-/// How many requests are in flight that will never be answered.
+/// The number of requests in flight that will never be answered.
 fn hanging(home: &Path) -> usize {
     let names = std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name());
     names.filter(|name| name.to_string_lossy().starts_with("hang-")).count()
@@ -138,7 +139,7 @@ fn one_that_does_not_end_gets_a_signal_and_then_the_other() {
     }
 }
 
-/// The directory of an adapter that cannot be asked for it.
+/// The directory of an adapter, found without asking it.
 fn place(adapter: &Marked) -> Option<PathBuf> {
     let stat = adapter.processes().into_iter().next()?;
     let environment = std::fs::read(Path::new("/proc").join(stat.split(' ').next()?).join("environ")).ok()?;
@@ -152,7 +153,7 @@ fn a_pause_is_no_silence() {
     let subject = adapter.open(Options { timeout: Duration::from_secs(3), ..Options::default() }).unwrap();
     let before = pid(&subject);
     subject.hook(Hook::Pause).unwrap();
-    // Of one that runs, four would be a silence.
+    // For a running adapter, four unanswered requests would count as silence.
     for _ in 0..5 {
         assert!(read(&subject, 0, "pid").unwrap().is_unknown());
     }
@@ -211,7 +212,7 @@ fn commands_reach_what_lies_behind() {
 fn a_server_of_its_own_lives_and_dies_with_the_adapter() {
     let adapter = Marked::python(ADAPTER);
     let start = "echo $CONFORM_PORT > $CONFORM_DIR/server; echo $$ >> $CONFORM_DIR/servers; exec sleep 600";
-    // Not the one that was there before.
+    // The new server, not its predecessor.
     let ready = "kill -0 $(tail -n1 $CONFORM_DIR/servers)";
     let hooks = Commands { start: Some(start.to_owned()), ready: Some(ready.to_owned()), ..Commands::default() };
     let subject = adapter.open(Options { hooks, ..patient() }).unwrap();

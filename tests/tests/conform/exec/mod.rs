@@ -16,7 +16,7 @@ use fencepost_conformance::{Answer, Op};
 
 use crate::marked::Marked;
 
-/// Small limits, for adapters that are not busy.
+/// Short timeouts, for adapters that are not busy.
 fn quick() -> Options {
     Options { timeout: Duration::from_millis(200), ..Options::default() }
 }

@@ -1,4 +1,4 @@
-//! What goes over the pipes.
+//! The protocol on the pipes.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Marked, call, read, value};
 use crate::marked::patient;
 
-/// Answers each read with the line that asked.
+/// Answers each read with the request line.
 const ECHO: &str = r#"
 import json, sys
 for line in sys.stdin:

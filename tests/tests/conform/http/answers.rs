@@ -1,4 +1,4 @@
-//! What statuses, bodies and broken connections mean.
+//! The meaning of statuses, bodies and broken connections.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpListener;
@@ -246,7 +246,7 @@ fn lost_answers_are_unknown_and_nothing_is_sent_again() {
         (&patient, "closed", "the connection was closed before an answer"),
         (&hasty, "silent", "no answer in time"),
     ] {
-        // On a connection that was used before, and so could be taken for one that had been closed while idle.
+        // On a reused connection, whose failure could be mistaken for one that was closed while idle.
         let warm = || (call(subject, &write("warm")) == Answer::ok()).then_some(());
         wait::until("an answer", Duration::from_secs(60), warm);
         let sent = || service.seen().iter().filter(|seen| seen.contains(&format!("/w/{name} "))).count();
@@ -268,7 +268,7 @@ fn connections_are_used_again_until_the_other_end_closes_them() {
     }
     assert_eq!(service.connections(), 1);
     assert_eq!(call(&subject, &write("bye")), Answer::ok());
-    // This one, and the first, on which it was asked whether it serves.
+    // This connection, and the first one, which carried the readiness probe.
     wait::until("the service to close", wait::PATIENCE, || (service.ended() == 2).then_some(()));
     assert_eq!(call(&subject, &write("r")), Answer::ok(), "the closed one was replaced before anything was sent");
     assert_eq!(service.connections(), 2);
@@ -287,7 +287,7 @@ fn two_tokens_have_no_place_in_a_path() {
     assert_eq!(results.cases[0].status, Status::NotApplicable, "{}", results.cases[0].reason);
 }
 
-/// Nobody waits for a service that runs already; but one that had no time when it was asked is asked again.
+/// A running service is not waited for; but a probe that gets no answer is repeated.
 #[test]
 fn a_service_may_be_busy_when_it_is_first_asked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -304,7 +304,7 @@ fn a_service_may_be_busy_when_it_is_first_asked() {
     assert_eq!(serving.join().unwrap(), "GET / HTTP/1.1\r\n");
 }
 
-/// As over exec: a resource that answers nothing is unknown.
+/// As over exec: an unresponsive resource has an unknown outcome.
 #[test]
 fn a_service_that_hangs_is_unknown() {
     let service = Scripted::start([("silent", Act::Silent)]);
@@ -317,7 +317,7 @@ fn a_service_that_hangs_is_unknown() {
     assert!(results.cases[0].reason.contains("no answer in time"), "{}", results.cases[0].reason);
 }
 
-/// A slip in the path of a write looks like a resource that refuses everything.
+/// A typo in the path of a write looks like a resource that refuses everything.
 #[test]
 fn where_every_write_fails_the_first_answer_is_shown_with_the_verdict() {
     let service = Scripted::start([("lost", answer(404, "", "no such path"))]);

@@ -1,4 +1,4 @@
-//! Backups of a program that the suite has started: copies of its directory, or what its commands do.
+//! Backups of a program that the suite started: copies of its directory, or the effect of its commands.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use fencepost_conformance::verdict::Status;
 
 use crate::http::{MapFile, call};
 
-/// Keeps each value in a file of its own. With `no-restore` it notes how many it starts with, and does not start with fewer.
+/// Keeps each value in a file of its own. With `no-restore` it records how many values it starts with, and does not
+/// start with fewer.
 const SERVER: &str = r#"
 import http.server, os, sys
 
@@ -91,7 +92,7 @@ fn a_program_that_does_not_start_with_a_backup_gets_back_what_it_had() {
     subject.hook(Hook::Backup).unwrap();
     put(&subject, "r", "new");
     put(&subject, "later", "new");
-    // It notes how much there is when it starts.
+    // The service records the number of values when it starts.
     subject.hook(Hook::Restart).unwrap();
     let Restored::Refuses(why) = subject.restore().unwrap() else { panic!("it serves") };
     assert!(why.contains("this store is older than it was"), "{why}");

@@ -1,4 +1,5 @@
-//! Services whose clock is set wrong by libfaketime, as the document says: our own gateway, and the one in Node.js.
+//! Services whose clock is set wrong by libfaketime, as the document describes: our own gateway, and the one in
+//! Node.js.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +28,7 @@ fn documented() -> (String, String) {
     (start, clock)
 }
 
-/// A map with a clock: the command of its `start` is run as the document says.
+/// A map with a clock: its `start` command runs as the document describes.
 pub(crate) fn with_a_clock(map: &str) -> MapFile {
     let (start, clock) = documented();
     let line = map.lines().find(|line| line.starts_with("start = \"exec ")).expect("the map starts something");
@@ -37,7 +38,7 @@ pub(crate) fn with_a_clock(map: &str) -> MapFile {
     MapFile::new(&map.replace(line, &format!("start = '''{start}'''\n{clock}")))
 }
 
-/// When a fence was raised our gateway tells people: by that time the clock was set indeed, while it ran.
+/// Our gateway reports when a fence was raised: that time shows that the clock was changed while it ran.
 pub(crate) fn shows_its_clock(subject: &HttpSubject) {
     let mut raised = Vec::new();
     for (res, shift) in
@@ -54,7 +55,7 @@ pub(crate) fn shows_its_clock(subject: &HttpSubject) {
     }
 }
 
-/// What `fencepost fence` says about a resource, in seconds since 1970.
+/// The time that `fencepost fence` reports for a resource, in seconds since 1970.
 fn raised_at(subject: &HttpSubject, res: &str) -> i64 {
     let text = printed(Command::new(process::binary()).args(["fence", "show", res, "--json", "--url", &base(subject)]));
     let fence: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
@@ -73,12 +74,12 @@ fn printed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A date of any kind, in seconds since 1970.
+/// A date in any format, in seconds since 1970.
 fn seconds(date: &str) -> i64 {
     printed(Command::new("date").args(["-d", date, "+%s"])).trim().parse().unwrap()
 }
 
-/// What the service takes for the time, and what it is.
+/// The time according to the service, and the real time.
 fn times(subject: &HttpSubject) -> (i64, i64) {
     let head = printed(Command::new("curl").args(["-s", "-m60", "-D-", "-o", "/dev/null", &base(subject)]));
     let date = head.lines().find_map(|line| line.strip_prefix("Date: ")).unwrap_or_else(|| panic!("{head}"));
@@ -93,7 +94,7 @@ fn the_example_of_the_document_sets_the_clock_of_a_service() {
     let subject = map.open().unwrap();
     for shift in [Shift::AHEAD, Shift::BEHIND, Shift::NONE] {
         subject.hook(Hook::Clock(shift)).unwrap();
-        // It writes the date anew every second.
+        // The service updates its date every second.
         wait::until("the clock of the service to be set", Duration::from_secs(20), || {
             let (there, here) = times(&subject);
             (there - here - shift.0).abs().lt(&3_600).then_some(())

@@ -1,4 +1,4 @@
-//! The reference of keys in docs/conformance/http-map.md is that of the code, and what it shows can be copied.
+//! The reference of keys in docs/conformance/http-map.md matches the code, and its examples can be copied.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn document() -> String {
     guide("http-map.md")
 }
 
-/// What it shows in this language.
+/// The code blocks of the document in this language.
 fn blocks(language: &str) -> Vec<String> {
     let (text, fence) = (document(), format!("\n```{language}\n"));
     let blocks = text.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap());
@@ -38,7 +38,7 @@ fn keys_below(heading: &str) -> BTreeSet<String> {
     first.map(str::to_owned).collect()
 }
 
-/// The words in backquotes behind `expected one of` in the error for a map with these lines.
+/// The words in backquotes after `expected one of` in the error for a map with these lines.
 fn keys_expected(text: &str) -> BTreeSet<String> {
     let error = MapFile::new(text).error();
     let (_, list) = error.split_once("expected one of ").unwrap_or_else(|| panic!("{error}"));
@@ -87,7 +87,7 @@ fn every_variable_of_a_hook_is_in_the_reference() {
     );
     let map = MapFile::new(&map);
     let subject = map.open().unwrap();
-    // It is the one with a variable of its own.
+    // The clock hook has a variable of its own.
     subject.hook(Hook::Clock(Shift::BEHIND)).unwrap();
     let seen = std::fs::read_to_string(map.dir().join("seen")).unwrap();
     assert!(seen.lines().any(|line| line == "CONFORM_CLOCK=-86400"), "{seen}");
@@ -96,7 +96,7 @@ fn every_variable_of_a_hook_is_in_the_reference() {
     assert_eq!(keys_below("Variables"), names);
 }
 
-/// The service that the document speaks of: `PUT` and `GET` of an item, and a `Fence-Token`.
+/// The service of the document: `PUT` and `GET` of an item, and a `Fence-Token`.
 const MY_SERVICE: &str = r#"
 import argparse, http.server, re, threading, urllib.parse
 
@@ -148,8 +148,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("127.0.0.1", options.parse_args().port), Handler).serve_forever()
 "#;
 
-/// A part of a map, behind the first map of the document: a table replaces the one of its name. A base that the part does not
-/// give is the port that the suite has chosen if the part starts something, else somebody who answers.
+/// Completes a part of a map with the first map of the document: a table replaces the one with its name. If the part
+/// starts a program, the base is the port chosen by the suite, otherwise the scripted service.
 fn completed(part: &str, served: &Scripted) -> MapFile {
     let table = |text: &str| toml::from_str::<toml::Table>(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let mut whole = table(&blocks("toml")[0]);
@@ -157,7 +157,8 @@ fn completed(part: &str, served: &Scripted) -> MapFile {
     let starts = whole.get("hooks").is_some_and(|hooks| hooks.get("start").is_some());
     let base = if starts { "http://127.0.0.1:{port}".to_owned() } else { served.base() };
     let text = toml::to_string(&whole).unwrap().replace("http://127.0.0.1:8080", &base);
-    // By its interpreter: a program that was just written may still be open in a process that another test starts.
+    // Run by its interpreter: a program file that was just written may still be open in a process that another test
+    // forked.
     let map = MapFile::new(&text.replace("exec ./my-service ", "exec python3 my-service.py "));
     std::fs::write(map.dir().join("my-service.py"), MY_SERVICE).unwrap();
     std::fs::copy(examples().join("node/service.js"), map.dir().join("service.js")).unwrap();
@@ -172,7 +173,7 @@ fn every_map_of_the_document_is_one() {
     for part in parts {
         let map = completed(&part, &served);
         map.open().unwrap_or_else(|broken| panic!("{broken}\n{part}"));
-        // A key that does not exist would have been told.
+        // An unknown key is reported, so the part contains none.
         let last = part.trim_end().to_owned() + "\nzzz = 1\n";
         let error = completed(&last, &served).error();
         assert!(error.contains("unknown field `zzz`"), "{error}\n{part}");
@@ -213,7 +214,7 @@ fn the_batch_of_the_document_repeats_its_members() {
     assert_eq!(sent(&served), json!({"tokens": {"a/b": "4", "c": "5"}, "then": [first, second]}));
 }
 
-/// The guide says what to send to a service that knows requests by a key.
+/// The guide describes what to send to a service that identifies requests by a key.
 #[test]
 fn the_keys_of_the_guide_are_sent() {
     let (served, guide) = (Scripted::start([]), guide("README.md"));

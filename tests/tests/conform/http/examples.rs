@@ -20,7 +20,7 @@ pub(crate) fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/conformance")
 }
 
-/// Our gateway by its example, with the binary that was just built.
+/// Our gateway by its example map, with the current build of the binary.
 pub(crate) fn gateway() -> MapFile {
     let text = std::fs::read_to_string(examples().join("gateway/fencepost.toml")).unwrap();
     let started = format!("exec {} serve", process::binary().display());
@@ -28,7 +28,7 @@ pub(crate) fn gateway() -> MapFile {
     MapFile::new(&text.replace("exec fencepost serve", &started))
 }
 
-/// Each of very many requests must be answered.
+/// A long timeout, because every one of very many requests must be answered.
 fn patient(map: &Path) -> HttpSubject {
     open(map, &Overrides { timeout: Some(wait::PATIENCE), ..Overrides::default() }).unwrap()
 }
@@ -41,13 +41,13 @@ fn at(level: Level, seed: u64) -> Options {
     Options { level, seed, ..Options::default() }
 }
 
-/// What did not pass, and why.
+/// The cases that did not pass, and why.
 fn told(results: &Results) -> String {
     let lines = results.cases.iter().filter(|result| result.status != Status::Pass);
     lines.map(|result| format!("{} {} {}\n", result.case.id, result.status.word(), result.reason)).collect()
 }
 
-/// Every verb, both ways.
+/// Exercises every verb, with success and refusal.
 fn speaks(subject: &HttpSubject, verbs: &[Verb]) {
     let ok = |value: Option<&str>, high| Answer::Ok { value: Some(value.map(str::to_owned)), high: Some(high) };
     let manifest = subject.manifest();
@@ -121,7 +121,7 @@ fn our_gateway_is_safe_at_l3() {
     assert_eq!(results.last_line(), "SAFE at L3 · not tested: power loss and disk faults");
     assert_eq!(results.warnings, Vec::<String>::new());
     assert_eq!(results.not_tested(), [Level::L4.about()], "{}", told(&results));
-    // Ten seconds and a minute are the aim on two cores that do nothing else; here others are at work too.
+    // The goals of ten seconds and one minute are for two idle cores; here other tests run too.
     for (level, aim) in [(Level::L1, 10), (Level::L2, 60)] {
         let took = results.took(level);
         println!("our gateway up to {level}: {took:?}");
@@ -143,7 +143,7 @@ fn the_report_of_a_service_that_forgets_is_still_true() {
 
 #[test]
 fn a_service_that_forgets_its_fences_is_convicted_by_a_crash() {
-    // Its writes take some milliseconds each; in CI only what can tell is run.
+    // Its writes take some milliseconds each; in CI only the cases that can show the fault are run.
     let only = budget::pick(vec!["A".to_owned(), "R".to_owned()], Vec::new());
     let results = run(&node("node-memory"), &Options { only, ..at(Level::L3, 6) }, &mut ());
     assert_eq!(results.outcome(), Outcome::NotSafe, "{}", told(&results));

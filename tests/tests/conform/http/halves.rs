@@ -1,11 +1,12 @@
-//! Services that forget their fence with a value that expires, and services that keep values and fences in different places.
+//! Services that forget their fence with a value that expires, and services that keep values and fences in different
+//! places.
 
 use fencepost_conformance::run::{Options, run};
 use fencepost_conformance::verdict::{CaseResult, Status};
 
 use crate::http::MapFile;
 
-/// Fences in one directory, values in another. A write may say in how many milliseconds its value expires.
+/// Fences in one directory, values in another. A write may give the milliseconds until its value expires.
 const SERVER: &str = r#"
 import http.server, os, sys, threading, time
 
@@ -63,7 +64,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["CONFORM_PORT"])), Handler).serve_forever()
 "#;
 
-/// The service with its values in this place, which its shell knows.
+/// Runs a case against the service, with its values in this place, which its shell expands.
 fn judged(values: &str, bug: &str, case: &str) -> CaseResult {
     let map = MapFile::new(&format!(
         r#"
@@ -103,7 +104,7 @@ start = 'exec python3 server.py {values} {bug}'
     run(&subject, &options, &mut ()).cases.remove(0)
 }
 
-/// It is fenced like everything else, and what it does comes later.
+/// The request for an expiry is fenced like every other, and takes effect later.
 #[test]
 fn an_expiry_that_takes_the_fence_along_is_found_when_it_is_waited_for() {
     let right = judged(r#""$CONFORM_DIR/values""#, "none", "B05");
@@ -116,7 +117,7 @@ fn an_expiry_that_takes_the_fence_along_is_found_when_it_is_waited_for() {
     assert!(forgets.reason.starts_with(said), "{}", forgets.reason);
 }
 
-/// The suite that copies its fences and not its values would tear it by its own hands.
+/// A suite that copied only the fences and not the values would itself cause the inconsistency.
 #[test]
 fn a_service_with_its_values_elsewhere_is_not_convicted_by_half_a_copy() {
     let elsewhere = judged(r#""$PWD/values""#, "none", "R11");

@@ -1,4 +1,4 @@
-//! Programs and commands of a map: started, hurt, and gone when the run is over.
+//! Programs and commands of a map: started, disturbed, and gone when the run is over.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use fencepost_conformance::{Answer, Op};
 use crate::http::scripted::Scripted;
 use crate::http::{MapFile, call, request, why};
 
-/// Serves on its port, and notes in its directory what happens to it.
+/// Serves on its port, and records events in its directory.
 const SERVER: &str = r#"
 import http.server, os, signal, sys
 
@@ -71,7 +71,7 @@ fn pids(dir: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.strip_prefix("pid ")).map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Does it run? One that ended and was not yet waited for does not.
+/// Does the process run? A zombie that was not yet reaped does not count.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
@@ -105,7 +105,7 @@ fn a_program_of_the_suite_can_be_killed_restarted_and_stopped() {
     assert_eq!(write(&subject, "r"), Answer::ok());
 }
 
-/// A listener may be away for a moment, also when a request is sent in parts: that is no defect of the suite.
+/// A listener may be away for a moment, also while a request is sent in parts: that is no error of the suite.
 #[test]
 fn a_part_that_cannot_be_sent_is_an_unknown_outcome() {
     let map = map(FREE, "start = \"exec python3 server.py\"");
@@ -125,7 +125,7 @@ fn a_part_that_cannot_be_sent_is_an_unknown_outcome() {
 
 #[test]
 fn nothing_survives() {
-    // The shell stays as the leader, and a second program is in its group.
+    // The shell stays as the group leader, with a second program in its group.
     let hooks = "start = \"sleep 1000 & echo pid $! >> $CONFORM_DIR/notes; python3 server.py; true\"";
     let map = map(FREE, hooks);
     let subject = map.open().unwrap();
@@ -175,7 +175,7 @@ fn a_program_that_ends_or_never_serves_is_an_error_with_what_it_said() {
     assert!(error.contains("the hook `ready` failed (exit status: 1)") && error.contains("not yet"), "{error}");
 }
 
-/// Somebody else listens there, perhaps from an earlier run. `ready` is content once the program is gone.
+/// Another process listens on the port, perhaps from an earlier run. `ready` succeeds once the program has ended.
 #[test]
 fn a_program_that_has_ended_does_not_serve_whoever_answers() {
     let service = Scripted::start([]);
@@ -232,7 +232,7 @@ fn a_hook_that_fails_or_hangs_is_an_error_and_is_gone() {
     let missing = subject.hook(Hook::Powerloss).unwrap_err().0;
     assert!(missing.contains("exit status: 127") && missing.contains("no-such-program"), "{missing}");
     subject.hook(Hook::Restore).unwrap();
-    // Only this one takes all the time it has.
+    // Only this command uses up its whole limit.
     let hanging = map(&base, "kill = \"echo waiting; echo pid $$ >> notes; sleep 1000\"\nlimit = \"8s\"");
     let subject = hanging.open().unwrap();
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! A map that cannot be used names its file, the line, and what was expected.
+//! An unusable map is reported with its file, the line, and what was expected.
 
 use fencepost_conformance::adapters::http::{Overrides, open};
 use fencepost_conformance::manifest::{Equal, High, Kill, Policy, Reads};

@@ -1,4 +1,4 @@
-//! `fencepost conform http`: maps, what answers mean, the wire, hooks, and the examples that users copy.
+//! `fencepost conform http`: maps, the meaning of answers, the wire, hooks, and the examples that users copy.
 
 mod answers;
 mod backups;

@@ -1,4 +1,4 @@
-//! A service that answers as it is told, byte by byte, and keeps what it was sent.
+//! A scripted service that answers byte by byte, and records what it was sent.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What it does with a request.
+/// What the service does with a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// Sends these bytes, and waits for the next request.
@@ -16,7 +16,7 @@ pub(crate) enum Act {
     Close(Vec<u8>),
     /// Resets the connection.
     Reset,
-    /// Says nothing.
+    /// Never answers.
     Silent,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn answer(status: u16, headers: &str, body: &str) -> Act {
     Act::Send(format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
 }
 
-/// The service. It ends with the test.
+/// The service. It stops at the end of the test.
 pub(crate) struct Scripted {
     address: String,
     shared: Arc<Shared>,
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 impl Scripted {
-    /// Starts it. A path ends in the name of an act; without one the answer is 204.
+    /// Starts the service. The last part of a path selects an act by its name; without one the answer is 204.
     pub(crate) fn start(acts: impl IntoIterator<Item = (&'static str, Act)>) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -63,7 +63,7 @@ impl Scripted {
         format!("http://{}", self.address)
     }
 
-    /// The requests so far, head and body, without those that ask whether it is ready.
+    /// The requests so far, head and body, without readiness probes.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.shared.seen.lock().unwrap().clone()
     }
@@ -77,7 +77,7 @@ impl Scripted {
         *self.shared.connections.lock().unwrap()
     }
 
-    /// How many it has closed.
+    /// How many connections it has closed.
     pub(crate) fn ended(&self) -> usize {
         *self.shared.ended.lock().unwrap()
     }

@@ -1,4 +1,4 @@
-//! Requests in parts, through the proxy, and by other ways.
+//! Requests sent in parts, through the proxy, and on direct connections.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn a_request_waits_in_the_middle_until_it_is_finished() {
         assert_eq!(begun.finish().unwrap(), Answer::Stale { high: None });
         assert!(service.last().ends_with("\r\n\r\n0123456789"), "{}", service.last());
     }
-    // Without a body the head is not ended.
+    // For a request without a body, the end of the head is withheld.
     let before = service.seen().len();
     let op = Op::read("r");
     let begun = subject.begin(&request(&op), Part::HalfBody).unwrap().unwrap();
@@ -83,7 +83,7 @@ fn a_request_that_is_abandoned_is_reset() {
     let subject = subject(&service);
     let op = Op::write("r", 5, "h", "0123456789");
     subject.begin(&request(&op), Part::HalfBody).unwrap().unwrap().abandon();
-    // Of this one, and of the first, on which it was asked whether it serves.
+    // This connection, and the first one, which carried the readiness probe.
     wait::until("the service to see the end", wait::PATIENCE, || (service.ended() == 2).then_some(()));
     assert_eq!(service.seen(), Vec::<String>::new(), "half a request is none");
 }
@@ -100,16 +100,16 @@ fn the_proxy_stands_in_front_and_a_timeout_is_unknown() {
     assert_eq!(call(&subject, &op), Answer::ok());
     assert_eq!(proxy.count(Direction::Up).chunks, through, "direct calls do not pass it");
     assert_eq!(service.seen().len(), 2);
-    // Both are lost whatever time there is.
+    // Both answers are lost, so a short timeout suffices.
     let hasty = MapFile::new(&MAP.replace("BASE", &service.base()).replace("60s", "500ms")).open().unwrap();
     let proxy = hasty.proxy().unwrap();
     let arrives = |count| wait::until("it", Duration::from_secs(60), || (service.seen().len() == count).then_some(()));
     proxy.set(Direction::Down, Rule::Drop);
     assert_eq!(why(hasty.call(&proxied(&op)).unwrap()), "no answer in time");
-    // It was done all the same.
+    // The request took effect nevertheless.
     arrives(3);
     proxy.pass();
-    // What was held arrives, although nobody waits for it any more.
+    // A held request arrives later, although the caller has given it up.
     proxy.set(Direction::Up, Rule::Hold);
     assert_eq!(why(hasty.call(&proxied(&op)).unwrap()), "no answer in time");
     assert_eq!(service.seen().len(), 3);

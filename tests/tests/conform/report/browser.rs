@@ -1,6 +1,6 @@
-//! The page in a real browser: Chromium without a window.
+//! The report page in a real browser: headless Chromium.
 //!
-//! `FENCEPOST_PAGES=dir` keeps the screenshots, for those who want to look themselves.
+//! `FENCEPOST_PAGES=dir` keeps the screenshots for inspection.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,8 @@ use serde_json::Value;
 use crate::report::made_up::{result, results, rich_history, setting};
 use crate::report::page::failing;
 
-/// Measures the page from inside and leaves the figures in an element. Only the tested copy has it; the page itself has no script.
+/// Measures the page from inside and leaves the figures in an element. Only the tested copy contains this script; the
+/// page itself has none.
 const MEASURE: &str = r##"<pre id="measured"></pre><script>
 onerror = (message, _, line) => { document.getElementById("measured").textContent = JSON.stringify({ error: message, line }); };
 const box = (element) => { const b = element.getBoundingClientRect(); return { l: b.left, t: b.top, r: b.right, b: b.bottom }; };
@@ -50,7 +51,7 @@ document.getElementById("measured").textContent = JSON.stringify({
 });
 </script>"##;
 
-/// At sizes that windows usually have, nothing is broken in two and nothing is cut off.
+/// At common window sizes, nothing is split and nothing is cut off.
 #[test]
 fn a_window_of_usual_width_shows_all_chips_and_lanes() {
     let browser = Browser::new();
@@ -79,7 +80,7 @@ fn a_window_of_usual_width_shows_all_chips_and_lanes() {
     }
 }
 
-/// Counts the colours of a picture: its size, the number of colours, and of the colours asked for the pixels.
+/// Reports the size of a picture, the number of its colours, and the pixels of each requested colour.
 const COUNT: &str = r##"<!DOCTYPE html><img id="picture" src="PICTURE"><pre id="figures"></pre><script>
 onload = () => {
   const picture = document.getElementById("picture"), canvas = document.createElement("canvas");
@@ -142,7 +143,7 @@ impl Browser {
         path
     }
 
-    /// A page that shows another in a frame of this width: windows narrower than 500 pixels are not to be had.
+    /// A page that shows another in a frame of this width: Chromium has no windows narrower than 500 pixels.
     fn framed(&self, name: &str, width: u32, height: u32) -> PathBuf {
         let frame = format!(
             "<!DOCTYPE html><body style=\"margin:0\"><iframe src=\"{name}\" style=\"width:{width}px;height:{height}px;border:0;\
@@ -153,9 +154,9 @@ impl Browser {
         self.page(&format!("{width}-{name}"), &frame)
     }
 
-    /// What a page with a script has left in `figures`.
+    /// The content of `figures` after the script of a page has run.
     fn figures(&self, page: &Path, scheme: &str) -> Value {
-        // Without a budget of time the page is dumped before its script has seen it loaded.
+        // Without a time budget, the page is dumped before its script has seen it loaded.
         let arguments = ["--dump-dom", "--virtual-time-budget=10000", scheme].map(str::to_owned);
         let dom = self.run(page, &arguments);
         let text = dom.split("<pre id=\"figures\">").nth(1).and_then(|rest| rest.split("</pre>").next()).unwrap();
@@ -180,7 +181,7 @@ const DARK: &str = "--blink-settings=preferredColorScheme=0";
 fn the_timeline_is_drawn_and_nothing_overflows() {
     let browser = Browser::new();
     let page = html(&failing(), &setting());
-    // The policy that forbids scripts goes from the copy that is measured.
+    // The measured copy must not have the policy that forbids scripts.
     let policy = page.lines().find(|line| line.contains("Content-Security-Policy")).unwrap();
     let measured = page.replace(policy, "").replace("</body>", &format!("{MEASURE}</body>"));
     browser.page("measured.html", &measured);

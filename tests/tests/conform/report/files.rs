@@ -1,4 +1,4 @@
-//! The files for programs, read by other programs' rules.
+//! The files for programs, checked by the rules of other programs.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -67,7 +67,7 @@ fn json_has_the_documented_fields_and_no_others() {
     assert!(left.is_empty(), "documented and not there: {left:?}");
 }
 
-/// Reads XML with Python and prints what CI systems look at.
+/// Reads XML with Python and prints what CI systems evaluate.
 fn parsed_xml(text: &str) -> Value {
     const SCRIPT: &str = r#"
 import json, sys, xml.etree.ElementTree as tree
@@ -120,7 +120,7 @@ fn junit_is_xml_and_green_only_if_the_run_is() {
     assert_eq!(read["cases"]["verdict"], serde_json::json!(["system-out"]));
     assert_eq!((&read["all"]["failures"], &read["all"]["errors"]), (&"0".into(), &"0".into()));
 
-    // Only skipped cases: green case by case, and red as a whole.
+    // Only skipped cases: each case is green, and the whole is red.
     let skipped = results(Level::L1, &[("A01", Level::L1, Status::Pass), ("A02", Level::L1, Status::Skip)]);
     let read = parsed_xml(&junit(&skipped, &setting()));
     assert_eq!((&read["all"]["errors"], &read["cases"]["verdict"]), (&"1".into(), &serde_json::json!(["error"])));
@@ -147,11 +147,11 @@ fn tap_follows_its_rules() {
     let directives: Vec<bool> = points.iter().map(|point| point.contains(" # SKIP ")).collect();
     assert_eq!(directives, [false, false, true, false, false, true, false, false]);
     for point in &points {
-        // An unescaped # that begins no directive would be one.
+        // Any other unescaped # would begin a directive.
         let bare = point.replace("\\\\", "").replace("\\#", "").replace(" # SKIP ", "");
         assert!(!bare.contains('#'), "{point}");
     }
-    // Every block of details is YAML between its marks, with JSON strings as values.
+    // Every detail block is YAML between its markers, with JSON strings as values.
     let mut inside = false;
     for line in &text {
         match line.as_str() {
@@ -185,7 +185,7 @@ fn all_files_are_written_and_nothing_else() {
     let expected = ["history-A02.jsonl", "junit.xml", "report.html", "results.json"];
     assert_eq!(names(&out), expected);
     assert_eq!(written.files.len(), 4);
-    // Again, over what is there.
+    // Again, replacing the existing files.
     write_all(&out, &nasty(), &setting()).unwrap();
     assert_eq!(names(&out), expected);
     let read: Value = serde_json::from_slice(&std::fs::read(out.join("results.json")).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Results that no run made, for what a run rarely shows.
+//! Fabricated results, for states that real runs rarely produce.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use fencepost_conformance::report::Setting;
 use fencepost_conformance::subject::Shift;
 use fencepost_conformance::verdict::{CaseResult, Failure, Level, Results, Status};
 
-/// Everything that a careless writer of a terminal, of XML, of HTML or of TAP would stumble over.
+/// Text that breaks careless writers of terminal output, XML, HTML or TAP.
 pub(crate) const NASTY: &str = "</p><script>alert('x')</script> & \"q\" # \\ \u{1b}[31m\u{0} ]]> --> …";
 
-/// A case that is never run. Tests may leak.
+/// A case that is never run. Leaking is acceptable in tests.
 pub(crate) fn case(id: &'static str, level: Level) -> &'static Case {
     Box::leak(Box::new(Case {
         id,
@@ -30,7 +30,7 @@ pub(crate) fn case(id: &'static str, level: Level) -> &'static Case {
     }))
 }
 
-/// One result, with a reason where there should be one.
+/// One result, with a reason if its status requires one.
 pub(crate) fn result(id: &'static str, level: Level, status: Status) -> CaseResult {
     let reason = match status {
         Status::Pass => "",
@@ -54,7 +54,7 @@ pub(crate) fn result(id: &'static str, level: Level, status: Status) -> CaseResu
     }
 }
 
-/// A run that asked for `level`, with these cases.
+/// A run that requested `level`, with these cases.
 pub(crate) fn results(level: Level, cases: &[(&'static str, Level, Status)]) -> Results {
     Results {
         subject: "http://127.0.0.1:9 by resource.toml".into(),
@@ -86,7 +86,7 @@ pub(crate) fn every_status() -> Results {
     )
 }
 
-/// How it was started.
+/// The setting of the run.
 pub(crate) fn setting() -> Setting {
     Setting {
         version: "0.1.0".into(),
@@ -119,7 +119,8 @@ pub(crate) fn short_history() -> History {
     }
 }
 
-/// Everything a timeline can show: overlaps, each answer, copies, open outcomes, pauses, kills, long and nasty names.
+/// Everything a timeline can show: overlaps, each answer, copies, open outcomes, pauses, kills, long and difficult
+/// names.
 pub(crate) fn rich_history() -> History {
     let stale = Answer::Stale { high: Some(9) };
     let ok = |high| Answer::Ok { value: None, high: Some(high) };

@@ -1,4 +1,4 @@
-//! What a run says: verdicts, the terminal, files for programs, and the page, which is looked at in a real browser.
+//! The output of a run: verdicts, the terminal, files for programs, and the page, which is opened in a real browser.
 
 mod browser;
 mod files;

@@ -1,4 +1,4 @@
-//! The page as text.
+//! The report page as text.
 
 use fencepost_conformance::report::html;
 use fencepost_conformance::verdict::{Level, Results, Status};
@@ -25,7 +25,7 @@ pub(crate) fn failing() -> Results {
     results
 }
 
-/// Tags are closed in the order in which they were opened, and ids are unique.
+/// Asserts that tags are closed in order and ids are unique.
 fn well_formed(page: &str) {
     const SCRIPT: &str = r##"
 import sys, html.parser
@@ -104,7 +104,7 @@ fn a_long_history_gives_a_small_page_that_says_what_it_leaves_out() {
         assert!(page.contains(&format!("data-id=\"{id}\"")), "#{id} is the point of it");
     }
     let needed = page.matches(" needed\"").count();
-    // One in the key, two of the short history, three of each other.
+    // One in the legend, two in the short history, three in each other history.
     assert_eq!(needed, 1 + 2 + 3 + 3);
 }
 

@@ -1,4 +1,4 @@
-//! Real runs, of a resource that is right and of some that are not.
+//! Real runs of a correct resource and of incorrect ones.
 
 use fencepost_conformance::history::History;
 use fencepost_conformance::manifest::{Equal, Policy};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::report::made_up::setting;
 
-/// Runs the suite as the command line does, and gives what was printed.
+/// Runs the suite as the command line does, and returns the results and the output.
 fn seen(subject: &dyn Subject, options: &Options) -> (Results, String) {
     let look = Look::default();
     let mut tree = Tree::new(Vec::new(), look);
@@ -26,7 +26,7 @@ fn at(level: Level) -> Options {
     Options { level, ..Options::default() }
 }
 
-/// Takes every write, whatever its token.
+/// Accepts every write, whatever its token.
 struct Careless(Reference);
 
 impl FencedResource for Careless {
@@ -108,7 +108,7 @@ fn only_claims_no_level_and_an_exclusion_caps_it() {
     );
 }
 
-/// Whoever reads the pass of a case that waits for a rare moment is told how often it came.
+/// The pass of a case that waits for a rare moment reports how often the moment occurred.
 #[test]
 fn a_pass_of_a_rare_moment_says_how_often_it_came() {
     let subject = InProcess::new(Reference::new(Policy::Ge, Equal::Any));
@@ -129,8 +129,9 @@ fn lazy_adapters_never_pass() {
         assert_ne!(results.exit_code(), 0, "{name}: {text}");
         assert_eq!(results.shown(), None, "{name}: {text}");
         assert!(!text.lines().last().unwrap().contains("SAFE at"), "{name}: {text}");
-        // No single case either, not even for who says yes to everything: each asks for a value, a fence or a refusal as well. Who
-        // cannot be read is not asked for a value, and some rules are only about what must be accepted.
+        // No single case passes either, not even for a subject that answers `ok` to everything: each also requires a
+        // value, a fence or a refusal. Subjects without reads are left out: they are not asked for a value, and some
+        // rules only require acceptance.
         let readable = subject.manifest().has(Verb::Read);
         for case in cases::all().filter(|case| readable && case.level == Level::L1) {
             let (results, text) = seen(&subject, &Options { only: vec![case.id.into()], ..at(Level::L1) });

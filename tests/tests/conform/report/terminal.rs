@@ -1,4 +1,4 @@
-//! What stands on a terminal, and in a pipe.
+//! The output on a terminal and in a pipe.
 
 use fencepost_conformance::report::text::width;
 use fencepost_conformance::report::{Look, Tree, summary};
@@ -66,7 +66,7 @@ fn no_line_is_wider_than_the_terminal() {
     for columns in [40, 80, 120] {
         let text = shown(&results, Look { width: columns, ..Look::default() });
         let mut lines: Vec<&str> = text.lines().collect();
-        // The last line stays in one piece for scripts.
+        // The last line is never wrapped, for scripts.
         lines.pop();
         for line in lines {
             assert!(width(line) <= columns, "{} columns of {columns}: {line}", width(line));
@@ -91,7 +91,7 @@ fn a_terminal_gets_colours_and_a_bar_that_goes_away() {
     assert!(text.contains("\r\x1b[2K░░░░░░░░░░░░░░░░░░░░ 1/7 · "), "{text:?}");
     assert!(text.contains("█████████████████░░░ 7/7 · ") && text.contains("· 1 failed · R01"), "{text:?}");
     assert!(text.contains(" · A01 3/20 a title"), "the round of the case: {text:?}");
-    // Every bar is wiped before a line is printed.
+    // Every bar is cleared before a line is printed.
     for (at, _) in text.match_indices("/7 · ") {
         assert!(text[at..].contains("\r\x1b[2K"), "a bar stays: {text:?}");
     }

@@ -1,4 +1,4 @@
-//! What may be claimed after a run, row by row.
+//! The claim that a run allows, row by row.
 
 use fencepost_conformance::manifest::Kill;
 use fencepost_conformance::verdict::Level::{self, L1, L2, L3, L4};
@@ -26,7 +26,7 @@ fn each_row_claims_what_was_seen_and_no_more() {
             0,
             "SAFE at L1 · not tested: concurrency and network, process crash, power loss and disk faults",
         ),
-        // What the resource does not have does not cap, and information is no failure.
+        // What the resource does not offer does not limit the level, and information is no failure.
         (
             L2,
             &[("A01", L1, Pass), ("M01", L1, NotApplicable), ("C01", L2, Pass), ("Z01", L2, Info)],
@@ -34,7 +34,7 @@ fn each_row_claims_what_was_seen_and_no_more() {
             0,
             "SAFE at L2 · not tested: process crash, power loss and disk faults",
         ),
-        // A level where nothing passed is not shown.
+        // A level at which nothing passed is not shown.
         (
             L2,
             &[("A01", L1, Pass), ("C01", L2, NotApplicable)],
@@ -51,7 +51,7 @@ fn each_row_claims_what_was_seen_and_no_more() {
             "SAFE at L1, asked for L2: nothing passed that would show L2 · not shown: concurrency and network · not tested: \
              process crash, power loss and disk faults",
         ),
-        // Nothing at all, and a level that has no cases.
+        // No cases at all, and a level without cases.
         (
             L1,
             &[],
@@ -67,7 +67,7 @@ fn each_row_claims_what_was_seen_and_no_more() {
             2,
             "SAFE at L3, asked for L4: nothing passed that would show L4 · not tested: power loss and disk faults",
         ),
-        // A skip caps the level.
+        // A skip limits the level.
         (
             L3,
             &[("A01", L1, Pass), ("C01", L2, Pass), ("R01", L3, Skip)],
@@ -101,7 +101,7 @@ fn each_row_claims_what_was_seen_and_no_more() {
              process crash, power loss and disk faults",
         ),
         (L1, &[("A01", L1, Fail), ("A02", L1, Pass)], None, 1, "NOT SAFE: 1 of 2 cases failed (A01)"),
-        // A failure above takes the claim below with it, and counts more than what is unknown.
+        // A failure at a higher level withdraws the claim of the lower one, and takes precedence over unknown.
         (
             L2,
             &[("A01", L1, Pass), ("A02", L1, Unknown), ("C01", L2, Fail), ("C02", L2, Fail)],
@@ -179,7 +179,7 @@ fn long_lists_are_cut() {
 
 #[test]
 fn only_passes_and_nothing_short_of_them_gives_zero() {
-    // Every status beside a pass, on every level that was asked for.
+    // Every status beside a pass, at every requested level.
     for status in Status::ALL {
         for level in [L1, L2, L3] {
             let cases = [("A01", L1, Pass), ("C01", L2, Pass), ("R01", L3, Pass), ("R02", level, status)];
