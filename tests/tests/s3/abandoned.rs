@@ -1,4 +1,4 @@
-//! Unfinished uploads of a holder that was fenced off, which may not even abort them.
+//! Unfinished uploads of a fenced-off holder, which can no longer abort them.
 
 use fencepost_conformance::wait::{self, PATIENCE};
 
@@ -21,7 +21,7 @@ fn b_abandoned_uploads_of_a_fenced_holder_are_collected() {
     let second = running.holder("34");
     let own = second.begin_upload("reports/own");
     assert_eq!(second.put_part("reports/own", &own, 1, b"part").status, 200);
-    // Neither in a dry run nor before its time.
+    // Collected neither in a dry run nor before its time.
     assert!(collect(&["--dry-run"]).contains(" 1 unfinished uploads"));
     let (_, young, _) = world.administer(&["collect"]);
     assert!(young.contains(" 0 unfinished uploads"), "{young}");
@@ -34,7 +34,7 @@ fn b_abandoned_uploads_of_a_fenced_holder_are_collected() {
     assert_eq!((gone.status, code(&gone).as_str()), (404, "NoSuchUpload"));
 }
 
-/// By itself after the time that is set.
+/// Collected automatically after the configured time.
 #[test]
 fn b_abandoned_uploads_are_collected_after_the_retention() {
     let world =

@@ -1,4 +1,4 @@
-//! Small things in answers that clients and their test suites look at.
+//! Details of answers that clients and their test suites check.
 
 use data_encoding::BASE64;
 use fencepost_harness::bucketed::Bucketed;

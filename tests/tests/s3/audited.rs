@@ -1,4 +1,4 @@
-//! What an audit of 0.1.0 found at the S3 front end, one test per finding.
+//! Findings of an audit of 0.1.0 about the S3 front end, one test per finding.
 
 use std::net::SocketAddr;
 
@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use crate::signing::{Signer, code, http_date};
 
-/// Sends a request that was written by hand.
+/// Sends a hand-written request.
 fn send(gateway: &Bucketed, head: &str, body: &[u8]) -> Answer {
     let mut client = Client::connect(&gateway.s3().to_string());
     client.send(head.as_bytes()).and_then(|()| client.send(body)).unwrap();
     client.receive().unwrap()
 }
 
-/// A parameter that the S3 library does not know must not make another call of this one.
+/// A parameter that the S3 library does not know must not turn this call into another one.
 #[test]
 fn b01_a_parameter_that_is_not_known_changes_nothing() {
     let gateway = Bucketed::with(&["--s3-create-buckets"]);
@@ -49,7 +49,7 @@ fn b01_a_parameter_that_is_not_known_changes_nothing() {
     assert!(gateway.objects().join("watched").is_dir());
 }
 
-/// A read of something that S3 has and this gateway has not is not a read of the object.
+/// A read of an S3 feature that this gateway does not have is not answered with the object.
 #[test]
 fn b01_a_read_of_what_is_not_kept_is_not_answered_with_the_object() {
     let gateway = Bucketed::start();
@@ -66,7 +66,7 @@ fn b01_a_read_of_what_is_not_kept_is_not_answered_with_the_object() {
     }
 }
 
-/// The `Authorization` header is not signed itself, so whoever saw a request could write it in another way.
+/// The `Authorization` header itself is not signed, so an observer of a request could rewrite it.
 #[test]
 fn s02_two_lists_of_signed_headers() {
     let gateway = Bucketed::start();
@@ -90,7 +90,7 @@ fn s02_two_lists_of_signed_headers() {
     }
 }
 
-/// A request for one gateway must not be good at another one with the same keys.
+/// A request for one gateway must not be valid at another one with the same keys.
 #[test]
 fn s17_the_host_must_be_signed() {
     let gateway = Bucketed::start();
@@ -116,7 +116,7 @@ fn s17_version_2_in_a_header_is_told_so() {
     }
 }
 
-/// SigV4 allows either date; libraries without `x-amz-date` sign the other one.
+/// SigV4 allows either date header; libraries without `x-amz-date` sign the other one.
 #[test]
 fn s17_a_signed_date_will_do() {
     let gateway = Bucketed::start();
@@ -130,7 +130,7 @@ fn s17_a_signed_date_will_do() {
     assert_eq!(gateway.files().len(), 1);
 }
 
-/// A client that puts the bucket into the host's name would write to another bucket.
+/// A client that puts the bucket into the host name would write to another bucket.
 #[test]
 fn b06_a_host_that_names_a_bucket_is_refused() {
     let gateway = Bucketed::start();
@@ -150,7 +150,7 @@ fn b06_a_host_that_names_a_bucket_is_refused() {
     assert_eq!(put("storage.example").status, 200, "no endpoint was given, so it may have names");
 }
 
-/// A gateway whose S3 listener can be reached from other machines.
+/// A gateway whose S3 listener is reachable from other machines.
 struct Reachable {
     dir: TempDir,
     gateway: GatewayProcess,
@@ -186,7 +186,7 @@ impl Reachable {
     }
 }
 
-/// Whoever is on the way could swap a body, or change a header, that is not signed.
+/// An intermediary could replace a body or a header that is not signed.
 #[test]
 fn s09_without_encryption_bodies_and_headers_are_signed() {
     let reachable = Reachable::start();
@@ -209,7 +209,7 @@ fn s09_without_encryption_bodies_and_headers_are_signed() {
     let url = signer.presigned("GET", "/reports/x", 60);
     let read = reachable.send(&format!("GET {url} HTTP/1.1\r\nhost: {}\r\n\r\n", signer.address), b"");
     assert_eq!((read.status, read.text().as_str()), (200, "x"));
-    // The endpoint was configured, so other names are mistakes.
+    // The endpoint was configured, so other host names are mistakes.
     let other = [&signed[..], &[("host", "other.example")]].concat();
     assert_eq!(code(&reachable.send(&signer.head("PUT", "/reports/x", &other), b"x")), "InvalidRequest");
     let own = [&signed[..], &[("host", "files.example:9000")]].concat();

@@ -1,4 +1,4 @@
-//! What an audit of 0.1.0 found about bodies that S3 clients send, one test per finding.
+//! Findings of an audit of 0.1.0 about bodies that S3 clients send, one test per finding.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::large::Flat;
 use crate::signing::{Signer, code};
 use crate::world::until_some_is_staged;
 
-/// Enough of a body for some of it to be staged.
+/// Long enough that some of the body is staged.
 const LONG: usize = 1 << 20;
 
 fn hash(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
 }
 
-/// POST, with the payload signed.
+/// A POST with a signed payload.
 fn post(signer: &Signer, target: &str, body: &str) -> Answer {
     signer.request("POST", target, &[("x-amz-content-sha256", &hash(body.as_bytes()))], body.as_bytes())
 }
 
-/// One peer gets a share of the memory for bodies; what does not fit waits, and is not refused.
+/// Each peer gets a share of the memory for bodies; what does not fit waits and is not refused.
 #[test]
 fn s06_signed_chunks_have_a_budget() {
     const UPLOADS: usize = 160;
@@ -43,7 +43,7 @@ fn s06_signed_chunks_have_a_budget() {
         client.send(&body).unwrap();
         uploads.push((client, rest));
     }
-    // What the gateway is going to read, it has read by then.
+    // After these requests, the gateway has read everything that it is going to read.
     for _ in 0..100 {
         assert_eq!(signer.get("reports/x").status, 200);
     }
@@ -76,7 +76,7 @@ fn s07_a_list_is_counted_before_it_is_parsed() {
     flat.assert("lists");
 }
 
-/// Nothing of the body is sent here: the answer comes without it.
+/// No part of the body is sent here: the answer comes without it.
 #[test]
 fn s07_a_key_without_a_token_is_refused_before_its_list() {
     let gateway = Bucketed::start();
@@ -92,7 +92,7 @@ fn s07_a_key_without_a_token_is_refused_before_its_list() {
     assert_eq!(reader.delete_all("watched", &["x"]).status, 200, "where the guard only observes");
 }
 
-/// The S3 library drops what is in CDATA, so another object would be deleted than was named.
+/// The S3 library drops CDATA content, so the object deleted would not be the one that was named.
 #[test]
 fn s14_cdata_is_refused() {
     let gateway = Bucketed::start();
@@ -106,7 +106,7 @@ fn s14_cdata_is_refused() {
     assert_eq!(gateway.files().len(), 2);
 }
 
-/// What a client sent wrong is not the gateway's fault.
+/// A malformed request is the client's error, not the gateway's.
 #[test]
 fn s24_a_list_that_is_sent_wrong_is_the_clients_fault() {
     let gateway = Bucketed::with(&["--s3-create-buckets"]);
@@ -128,7 +128,7 @@ fn s24_a_list_that_is_sent_wrong_is_the_clients_fault() {
     assert!(!gateway.objects().join("made").exists());
 }
 
-/// A byte now and then kept an upload alive for days.
+/// Before the fix, a byte now and then kept an upload alive for days.
 #[test]
 fn s11_a_body_that_trickles_is_ended() {
     let gateway = Bucketed::with(&["--body-timeout", "1s"]);
@@ -136,7 +136,7 @@ fn s11_a_body_that_trickles_is_ended() {
     let mut client = signer.begin("PUT", "/reports/x", &[], 1 << 20);
     client.set_timeout(Duration::from_millis(300));
     let answer = wait::until("the trickle to be ended", PATIENCE, || {
-        // The connection may be closed by now, with the answer in it.
+        // The gateway may already have answered and closed the connection.
         let _ = client.send(b"x");
         client.wait_for_answer().ok().map(|()| client.receive().unwrap())
     });

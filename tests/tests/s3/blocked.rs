@@ -1,5 +1,5 @@
-//! Committed, and the storage cannot show it: that is told, the object is served from staging, it takes no writes as long
-//! as that lasts, and it is shown as soon as it can be.
+//! A committed object that the storage cannot publish: the answer reports it, the object is served from staging and
+//! accepts no writes meanwhile, and it is published as soon as possible.
 
 use std::fs;
 
@@ -9,10 +9,10 @@ use crate::signing::{Signer, code, element};
 use crate::steps::Injected;
 use crate::world::{Running, World, until_nothing_is_staged, until_so_many_are_staged};
 
-/// What `publish` calls, on whichever machine.
+/// The calls that `publish` makes, on all machines.
 const RENAMES: &str = "renameat,renameat2";
 
-/// What makes a blocked name go on, once the cause is mended.
+/// What unblocks a name, once the cause is fixed.
 #[derive(Clone, Copy, Debug)]
 enum Healed {
     ByTheNextWrite,
@@ -25,7 +25,7 @@ fn message(answer: &Answer) -> String {
     element(&answer.text(), "Message").unwrap_or_default()
 }
 
-/// It is done, and its file is not as it should be: neither success nor failure, and it says what to do.
+/// Committed, but its file is not up to date: the answer is neither success nor failure, and names the next step.
 fn assert_unshown(answer: &Answer, name: &str) {
     assert_eq!((answer.status, code(answer).as_str()), (500, "InternalError"), "{}", answer.text());
     let message = message(answer);
@@ -34,7 +34,7 @@ fn assert_unshown(answer: &Answer, name: &str) {
     }
 }
 
-/// Surely not done.
+/// Asserts that the write was certainly not applied.
 fn assert_blocked(answer: &Answer, name: &str) {
     assert_eq!((answer.status, code(answer).as_str()), (503, "ServiceUnavailable"), "{}", answer.text());
     let message = message(answer);
@@ -43,7 +43,7 @@ fn assert_blocked(answer: &Answer, name: &str) {
     }
 }
 
-/// The administrator is told, and told that it is not the storage that is wrong.
+/// The check reports the object to the administrator, as unshown and not as a fault of the storage.
 fn assert_reported(world: &World, name: &str, why: &str) {
     let (exit, out, _) = world.administer(&["check"]);
     let line = out.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{name} in {out}"));
@@ -56,7 +56,7 @@ fn assert_nothing_differs(world: &World) {
     assert!(exit == 0 && out.contains(" 0 differences"), "{exit}: {out}");
 }
 
-/// Once what failed works again.
+/// Unblocks the name, once the failing call works again.
 fn heal(how: Healed, running: Running, world: &World, signer: &Signer) -> (Running, Signer) {
     match how {
         Healed::ByTheNextWrite => (running, signer.clone()),
@@ -82,7 +82,7 @@ fn a_put_that_cannot_be_renamed_is_served_from_staging_until_it_is() {
         assert_eq!(fs::read(world.objects().join("reports/x")).unwrap(), b"old", "the file is still the old one");
         let shown = crate::world::agreed(&signer, "reports");
         assert_eq!((shown["x"].as_slice(), shown["bystander"].as_slice()), (&b"committed"[..], &b"by"[..]));
-        // It is in nobody's way but its own writers'.
+        // Only writes of the object itself are blocked.
         for answer in [
             signer.put("reports/x", b"later"),
             signer.delete("reports/x"),
@@ -100,7 +100,7 @@ fn a_put_that_cannot_be_renamed_is_served_from_staging_until_it_is() {
         let (running, signer) = heal(how, running, &world, &signer);
         match how {
             Healed::ByTheNextWrite => {
-                // If it were not put in its place first, this would not find what it names.
+                // This condition holds only if the committed object is published first.
                 let own = format!("\"{}\"", crate::signing::md5_of(b"committed"));
                 let answer = signer.request("PUT", "/reports/x", &[("if-match", &own)], b"after");
                 assert_eq!(answer.status, 200, "{}", answer.text());
@@ -114,7 +114,7 @@ fn a_put_that_cannot_be_renamed_is_served_from_staging_until_it_is() {
     }
 }
 
-/// The same of a name that was not there, and one below a folder of its own.
+/// The same for a new name, and for one below a folder of its own.
 #[test]
 fn a_new_name_that_cannot_be_renamed_appears_later() {
     let world = World::new();
@@ -125,7 +125,7 @@ fn a_new_name_that_cannot_be_renamed_appears_later() {
     assert!(!world.objects().join("reports/new/deep").exists());
     assert_eq!(signer.get("reports/new/deep").text(), "committed");
     assert_eq!(signer.list("reports", 10).len(), 1);
-    // What it needs for its place is not given to others.
+    // The path that it needs is not given to other objects.
     let clash = signer.put("reports/new", b"a file where it needs a folder");
     assert_eq!((clash.status, code(&clash).as_str()), (409, "ObjectNameClash"), "{}", clash.text());
     assert_reported(&world, "reports/new/deep", "Input/output error");
@@ -170,7 +170,7 @@ fn a_delete_that_cannot_be_unlinked_is_done_later() {
     }
 }
 
-/// Nobody can make it whole again: it is said so, nothing else is served in its place, and the administrator decides.
+/// The object cannot be restored: that is reported, nothing else is served in its place, and the administrator decides.
 #[test]
 fn a_committed_object_whose_bytes_are_lost_is_blocked_until_the_storage_is_believed() {
     for before in [Some("old"), None] {
@@ -207,7 +207,7 @@ fn a_committed_object_whose_bytes_are_lost_is_blocked_until_the_storage_is_belie
         assert_nothing_differs(&world);
         assert_eq!(running.client().fence("reports").as_deref(), Some("33"), "the fence stays");
         until_nothing_is_staged(&world.objects());
-        // And it is over: the next start finds nothing to do again.
+        // The case is closed: the next start finds nothing to redo.
         running.gateway.kill();
         let running = world.start();
         let signer = running.again(&signer);
@@ -218,8 +218,8 @@ fn a_committed_object_whose_bytes_are_lost_is_blocked_until_the_storage_is_belie
     }
 }
 
-/// What is removed stays so, although its file is still there: a bucket that cannot be removed for it does not take it in
-/// again.
+/// A removed object stays removed although its file still exists: a bucket removal that fails because of that file does
+/// not take the file in again.
 #[test]
 fn a_delete_that_cannot_be_unlinked_is_not_undone_by_removing_its_bucket() {
     let world = World::new();

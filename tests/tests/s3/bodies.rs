@@ -1,4 +1,4 @@
-//! Bodies that do not come: whoever says nothing holds nothing for long, whatever it asked for.
+//! Bodies that never arrive: a silent client holds no resources for long, whatever it requested.
 
 use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::bucketed::Bucketed;
@@ -29,7 +29,7 @@ fn a_body_that_stops_coming_ends_its_request() {
     for (method, target, wanted) in [
         ("PUT", "/reports/x", (400, Some("IncompleteBody"))),
         ("POST", "/reports?delete=", (400, Some("IncompleteBody"))),
-        // What is answered without a look at its body.
+        // Answered without reading the body.
         ("POST", "/reports/x?uploads=", (200, None)),
     ] {
         let mut silent = signer.begin(method, target, &[], 1 << 20);
@@ -46,7 +46,7 @@ fn a_body_that_stops_coming_ends_its_request() {
     assert!(gateway.files().is_empty());
 }
 
-/// 8 MiB are two lists.
+/// 8 MiB are enough for two lists.
 #[test]
 fn lists_in_memory_have_a_budget() {
     let gateway = Bucketed::with(&["--body-timeout", "10min", "--max-bodies", "8MiB"]);
@@ -56,7 +56,8 @@ fn lists_in_memory_have_a_budget() {
         silent.send(b"<Delete>").unwrap();
         silent
     };
-    // Those that come when the places are taken, by the one that asks for instance, are turned away.
+    // Requests are refused while all places are taken; that can also happen to the silent clients, because this loop's
+    // own request takes a place.
     let mut held = Vec::new();
     let full = wait::until("all places to be taken", PATIENCE, || {
         held.push(begin());

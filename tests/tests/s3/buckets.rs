@@ -1,4 +1,4 @@
-//! Buckets, made and removed over S3: where that is allowed, by whoever holds the lock of the bucket's own name.
+//! Buckets, created and removed over S3: where that is allowed, by the holder of the lock with the bucket's name.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn assert_refused(answer: &Answer, status: u16, wanted: &str) {
     assert_eq!((answer.status, code(answer).as_str()), (status, wanted), "{}", answer.text());
 }
 
-/// Where it is not allowed nobody can, whatever their lease; the directories stay as they are.
+/// Where it is not allowed no lease helps, and the directories stay as they are.
 #[test]
 fn t09_buckets_are_neither_made_nor_removed_where_that_is_not_allowed() {
     let gateway = Bucketed::start();
@@ -58,11 +58,11 @@ fn a_bucket_is_made_filled_emptied_and_removed() {
     assert_refused(&remove(&holder, "newbucket"), 409, "BucketNotEmpty");
     assert_eq!(writer.get("newbucket/x").body, b"x");
     assert_eq!(writer.delete("newbucket/x").status, 204);
-    // An upload that was begun is something in it, although it is seen nowhere.
+    // A begun upload counts as content, although no list shows it.
     let upload = writer.begin_upload("newbucket/x");
     assert_refused(&remove(&holder, "newbucket"), 409, "BucketNotEmpty");
     assert_eq!(writer.request("DELETE", &format!("/newbucket/x?uploadId={upload}"), &[], b"").status, 204);
-    // And so is a file that the index does not know.
+    // So does a file that is not in the index.
     fs::write(directory.join("by-hand"), "precious").unwrap();
     assert_refused(&remove(&holder, "newbucket"), 409, "BucketNotEmpty");
     assert_eq!(fs::read(directory.join("by-hand")).unwrap(), b"precious");
@@ -78,7 +78,7 @@ fn a_bucket_is_made_filled_emptied_and_removed() {
     assert_eq!(crate::world::agreed(&writer, "newbucket")["x"], b"x again");
 }
 
-/// G2: 34 took over; what 33 asks for changes neither directories nor fences.
+/// G2: 34 took over; requests of 33 change neither directories nor fences.
 #[test]
 fn t09_buckets_are_made_and_removed_by_the_holder_only() {
     let gateway = Bucketed::with(&["--s3-create-buckets"]);
@@ -96,7 +96,7 @@ fn t09_buckets_are_made_and_removed_by_the_holder_only() {
     assert!(!directory.exists());
     assert_eq!(gateway.client().fence("newbucket").as_deref(), Some("34"));
 
-    // A guard puts the bucket's own name under the fence of what is in it.
+    // A guard puts the bucket's own name under the fence of its content.
     let (old, new) = (Signer::holder(&gateway, "reports", "33"), Signer::holder(&gateway, "reports", "34"));
     assert_stale(&remove(&old, "reports"));
     assert!(gateway.objects().join("reports").is_dir());
@@ -106,8 +106,8 @@ fn t09_buckets_are_made_and_removed_by_the_holder_only() {
     assert_eq!(make(&new, "reports").status, 200);
 }
 
-/// Its client has gone. What was judged is done to its end all the same, or a directory that is made by hand later would
-/// be taken for one whose files are known.
+/// The client has disconnected. A removal that was admitted is completed nevertheless; otherwise a directory that is
+/// made by hand later would be taken for one whose files are indexed.
 #[test]
 fn a_bucket_is_removed_to_its_end_without_its_client() {
     let world = World::new();
@@ -133,7 +133,7 @@ fn a_bucket_is_removed_to_its_end_without_its_client() {
     assert_eq!(world.buckets(&signer), ["made", "reports"]);
 }
 
-/// Trap 15: a lease of something else, or none at all, is no right to a bucket.
+/// Trap 15: a lease of something else, or no lease, gives no right to a bucket.
 #[test]
 fn t15_buckets_are_not_made_or_removed_without_their_lease() {
     let gateway = Bucketed::with(&["--s3-create-buckets"]);

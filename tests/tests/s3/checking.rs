@@ -1,4 +1,5 @@
-//! Index and storage compared, mended and tidied by an administrator: `fencepost objects check` and `collect`.
+//! An administrator compares index and storage, repairs differences and tidies up: `fencepost objects check` and
+//! `collect`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +19,7 @@ pub(crate) fn objects(gateway: &Bucketed, arguments: &[&str]) -> (i32, String, S
     objects_at(&gateway.admin_socket(), arguments)
 }
 
-/// The same through any administrator's door.
+/// The same through any admin socket.
 pub(crate) fn objects_at(socket: &Path, arguments: &[&str]) -> (i32, String, String) {
     let socket = socket.display().to_string();
     let output = run(&[&["objects"], arguments, &["--admin-socket", &socket]].concat());
@@ -26,7 +27,7 @@ pub(crate) fn objects_at(socket: &Path, arguments: &[&str]) -> (i32, String, Str
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// What `--json` says of the differences: which and about what, in order.
+/// The differences that `--json` reports: kind and subject, in order.
 fn differences(gateway: &Bucketed, arguments: &[&str]) -> (i32, Vec<(String, String)>, Value) {
     let (code, out, _) = objects(gateway, &[&["check", "--json"], arguments].concat());
     let json: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
@@ -37,7 +38,7 @@ fn differences(gateway: &Bucketed, arguments: &[&str]) -> (i32, Vec<(String, Str
     (code, found, json)
 }
 
-/// A file that other processes put in the place of another.
+/// Replaces a file as another process would.
 fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("other");
     fs::write(&beside, text).unwrap();
@@ -110,7 +111,7 @@ fn what_changed_behind_the_gateway_is_named_and_not_served_until_it_is_adopted()
         assert!(answer.text().contains("fencepost objects check"), "{name}: {}", answer.text());
     }
     assert_eq!(signer.get("reports/unknown").status, 404);
-    // Other buckets are not to blame.
+    // Other buckets are not affected.
     assert_eq!(differences(&gateway, &["--bucket", "shared"]).0, 0);
     let (exit, _, error) = objects(&gateway, &["check", "--bucket", "nowhere"]);
     assert!(exit != 0 && error.contains("nowhere"), "{error}");
@@ -129,7 +130,7 @@ fn what_changed_behind_the_gateway_is_named_and_not_served_until_it_is_adopted()
     assert_eq!(code(&signer.put("reports/unknown", b"late")), "StaleFencingToken");
 }
 
-/// More names than one page has, in several buckets, and one of them without its directory.
+/// More names than fit in one page, in several buckets, one of which has lost its directory.
 #[test]
 fn a_check_of_many_names_misses_none() {
     let gateway = Bucketed::filled(|root| {
@@ -190,7 +191,7 @@ fn leftovers_are_counted_by_a_dry_run_and_then_removed() {
     assert_eq!(agreed(&signer, "reports").len(), 2);
 }
 
-/// Its bytes are gone, so it cannot be published any more, however it goes on.
+/// Its bytes are gone, so it cannot be published any more, however the upload continues.
 #[test]
 fn t34_an_upload_whose_bytes_were_collected_is_not_published() {
     let gateway = Bucketed::start();

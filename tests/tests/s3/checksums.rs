@@ -1,4 +1,4 @@
-//! Checksums and parts of objects: kept, returned, and used to read.
+//! Checksums and parts of objects: stored, returned, and used to read.
 
 use data_encoding::BASE64;
 use fencepost_harness::bucketed::Bucketed;
@@ -12,7 +12,7 @@ fn bytes() -> Vec<u8> {
     (0..2 * PART + 777).map(|at| (at % 251) as u8 ^ (at >> 16) as u8).collect()
 }
 
-/// Uploads an object in three parts, each with a checksum. The answer to its completion.
+/// Uploads an object in three parts, each with a checksum. Returns the answer to its completion.
 fn uploaded(
     signer: &Signer,
     begin: &[(&str, &str)],
@@ -41,7 +41,7 @@ fn b_checksums_of_uploads_are_returned() {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
     let enabled = [("x-amz-checksum-mode", "ENABLED")];
-    // Of the whole, made from those of the parts.
+    // The checksum of the whole object, combined from those of the parts.
     let begin = [("x-amz-checksum-algorithm", "CRC32"), ("x-amz-checksum-type", "FULL_OBJECT")];
     let completed = uploaded(&signer, &begin, ("x-amz-checksum-crc32", crc32_of)).text();
     let whole = crc32_of(&bytes());
@@ -51,14 +51,14 @@ fn b_checksums_of_uploads_are_returned() {
     assert_eq!(head.header("x-amz-checksum-crc32"), Some(whole.as_str()), "{head:?}");
     assert_eq!(head.header("x-amz-checksum-type"), Some("FULL_OBJECT"), "{head:?}");
     assert_eq!(signer.request("HEAD", "/reports/x", &[], b"").header("x-amz-checksum-type"), None, "unless asked");
-    // A copy has that of its source, or the one that is asked for.
+    // A copy has the checksum of its source, or the one that is requested.
     let copied = signer.request("PUT", "/reports/copy", &[("x-amz-copy-source", "/reports/x")], b"").text();
     assert_eq!(element(&copied, "ChecksumCRC32").as_deref(), Some(whole.as_str()), "{copied}");
     assert_eq!(element(&copied, "ChecksumType").as_deref(), Some("FULL_OBJECT"), "{copied}");
     let asked = [("x-amz-copy-source", "/reports/x"), ("x-amz-checksum-algorithm", "SHA256")];
     let copied = signer.request("PUT", "/reports/copy", &asked, b"").text();
     assert_eq!(element(&copied, "ChecksumSHA256"), Some(sha256_of(&bytes())), "{copied}");
-    // Of the parts' checksums.
+    // The checksum of the parts' checksums.
     let begin = [("x-amz-checksum-algorithm", "SHA256")];
     let completed = uploaded(&signer, &begin, ("x-amz-checksum-sha256", sha256_of)).text();
     let sums: Vec<u8> = bytes().chunks(PART).flat_map(|part| Sha256::digest(part).to_vec()).collect();
@@ -68,7 +68,7 @@ fn b_checksums_of_uploads_are_returned() {
     let get = signer.request("GET", "/reports/x", &enabled, b"");
     assert_eq!(get.header("x-amz-checksum-sha256"), Some(composite.as_str()));
     assert_eq!(get.header("x-amz-checksum-type"), Some("COMPOSITE"));
-    // In one piece.
+    // An object that was uploaded in one piece.
     let put = signer.request("PUT", "/reports/p", &[("x-amz-checksum-crc32", &crc32_of(b"p"))], b"p");
     assert_eq!(put.header("x-amz-checksum-type"), Some("FULL_OBJECT"), "{put:?}");
     for wrong in [
@@ -105,7 +105,7 @@ fn b_part_number_reads_a_part() {
     }
     let both = signer.request("GET", "/reports/x?partNumber=1", &[("range", "bytes=0-1")], b"");
     assert_eq!((both.status, code(&both).as_str()), (400, "InvalidRequest"), "{}", both.text());
-    // What came in one piece is one part.
+    // An object that was uploaded in one piece has one part.
     assert_eq!(signer.put("reports/p", b"piece").status, 200);
     let piece = signer.get("reports/p?partNumber=1");
     assert_eq!((piece.status, piece.body.as_slice()), (206, &b"piece"[..]));

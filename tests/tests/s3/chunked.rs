@@ -1,4 +1,4 @@
-//! Bodies in chunks (`aws-chunked`): each with a signature that covers the one before it, or none with any.
+//! Bodies in chunks (`aws-chunked`): either each has a signature that covers the one before it, or none has any.
 
 use data_encoding::{BASE64, HEXLOWER};
 use fencepost_harness::bucketed::Bucketed;
@@ -14,10 +14,10 @@ const SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 const SIGNED_WITH_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
 const UNSIGNED_WITH_TRAILER: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 
-/// The largest chunk with a signature: it must be known whole before any of it is used.
+/// The largest signed chunk: it must be received whole before any of it is used.
 const MAX_SIGNED: usize = 1 << 20;
 
-/// Signs chunks, each over the signature of the one before it; the first over that of the request's head.
+/// Signs chunks, each over the signature of the one before it; the first over the signature of the request's head.
 struct Chain<'s> {
     signer: &'s Signer,
     date: String,
@@ -36,12 +36,12 @@ impl Chain<'_> {
         let said = format!("{}\n{}\n{}", self.previous, hash(b""), hash(data));
         self.previous = self.signer.sign("AWS4-HMAC-SHA256-PAYLOAD", &self.date, &said);
         let line = format!("{:x};chunk-signature={}\r\n", data.len(), self.previous);
-        // What comes after the last one, and it is empty, is the trailer's.
+        // After the last chunk, which is empty, the trailer follows directly.
         let end: &[u8] = if data.is_empty() { b"" } else { b"\r\n" };
         [line.as_bytes(), data, end].concat()
     }
 
-    /// A line of the trailer, and its signature.
+    /// A line of the trailer with its signature.
     fn trailer(&mut self, line: &str) -> Vec<u8> {
         let said = format!("{}\n{}", self.previous, HEXLOWER.encode(&Sha256::digest(format!("{line}\n"))));
         let signature = self.signer.sign("AWS4-HMAC-SHA256-TRAILER", &self.date, &said);
@@ -54,7 +54,7 @@ pub(crate) struct Upload<'u> {
     pieces: &'u [&'u [u8]],
     /// `name:value`
     trailer: Option<&'u str>,
-    /// How long it says that all of them are.
+    /// The announced length of all pieces.
     length: usize,
 }
 
@@ -63,9 +63,9 @@ impl<'u> Upload<'u> {
         Upload { pieces, trailer, length: pieces.iter().map(|piece| piece.len()).sum() }
     }
 
-    /// The body, a piece of what goes over the wire after the other: chunks, the last one, the trailer, the end.
+    /// The body in the pieces that are sent: chunks, the last chunk, the trailer, the end.
     fn body(&self, signer: &Signer, head: &str) -> Vec<Vec<u8>> {
-        // Without a date, to see how long it is going to be.
+        // An empty head, used only to compute the length.
         let date = if head.is_empty() { "x-amz-date: 20260101T000000Z\n" } else { head };
         let mut chain = Chain::after(signer, date);
         if head.is_empty() {
@@ -78,15 +78,15 @@ impl<'u> Upload<'u> {
         body
     }
 
-    /// Sends it, with whatever `spoil` makes of the body.
+    /// Sends the upload, with the body changed by `spoil`.
     fn send(&self, signer: &Signer, target: &str, spoil: impl Fn(&mut Vec<Vec<u8>>)) -> Answer {
         let (mut client, body) = self.begin(signer, target, spoil);
-        // Whoever is refused in the middle may find the connection closed, with the answer in it.
+        // The gateway may refuse in the middle, answer and close the connection.
         let sent = client.send(&body);
         client.receive().unwrap_or_else(|error| panic!("{error} after {sent:?}"))
     }
 
-    /// Sends the head. What is to be sent after it.
+    /// Sends the head. Returns the body to send after it.
     pub(crate) fn begin(&self, signer: &Signer, target: &str, spoil: impl Fn(&mut Vec<Vec<u8>>)) -> (Client, Vec<u8>) {
         let spoilt = |head: &str| {
             let mut body = self.body(signer, head);
@@ -109,7 +109,7 @@ impl<'u> Upload<'u> {
     }
 }
 
-/// Another hexadecimal digit at the beginning of a signature.
+/// Changes the first hexadecimal digit of a signature.
 fn spoil_signature(chunk: &mut [u8]) {
     let text = String::from_utf8_lossy(chunk).into_owned();
     let at = text.find("signature").and_then(|at| Some(at + 1 + text[at..].find(['=', ':'])?)).expect("it is signed");
@@ -142,10 +142,10 @@ fn chunks_with_the_right_signatures_are_taken() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// What is done to a body, and the code of the answer.
+/// A description, a change to a body, and the error code of the answer.
 type Spoilt = (&'static str, fn(&mut Vec<Vec<u8>>), &'static str);
 
-/// Each was signed by the holder, and changed on its way.
+/// Each was signed by the holder, and changed on the way.
 const SPOILT: [Spoilt; 10] = [
     ("the signature of the first chunk", |body| spoil_signature(&mut body[0]), "BadDigest"),
     ("the signature of a chunk in the middle", |body| spoil_signature(&mut body[1]), "BadDigest"),
@@ -221,7 +221,7 @@ fn a_trailer_that_was_changed_on_its_way_changes_nothing() {
         let answer = upload.send(&signer, "/reports/x", spoil);
         assert_eq!((answer.status, code(&answer).as_str()), (400, wanted), "{what}: {}", answer.text());
     }
-    // It is signed as it is, and the sum is another one's.
+    // The trailer's signature is valid, but its checksum is that of other bytes.
     let other = format!("x-amz-checksum-crc32:{}", crc32_of(b"something else"));
     let answer = Upload::of(&PIECES, Some(&other)).send(&signer, "/reports/x", |_| {});
     assert_eq!((answer.status, code(&answer).as_str()), (400, "BadDigest"), "{}", answer.text());
@@ -239,7 +239,7 @@ fn a_signed_chunk_is_as_large_as_may_be_held_in_memory_and_no_larger() {
     let before = gateway.files();
     bytes.push(b'y');
     let (mut client, body) = Upload::of(&[&bytes], None).begin(&signer, "/reports/x", |_| {});
-    // How large it is going to be is said at its beginning.
+    // The beginning of a chunk announces its size.
     client.send(&body[..1000]).unwrap();
     let answer = client.receive().unwrap();
     assert_eq!((answer.status, code(&answer).as_str()), (400, "IncompleteBody"), "{}", answer.text());
@@ -288,7 +288,7 @@ fn memory_stays_flat_for_one_large_chunk_without_a_signature() {
     assert!(read.chunks(BLOCK).enumerate().all(|(number, found)| found == block(number)), "the bytes are others");
 }
 
-/// Without a `Content-Length`, only the length of what is in the chunks tells whether some of them are missing.
+/// Without a `Content-Length`, only the announced decoded length shows whether chunks are missing.
 #[test]
 fn a_body_in_chunks_is_as_long_as_was_said() {
     let gateway = Bucketed::start();

@@ -1,4 +1,4 @@
-//! `fencepost s3 credentials`, and what `fencepost run` gives to S3 clients.
+//! `fencepost s3 credentials`, and the variables that `fencepost run` sets for S3 clients.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use fencepost_harness::fresh::Fresh;
 use fencepost_harness::process::binary;
 use serde_json::Value;
 
-/// A command line in a clean environment with these variables.
+/// Runs a command line in a clean environment with these variables.
 fn with(gateway: &Fresh, line: &str, variables: &[(&str, &str)]) -> Said {
     let arguments: Vec<_> = line.split_whitespace().collect();
     command(gateway, &arguments).envs(variables.iter().copied()).output().unwrap().into()
@@ -44,7 +44,7 @@ fn a_token_that_the_caller_has_gets_credentials_again_and_again() {
     let given = with(
         &gateway,
         "s3 credentials --resource reports --format json",
-        // The lock of the job around it is not taken again.
+        // The lock of the surrounding job is not acquired again.
         &[("FENCEPOST_TOKEN", "34"), ("FENCEPOST_HOLDER", "a#1"), ("FENCEPOST_LOCK", &own_locks(&gateway))],
     );
     assert_eq!((token_of(&given.json()), &given.json()["holder"]), ("34", &"a#1".into()));
@@ -65,11 +65,11 @@ fn a_lock_is_taken_and_its_lease_is_the_callers() {
     run(&gateway, &line).assert_failed(8, &["`reports`"]);
     let lease_of = |verb| run(&gateway, &format!("lock {verb} reports --lock {own} --lease {lease}"));
     assert_eq!(lease_of("renew").text(), "renewed reports\n");
-    // For the same token, while somebody holds the lock: it is us.
+    // Credentials for the token that holds the lock are issued, because it is the same holder.
     let again = run(&gateway, "s3 credentials --lock token:1 --resource reports --json").json();
     assert_eq!(token_of(&again), "1");
     assert_eq!(lease_of("release").code, 0);
-    // The next holder, and what the one before gets then.
+    // The next holder, and the refusal of the previous one.
     assert_eq!(token_of(&run(&gateway, &line).json()), "2");
     run(&gateway, "s3 credentials --lock token:1 --resource reports").assert_failed(3, &["1 is stale"]);
 }
@@ -148,7 +148,7 @@ fn a_program_under_a_lock_finds_what_s3_clients_read() {
     assert_eq!(job(&without, &[], SHOW, &before).text(), "theirs none none none none theirs theirs\n");
 }
 
-/// Programs with the crate object_store send nothing without TLS unless they may, and s5cmd has a variable of its own.
+/// The object_store crate refuses to send without TLS unless that is allowed, and s5cmd has a variable of its own.
 #[test]
 fn b_run_sets_what_object_store_and_s5cmd_read() {
     let show = "echo ${AWS_ALLOW_HTTP-none} ${S3_ENDPOINT_URL-none} ${AWS_ENDPOINT_URL-none}";
@@ -172,7 +172,7 @@ fn a_program_under_a_lock_gets_credentials_again_for_its_own_token_only() {
     let (process, token) = text.split_once('\n').unwrap();
     assert!(serde_json::from_str::<Value>(process).unwrap()["AccessKeyId"].as_str().unwrap().starts_with("FP"));
     assert_eq!(token, "1\n");
-    // Somebody takes over in the middle; the program is not asked to stop, and asks for credentials.
+    // Another holder takes over in the middle. The program is not stopped, and requests credentials.
     let curl = format!("{} claim reports --token 99 --holder other#1 --url {}", binary().display(), gateway.url());
     let script = format!("unset FENCEPOST_ISSUER; FENCEPOST_HOLDER=other#1 {curl} >/dev/null; {again}");
     let taken = job(&gateway, &["--on-lost", "notify"], &script, &[]);

@@ -1,4 +1,4 @@
-//! Completions that take longer than clients like to wait, and parts that are sent more than once.
+//! Completions that take longer than clients are willing to wait, and parts that are sent more than once.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::world::{Running, World, agreed, staged, until_nothing_is_staged};
 
 const PART: usize = 5 << 20;
 
-/// Much longer than any of these tests.
+/// Much longer than any of these tests takes.
 const LONG_US: u32 = 300_000_000;
 
 /// An upload of two parts.
@@ -34,7 +34,7 @@ fn begin(signer: &Signer) -> Begun {
     Begun { etags: parts.iter().zip(1..).map(put).collect(), whole: parts.concat(), id }
 }
 
-/// Sends a completion, and waits for nothing.
+/// Sends a completion without waiting for the answer.
 fn send(signer: &Signer, begun: &Begun) -> Client {
     let body = Signer::completion(&begun.etags);
     let target = format!("/reports/large?uploadId={}", begun.id);
@@ -43,12 +43,12 @@ fn send(signer: &Signer, begun: &Begun) -> Client {
     client
 }
 
-/// Waits until the parts are being put together: beside the two of them, there is the whole.
+/// Waits until the parts are being combined: the whole is staged beside the two parts.
 fn until_it_is_put_together(world: &World) {
     wait::until("the whole to be staged", PATIENCE, || (world.staged().len() == 3).then_some(()));
 }
 
-/// A gateway that takes for ever to put an upload together, until the delay is dropped.
+/// A gateway that does not finish combining an upload until the delay is dropped.
 struct Slow {
     world: World,
     running: Running,
@@ -85,7 +85,7 @@ fn a_completion_that_takes_long_keeps_its_client_waiting() {
     until_nothing_is_staged(&world.objects());
 }
 
-/// 200 is sent by then, so the refusal is in the body, where clients of S3 look for it.
+/// Status 200 is already sent by then, so the refusal is in the body, where S3 clients look for it.
 #[test]
 fn a_completion_that_is_overtaken_while_it_takes_long_is_refused_in_its_body() {
     let Slow { world, running, signer, begun, delay } = Slow::start();
@@ -101,7 +101,7 @@ fn a_completion_that_is_overtaken_while_it_takes_long_is_refused_in_its_body() {
     world.no_leftovers(&successor);
 }
 
-/// The same, through boto3: it raises what it finds in the body.
+/// The same through boto3, which raises the error that it finds in the body.
 #[test]
 fn boto3_reads_a_refusal_in_the_body() {
     let Slow { world, running, signer, begun, delay } = Slow::start();
@@ -113,7 +113,7 @@ fn boto3_reads_a_refusal_in_the_body() {
     boto3.env("AWS_SECRET_ACCESS_KEY", &signer.credentials.secret_access_key);
     let boto3 = boto3.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until_it_is_put_together(&world);
-    // Whoever asks later is answered later: boto3 has its 200 when this one has.
+    // Later requests are answered later: when this one has its 200, boto3 has it too.
     let mut later = send(&signer, &begun);
     later.wait_for_answer().unwrap();
     let successor = running.holder("34");
@@ -125,7 +125,7 @@ fn boto3_reads_a_refusal_in_the_body() {
     assert!(world.seen(&successor).is_empty());
 }
 
-/// The client lost patience. What it asked for is done all the same, once, and its retry is told so.
+/// The client gave up. Its completion is still done, once, and its retry reports that.
 #[test]
 fn a_completion_goes_on_without_its_client_and_a_retry_waits_for_it() {
     let Slow { world, running: _running, signer, begun, delay } = Slow::start();
@@ -143,7 +143,7 @@ fn a_completion_goes_on_without_its_client_and_a_retry_waits_for_it() {
     until_nothing_is_staged(&world.objects());
 }
 
-/// There may be ten thousand parts, and everybody shares the descriptors.
+/// There may be ten thousand parts, and all requests share the descriptors.
 #[test]
 fn the_parts_are_opened_one_after_the_other() {
     let Slow { world, running, signer, begun, delay } = Slow::start();
@@ -162,7 +162,7 @@ fn the_parts_are_opened_one_after_the_other() {
     assert!(element(&client.receive().unwrap().text(), "ETag").is_some());
 }
 
-/// Added after the list of parts was read. It belongs to nothing then, and goes.
+/// A part that is added after the list of parts was read belongs to no object, and is removed.
 #[test]
 fn a_part_that_comes_while_its_upload_is_completed_leaves_nothing() {
     let Slow { world, running: _running, signer, begun, delay } = Slow::start();
@@ -175,7 +175,7 @@ fn a_part_that_comes_while_its_upload_is_completed_leaves_nothing() {
     until_nothing_is_staged(&world.objects());
 }
 
-/// The same at an abort, as often as it takes to meet it.
+/// The same with an abort, repeated until the race occurs.
 #[test]
 fn parts_that_come_while_their_upload_is_aborted_leave_nothing() {
     let gateway = Bucketed::start();
@@ -198,9 +198,9 @@ fn parts_that_come_while_their_upload_is_aborted_leave_nothing() {
             let again = std::mem::replace(&mut asked_before, true);
             match answer.status {
                 204 => Some(()),
-                // Aborted by the one before, whose answer said something else.
+                // Aborted by the previous attempt, whose answer was different.
                 404 if again && code(&answer) == "NoSuchUpload" => Some(()),
-                // A part was replaced or added in the moment of its commit, or there is too much to do: not done.
+                // Not done: a part was replaced or added at the moment of the commit, or the gateway is overloaded.
                 400 | 503 => None,
                 _ => panic!("{answer:?} {}", answer.text()),
             }
@@ -212,7 +212,7 @@ fn parts_that_come_while_their_upload_is_aborted_leave_nothing() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// Where a token can be used once, the retry of a completion that used it is not a second use.
+/// Where a token can be used only once, the retry of a completion that used it is not a second use.
 #[test]
 fn a_retry_of_a_completion_that_spent_its_token_is_answered_like_the_first() {
     let gateway = Bucketed::start();
@@ -226,8 +226,8 @@ fn a_retry_of_a_completion_that_spent_its_token_is_answered_like_the_first() {
     assert_eq!(code(&signer.put("free/once/x", b"y")), "SpentFencingToken");
 }
 
-/// Trap 4: what was applied is never reported as refused. But only as long as it is there: nobody else's work is
-/// answered for.
+/// Trap 4: an applied completion is never reported as refused, as long as its object exists. The work of another holder
+/// is not reported as this one's success.
 #[test]
 fn t04_a_retry_of_a_completion_is_answered_like_the_first_also_after_a_take_over() {
     let gateway = Bucketed::start();
@@ -262,12 +262,12 @@ fn t04_a_retry_of_a_completion_is_answered_like_the_first_also_after_a_take_over
     assert_stale(&first.complete("reports/kept", &"0".repeat(32), etags));
     assert_eq!((agreed(&second, "reports"), gateway.files()), before, "nothing was done again");
     assert_eq!(gateway.client().fence("reports").as_deref(), Some("34"));
-    // Whoever holds the lock now learns the same of it; whoever never did does not.
+    // The current holder gets the same answer; a client that never held the lock does not.
     assert_eq!(code(&Signer::reader(&gateway).complete(names[0], upload, etags)), "MissingFencingToken");
     assert_eq!(second.complete(names[0], upload, etags).status, 200);
 }
 
-/// Nobody waits for it any more, so nothing keeps the gateway from stopping.
+/// No client waits for the completion any more, so it does not delay the stop.
 #[test]
 fn a_stop_does_not_wait_for_what_is_put_together() {
     let Slow { world, running, signer, begun, delay } = Slow::start();
@@ -275,7 +275,7 @@ fn a_stop_does_not_wait_for_what_is_put_together() {
     until_it_is_put_together(&world);
     drop(leaving);
     running.signal(Signal::TERM);
-    // It has ended, except for the thread that strace holds.
+    // The process has ended, except for the thread that strace holds.
     let stat = format!("/proc/{}/stat", running.pid());
     wait::until("the process to end", PATIENCE, || {
         std::fs::read_to_string(&stat).unwrap().contains(") Z ").then_some(())
@@ -304,7 +304,7 @@ fn the_bytes_of_a_part_that_is_replaced_go_at_once() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// A client that lost patience sends a part again while the first is still being taken.
+/// A client that gave up sends a part again while the first is still being received.
 #[test]
 fn a_part_that_is_sent_several_times_at_once_is_taken_each_time() {
     let gateway = Bucketed::start();
@@ -331,7 +331,7 @@ fn a_part_that_is_sent_several_times_at_once_is_taken_each_time() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// What another holder made of an upload is no success of the one who asked for something else, or came too late.
+/// The completion by another holder is not a success for a client that requested something else or was too late.
 #[test]
 fn a_completion_by_another_holder_is_answered_for_by_nobody_else() {
     let gateway = Bucketed::start();

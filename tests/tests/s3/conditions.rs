@@ -1,4 +1,4 @@
-//! Conditions of the client's own: 412, and never instead of the fence's 403.
+//! Conditions of the client: 412, and never instead of the 403 of the fence.
 
 use fencepost_harness::bucketed::Bucketed;
 
@@ -32,7 +32,7 @@ fn conditional_writes_are_made_or_answered_412() {
     assert_eq!(signer.get("reports/x").body, b"two");
 }
 
-/// A completion and a copy are writes with conditions too.
+/// Completions and copies are writes with conditions too.
 #[test]
 fn conditions_of_completions_and_copies_hold_or_nothing_is_written() {
     let gateway = Bucketed::start();
@@ -61,7 +61,7 @@ fn conditions_of_completions_and_copies_hold_or_nothing_is_written() {
     assert_eq!(signer.request("POST", &target, &[], body.as_bytes()).status, 200, "the upload is still there");
 }
 
-/// To clients 412 means "read again and retry"; whoever was taken over must not.
+/// For clients 412 means "read again and retry", which a holder that was taken over must not do.
 #[test]
 fn the_fence_is_asked_before_the_condition() {
     let gateway = Bucketed::start();

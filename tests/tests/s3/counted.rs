@@ -1,5 +1,5 @@
-//! Refusals of the S3 face are counted in `/metrics` like all others: each once, under its reason, and by whether the guard
-//! enforces or only observes.
+//! Refusals of the S3 front end are counted in `/metrics` like all others: once each, by reason, and by whether the
+//! guard enforces or only observes.
 
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Answer;
@@ -8,7 +8,7 @@ use crate::signing::{Signer, code, element, etag, md5_of};
 use crate::takeovers::assert_stale;
 use crate::world::until_some_is_staged;
 
-/// A counter, by its name and labels as they are written.
+/// The value of a counter, by its name and labels as written.
 fn counter(gateway: &Bucketed, name: &str, labels: &[&str]) -> u64 {
     let metrics = gateway.client().request("GET", "/metrics", &[], b"").text();
     let is_it = |line: &&str| line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label));
@@ -21,7 +21,7 @@ fn refusals(gateway: &Bucketed, reason: &str, mode: &str) -> u64 {
     counter(gateway, "fencepost_refusals_total", &[&reason, &mode])
 }
 
-/// Writes of objects that ended so.
+/// The number of object writes with this outcome.
 fn writes(gateway: &Bucketed, outcome: &str) -> u64 {
     counter(gateway, "fencepost_object_writes_total", &[&format!("outcome=\"{outcome}\"")])
 }
@@ -73,7 +73,7 @@ fn every_refused_write_is_counted_once_by_its_reason() {
     assert_eq!(refusals(&gateway, "stale", "observe"), 0);
 }
 
-/// A client's own condition is no refusal.
+/// A failed condition of the client is not a refusal.
 #[test]
 fn writes_and_conditions_are_counted_and_are_no_refusals() {
     let gateway = Bucketed::start();
@@ -87,7 +87,7 @@ fn writes_and_conditions_are_counted_and_are_no_refusals() {
     assert_eq!(now, (before.0 + 2, before.1 + 1, before.2));
 }
 
-/// Whoever rolls fencing out looks at these numbers: a call that is not counted would be refused by surprise.
+/// Operators rely on these numbers when they introduce fencing: an uncounted call would be refused unexpectedly later.
 #[test]
 fn t37_every_call_that_would_be_refused_is_counted_where_the_guard_observes() {
     let gateway = Bucketed::with(&["--s3-create-buckets"]);
@@ -119,7 +119,7 @@ fn t37_every_call_that_would_be_refused_is_counted_where_the_guard_observes() {
     counts("DeleteBucket", 204, &|| ask("DELETE", "/watched", &[], b""));
     counts("CreateBucket", 200, &|| ask("PUT", "/watched", &[], b""));
     assert_eq!(gateway.client().fence("watched"), None, "observing raises nothing");
-    // A stale lease is seen as well: each call is one more.
+    // A stale lease is counted as well, once per call.
     let (first, _) = (Signer::holder(&gateway, "watched", "33"), Signer::holder(&gateway, "watched", "34"));
     let before = refusals(&gateway, "stale", "observe");
     assert_eq!(first.put("watched/x", b"late").status, 200);

@@ -1,5 +1,5 @@
-//! SIGKILL before every step of the protocol, then a restart: files, index and fence agree, what was answered holds, and
-//! nothing is left that belongs to nothing.
+//! SIGKILL before every step of the protocol, then a restart: files, index and fence agree, what was answered holds,
+//! and no leftovers remain.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ use crate::world::{Objects, Running, World};
 
 const PART: usize = 5 << 20;
 
-/// A request, and what makes it possible again.
+/// A request, and how to prepare it again.
 struct Sweep {
-    /// Makes the state that it starts from. What it gives is for the request.
+    /// Prepares the initial state. The result is passed to the request.
     prepare: fn(&Signer) -> Vec<String>,
     act: fn(&Signer, &[String]) -> std::io::Result<Answer>,
-    /// What a retry may be answered besides success, when the first was applied.
+    /// The error codes that a retry may get besides success, if the first attempt was applied.
     again: &'static [&'static str],
 }
 
-/// Everything that is seen: objects and buckets.
+/// The whole visible state: objects and buckets.
 type Seen = (Objects, Vec<String>);
 
 fn see(world: &World, signer: &Signer) -> Seen {
@@ -33,13 +33,13 @@ fn succeeded(answer: &Answer) -> bool {
     (200..300).contains(&answer.status)
 }
 
-/// Objects that no request of a sweep is about.
+/// Objects that no request of a sweep concerns.
 fn bystanders(signer: &Signer) {
     assert!(succeeded(&signer.put("reports/keep/1", b"one")));
     assert!(succeeded(&signer.put("reports/keep/2", b"two")));
 }
 
-/// No upload is under way.
+/// Aborts every upload in progress.
 fn abort_all(signer: &Signer) {
     let uploads = signer.request("GET", "/reports?uploads=", &[], b"").text();
     for upload in elements(&uploads, "Upload") {
@@ -59,7 +59,7 @@ fn upload(signer: &Signer) -> Vec<String> {
 }
 
 impl Sweep {
-    /// Kills before every step, until the request is answered before that many.
+    /// Kills before every step, until the request has fewer steps than that.
     fn run(self) {
         let (world, started) = (World::new(), Instant::now());
         let running = world.start();
@@ -72,7 +72,7 @@ impl Sweep {
         let after = see(&world, &signer);
         running.gateway.kill();
         let (mut kills, mut applied) = (0, 0);
-        // At the CI budget every third step, from another first one each time.
+        // With the CI budget every third step, from a different first one each time.
         let (mut step, stride) = budget::pick((1 + started.elapsed().as_nanos() as usize % 3, 3), (1, 1));
         loop {
             let running = world.start();
@@ -101,8 +101,8 @@ impl Sweep {
         println!("{kills} kills in {:.1} s, {applied} after the commit", started.elapsed().as_secs_f64());
     }
 
-    /// Sends the request and kills the gateway before its step of this number. The answer, if there was one; the steps
-    /// that were seen; and whether those were all.
+    /// Sends the request and kills the gateway before the step with this number. Returns the answer, if there was one,
+    /// the steps that were seen, and whether those were all.
     fn die_before(
         &self,
         step: usize,
@@ -114,7 +114,7 @@ impl Sweep {
         let mut steps = Steps::hold(running.pid(), world.path());
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| (self.act)(signer, given).ok());
-            // A few more come after the answer: the intent is dropped.
+            // A few more steps follow the answer: the intent is dropped.
             let mut quiet_since = None;
             let enough = wait::until("the step, or the end", PATIENCE, || {
                 let known = steps.seen.len();
@@ -135,7 +135,7 @@ impl Sweep {
         })
     }
 
-    /// After the restart.
+    /// Checks the state after the restart.
     fn check(
         &self,
         world: &World,
@@ -197,7 +197,7 @@ fn a_delete() {
     .run();
 }
 
-/// All or none.
+/// All objects are deleted, or none.
 #[test]
 fn a_delete_of_several() {
     Sweep {

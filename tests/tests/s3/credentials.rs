@@ -20,7 +20,7 @@ fn ask(client: &mut Client, token: &str, body: &Value) -> Answer {
     client.request("POST", PATH, &[("fencing-token", token)], body.to_string().as_bytes())
 }
 
-/// The bytes in an access key id, without their MAC.
+/// The bytes in an access key id, without the MAC.
 fn bytes(answer: &Answer) -> Vec<u8> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let id = answer.json()["access_key_id"].as_str().unwrap().to_owned();
@@ -31,7 +31,8 @@ fn now_s() -> u64 {
     Timestamp::now().0 / 1000
 }
 
-/// Do credentials that were asked for since then end so many seconds after they were issued? What they say themselves.
+/// Asserts that credentials, requested at `asked_s` or later, expire this many seconds after they were issued, by their
+/// own data.
 fn assert_lasts(answer: &Answer, asked_s: u64, seconds: u64) {
     let issued = asked_s..=now_s();
     let expires = u64::from_be_bytes(bytes(answer)[30..38].try_into().unwrap());
@@ -40,7 +41,7 @@ fn assert_lasts(answer: &Answer, asked_s: u64, seconds: u64) {
     assert!(issued.contains(&(expires - seconds)), "issued in {issued:?} for {seconds} s, they end at {expires}");
 }
 
-/// Lists buckets with an access key id and its secret, as any S3 client does: the status, and the body.
+/// Lists buckets with an access key id and its secret, as any S3 client does. Returns the status and the body.
 fn list_buckets(endpoint: &str, id: &str, secret: &str) -> (String, String) {
     let user = format!("{id}:{secret}");
     let arguments = ["-sS", "--max-time", "20", "-w", "\n%{http_code}", "--aws-sigv4", "aws:amz:us-east-1:s3"];
@@ -52,7 +53,7 @@ fn list_buckets(endpoint: &str, id: &str, secret: &str) -> (String, String) {
     (status.to_owned(), body.to_owned())
 }
 
-/// The same with what was issued.
+/// The same with issued credentials.
 fn used(answer: &Answer) -> (String, String) {
     let json = answer.json();
     let member = |name: &str| json[name].as_str().unwrap();
@@ -157,7 +158,7 @@ fn a_bad_request_raises_nothing() {
         assert_eq!((answer.status, answer.problem().as_str()), (400, "unsupported-header"), "{header:?}");
     }
     assert_eq!(client.fence("a"), None);
-    // Whoever does not say how long gets them for as long as may be.
+    // Without a requested lifetime, the credentials get the longest one allowed.
     for (body, seconds) in [
         (json!({"resource": "a", "ttl_s": 120}), 120),
         (json!({"resource": "a"}), 120),
@@ -248,7 +249,7 @@ fn the_gateways_own_key_survives_a_restart_and_is_its_own_only() {
     assert!(said.contains("s3-mac.key") && said.contains("chmod 600") && !said.contains(made.trim()), "{said}");
 }
 
-/// What a gateway says that does not start.
+/// The output of a gateway that does not start.
 fn refused_start(data: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(binary());
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
@@ -330,7 +331,7 @@ fn secrets_are_not_logged() {
     let answer = ask(&mut gateway.client(), "34", &json!({"resource": "a"})).json();
     let secret = answer["secret_access_key"].as_str().unwrap();
     let made = std::fs::read_to_string(gateway.data().join("s3-mac.key")).unwrap();
-    // Answered after it was logged, so this is all of it.
+    // The answer comes after the log line, so the log is complete.
     assert_eq!(gateway.client().request("GET", "/healthz", &[], b"").status, 200);
     let log = gateway.stderr();
     assert!(log.contains("serving") && !log.contains(secret) && !log.contains(made.trim()), "{log}");

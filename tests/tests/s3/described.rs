@@ -1,4 +1,5 @@
-//! What a client says of an object besides its bytes: kept and given back, or refused. Never taken and forgotten.
+//! Properties that a client gives an object besides its bytes: stored and returned, or refused. Never accepted and
+//! dropped.
 
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Answer;
@@ -18,7 +19,7 @@ const KEPT: [(&str, &str); 9] = [
     ("x-amz-website-redirect-location", "/other"),
 ];
 
-/// Says the same in every answer about it, or that it says nothing.
+/// Asserts that every answer about the object has these headers, or lacks them.
 fn assert_described(signer: &Signer, name: &str, wanted: &[(&str, Option<&str>)]) {
     for method in ["GET", "HEAD"] {
         let answer = signer.request(method, &format!("/{name}"), &[], b"");
@@ -44,7 +45,7 @@ fn headers_are_kept_through_every_way_to_write() {
     assert_eq!(signer.complete("reports/joined", &upload, &[part]).status, 200);
     assert_described(&signer, "reports/joined", &kept);
 
-    // A copy takes them along, unless it says its own; then none of the old ones stays.
+    // A copy keeps the properties, unless it gives its own; then none of the old ones remains.
     let source = ("x-amz-copy-source", "/reports/put");
     assert_eq!(signer.request("PUT", "/reports/copy", &[source], b"").status, 200);
     assert_described(&signer, "reports/copy", &kept);
@@ -58,7 +59,7 @@ fn headers_are_kept_through_every_way_to_write() {
         assert_described(&signer, &target[1..], &[&own[..], &[("x-amz-meta-b", Some("c"))]].concat());
         assert_eq!(signer.get(&target[1..]).body, b"put", "{target}");
     }
-    // What is written anew says nothing that it was not told.
+    // A new write has only the properties that it gives.
     assert_eq!(signer.put("reports/copy", b"anew").status, 200);
     let nothing = KEPT.map(|(name, _)| match name {
         "content-type" => (name, Some("binary/octet-stream")),
@@ -82,7 +83,7 @@ fn metadata_has_a_limit() {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
     assert_eq!(signer.put("reports/there", b"there").status, 200);
-    // The names count without their common beginning.
+    // The common prefix of the names does not count.
     let most = "m".repeat(2048 - "name".len() - "b2".len());
     for (call, answer) in ways(&signer, &[("x-amz-meta-b", "2"), ("x-amz-meta-name", &most)]) {
         assert_eq!(answer.status, 200, "{call}: {}", answer.text());
@@ -98,7 +99,7 @@ fn metadata_has_a_limit() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// Saying yes and doing nothing would be worse than no.
+/// Accepting a property and ignoring it would be worse than refusing it.
 #[test]
 fn what_is_not_kept_is_refused() {
     let gateway = Bucketed::start();
@@ -145,7 +146,7 @@ fn what_is_not_kept_is_refused() {
     assert_eq!((agreed(&signer, "reports"), gateway.files()), before);
     assert!(!signer.request("GET", "/reports?uploads=", &[], b"").text().contains("<Upload>"));
     until_nothing_is_staged(&gateway.objects());
-    // What is so anyway may be asked for.
+    // A request for the behaviour that applies anyway is accepted.
     for acl in ["private", "bucket-owner-full-control", "bucket-owner-read"] {
         for (call, answer) in ways(&signer, &[("x-amz-acl", acl)]) {
             assert_eq!(answer.status, 200, "{call} {acl}: {}", answer.text());

@@ -1,4 +1,4 @@
-//! The directory of the objects: which one is taken, and what appears in it without the gateway.
+//! The directory of the objects: which one is accepted, and files that appear in it without the gateway.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::signing::{Signer, code};
 use crate::world::{World, agreed};
 
-/// What a gateway says that cannot start on this, and how it ends.
+/// The exit code and the output of a gateway that cannot start in this state.
 fn refused(world: &World, data: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(binary());
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(world.path().join(data)).args(arguments);
@@ -20,7 +20,7 @@ fn refused(world: &World, data: &str, arguments: &[&str]) -> (Option<i32>, Strin
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Its threads are gone before the process ends, so it ends as it says and not by a crash.
+/// Its threads end before the process does, so it exits as reported and does not crash.
 #[test]
 fn a_start_that_fails_ends_in_order() {
     let world = World::new();
@@ -46,7 +46,7 @@ fn a_directory_without_its_disk_is_not_taken_for_an_empty_one() {
     let said = world.try_start("data").err().expect("nothing of the index is there");
     assert!(said.contains("is the disk mounted?"), "{said}");
 
-    // Restored, without what belongs to the gateway: the command that it names makes it start.
+    // Restored without the gateway's own directory: the command named in the error makes it start.
     fs::remove_dir_all(&objects).unwrap();
     fs::rename(&away, &objects).unwrap();
     fs::remove_dir_all(objects.join(".fencepost")).unwrap();
@@ -69,7 +69,7 @@ fn a_directory_inside_another_one_is_refused() {
     drop(running);
 }
 
-/// The other way round: what is a bucket here was the whole of another gateway's, whose fences are elsewhere.
+/// The reverse: a bucket here was the whole directory of another gateway, whose fences are elsewhere.
 #[test]
 fn a_bucket_that_is_the_directory_of_another_gateway_is_refused() {
     let world = World::new();
@@ -85,7 +85,7 @@ fn a_bucket_that_is_the_directory_of_another_gateway_is_refused() {
             wait::until("the other gateway to end", PATIENCE, || ended(&other).then_some(()));
         }
     }
-    // Whoever means it says so, by removing what belonged to that one.
+    // An operator can confirm the change by removing that gateway's own directory.
     fs::remove_dir_all(world.objects().join("reports/.fencepost")).unwrap();
     drop(world.start());
 }
@@ -94,7 +94,7 @@ fn ended(gateway: &GatewayProcess) -> bool {
     fs::read_to_string(format!("/proc/{}/stat", gateway.pid())).unwrap().contains(") Z ")
 }
 
-/// Clients are told a URL, and 0.0.0.0 is none.
+/// Clients receive a URL, and 0.0.0.0 is not a usable host.
 #[test]
 fn an_address_that_is_every_address_needs_an_endpoint() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Clients that go away in the middle: nothing half-written is seen, and nothing is left.
+//! Clients that disconnect in the middle: nothing half-written is visible, and nothing is left behind.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn a_client_that_goes_in_the_middle_of_a_body_leaves_nothing() {
     }
 }
 
-/// It says itself that no more will come, and waits for the answer.
+/// The client closes its sending side, and waits for the answer.
 #[test]
 fn a_body_that_ends_early_is_refused() {
     let gateway = Bucketed::start();
@@ -47,7 +47,7 @@ fn a_body_that_ends_early_is_refused() {
     assert!(gateway.files().is_empty());
 }
 
-/// Whoever does not wait for the answer cannot know; but it is all or nothing.
+/// A client that does not wait for the answer cannot know the outcome, but the write is atomic.
 #[test]
 fn a_client_that_goes_right_after_its_body_leaves_all_or_nothing() {
     let gateway = Bucketed::start();
@@ -57,7 +57,7 @@ fn a_client_that_goes_right_after_its_body_leaves_all_or_nothing() {
     for round in 0..rounds {
         let mut leaving = signer.begin("PUT", &format!("/reports/{round}"), &[], BODY);
         leaving.send(&body).unwrap();
-        // At whatever moment: while it is staged, committed, renamed or answered.
+        // At any moment: while the body is staged, committed, renamed or answered.
         wait::pause(Duration::from_micros(random.below(30_000)));
         drop(leaving);
     }

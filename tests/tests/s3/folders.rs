@@ -1,4 +1,4 @@
-//! Names that end in `/`, which many clients write for folders, and other names that cannot exist.
+//! Names that end in `/`, which many clients use for folders, and other names that cannot exist.
 
 use fencepost_harness::bucketed::Bucketed;
 
@@ -6,7 +6,7 @@ use crate::signing::{Signer, code, element, elements, etag, md5_of};
 use crate::takeovers::assert_stale;
 use crate::world::{World, agreed};
 
-/// What pyarrow, s3fs-fuse and Hadoop do with folders.
+/// The operations of pyarrow, s3fs-fuse and Hadoop on folders.
 #[test]
 fn b_slash_a_folder_marker_is_written_listed_read_and_removed() {
     let gateway = Bucketed::start();
@@ -41,7 +41,7 @@ fn b_slash_a_folder_marker_is_written_listed_read_and_removed() {
     assert_eq!(keys("delimiter=%2F&list-type=2", "CommonPrefixes"), ["<Prefix>x/</Prefix>"]);
     assert_eq!(keys("delimiter=%2F&list-type=2", "Key"), ["x-1"]);
 
-    // Described anew, as for chmod, and copied.
+    // Its metadata is replaced, as for chmod, and it is copied.
     let again =
         [("x-amz-copy-source", "/reports/x/"), ("x-amz-metadata-directive", "REPLACE"), ("x-amz-meta-mode", "2")];
     let copied = signer.request("PUT", "/reports/x/", &again, b"");
@@ -81,7 +81,7 @@ fn b_slash_a_folder_marker_has_no_bytes_and_is_no_upload() {
     assert_eq!(code(&signer.put("nosuchbucket/x/", b"")), "NoSuchBucket");
 }
 
-/// G2, G6: every verb is judged, also about names that cannot exist; the fence rises with a newer token.
+/// G2, G6: every verb is judged, also for names that cannot exist; a newer token raises the fence.
 #[test]
 fn b_slash_every_verb_on_such_names_is_judged() {
     let gateway = Bucketed::start();
@@ -101,14 +101,14 @@ fn b_slash_every_verb_on_such_names_is_judged() {
     }
     assert_eq!(second.request("HEAD", "/reports/x/", &[], b"").status, 200, "nothing was removed");
     assert_eq!(gateway.client().fence("reports").as_deref(), Some("34"));
-    // Each is admitted to the holder, and what has no lease of that name is not.
+    // The holder is admitted; a client without a lease of that name is not.
     assert_eq!(second.delete("reports/a//b").status, 204);
     assert_eq!(code(&second.delete("free/x/")), "AccessDenied");
     assert_eq!(code(&second.delete("free/a//b")), "AccessDenied");
     let reader = Signer::reader(&gateway);
     assert_eq!(code(&reader.put("reports/y/", b"")), "MissingFencingToken");
     assert_eq!(code(&reader.delete("reports/a//b")), "MissingFencingToken");
-    // A marker belongs to the resource of its folder's name, and a removal of it raises the fence.
+    // A marker belongs to the resource with its folder's name, and its removal raises the fence.
     let third = Signer::holder(&gateway, "free/folder", "7");
     assert_eq!(third.put("free/folder/", b"").status, 200);
     let answer = third.delete("free/folder//");
@@ -132,13 +132,14 @@ fn b_slash_reads_of_names_that_cannot_exist_are_404() {
         assert_eq!((copied.status, code(&copied).as_str()), (404, "NoSuchKey"), "{name}: {}", copied.text());
     }
     assert_eq!(signer.put("reports/there", b"there").status, 200);
-    // One of them no longer keeps the others.
+    // Such a name no longer prevents the removal of the others.
     let removed = signer.delete_all("reports", &["there", "a//b", "x/"]);
     assert_eq!(removed.status, 200, "{}", removed.text());
     assert_eq!(signer.get("reports/there").status, 404);
 }
 
-/// A marker outlives the process and the files of its folder, is no difference to the storage, and keeps its bucket.
+/// A marker outlives the process and the files of its folder, is not reported as a difference to the storage, and keeps
+/// its bucket from being removed.
 #[test]
 fn b_slash_folder_markers_outlive_everything_but_their_removal() {
     let world = World::new();

@@ -11,20 +11,20 @@ use md5::{Digest, Md5};
 use crate::signing::{Signer, etag};
 use crate::world::until_nothing_is_staged;
 
-/// More than this at the peak is not flat.
+/// A peak above this is not flat.
 const ALLOWED_KIB: u64 = 64 << 10;
 pub(crate) const BLOCK: usize = 1 << 20;
 
-/// The largest resident memory since it was last asked for, in KiB.
+/// The peak of resident memory since the last call, in KiB.
 fn peak_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    // 5: from now on.
+    // 5 resets the peak.
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap()
 }
 
-/// The memory of a gateway, from a moment at which everything that is made once has been made.
+/// The memory of a gateway, measured after all one-time allocations.
 pub(crate) struct Flat {
     pid: u32,
     base: u64,
@@ -36,7 +36,7 @@ impl Flat {
         Flat { pid, base: peak_kib(pid) }
     }
 
-    /// Was it flat since the last look?
+    /// Asserts that memory was flat since the last call.
     pub(crate) fn assert(&self, what: &str) {
         let (peak, base) = (peak_kib(self.pid), self.base);
         println!("{what}: {} MiB above {} MiB", peak.saturating_sub(base) >> 10, base >> 10);
@@ -44,7 +44,7 @@ impl Flat {
     }
 }
 
-/// A block that is not the same as the one before it.
+/// A block that differs from the one before it.
 pub(crate) fn block(number: usize) -> Vec<u8> {
     let mut block = vec![(number % 251) as u8; BLOCK];
     block[..8].copy_from_slice(&(number as u64).to_be_bytes());
@@ -93,7 +93,7 @@ fn memory_stays_flat_for_a_large_upload_download_copy_and_completion() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// The MD5 of what comes.
+/// Downloads an object and returns its MD5.
 fn download(signer: &Signer, target: &str, length: usize) -> String {
     let mut stream = TcpStream::connect(signer.address).unwrap();
     stream.write_all(signer.head("GET", target, &[]).as_bytes()).unwrap();

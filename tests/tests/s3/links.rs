@@ -1,4 +1,4 @@
-//! Links out of the directory, FIFOs and other things that are no objects: not followed, not opened, not replaced.
+//! Links out of the directory, FIFOs and other files that are not objects: not followed, not opened, not replaced.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn outside(objects: &Path) -> PathBuf {
     objects.parent().unwrap().join("outside")
 }
 
-/// Makes a directory outside, and all kinds of ways to it.
+/// Creates a directory outside, and several kinds of paths to it.
 fn trapped() -> Bucketed {
     Bucketed::filled(|objects| {
         let outside = outside(objects);
@@ -86,7 +86,7 @@ fn nothing_is_read_written_or_removed_through_links() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// Somebody puts a link in the place of a directory that the gateway knows.
+/// Another process replaces a directory that the gateway knows with a link.
 #[test]
 fn a_directory_that_becomes_a_link_is_not_followed() {
     let gateway = Bucketed::start();

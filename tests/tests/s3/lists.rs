@@ -1,10 +1,10 @@
-//! Lists stay well-formed, whatever is in names and questions.
+//! Lists stay well-formed, whatever names and queries contain.
 
 use fencepost_harness::bucketed::Bucketed;
 
 use crate::signing::{Signer, elements, plain};
 
-/// Is this one well-formed element, of characters that XML allows?
+/// Asserts that this is one well-formed element, of characters that XML allows.
 fn assert_well_formed(what: &str, xml: &str) {
     let allowed = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
     if let Some(bad) = xml.chars().find(|c| !allowed(*c)) {
@@ -35,7 +35,8 @@ fn assert_well_formed(what: &str, xml: &str) {
     assert!(open.is_empty(), "{what}: {open:?} is not closed: {xml:?}");
 }
 
-/// Names with characters that XML cannot carry are refused, or every list of the bucket would be broken by one object.
+/// Names with characters that XML cannot represent are refused; otherwise one object would break every list of the
+/// bucket.
 #[test]
 fn names_that_xml_cannot_carry_break_no_list() {
     let gateway = Bucketed::start();
@@ -86,7 +87,7 @@ fn questions_with_anything_in_them_are_answered_well_formed() {
     }
 }
 
-/// An error that repeats what was asked is XML all the same.
+/// An error that repeats the request is valid XML.
 #[test]
 fn errors_that_repeat_the_question_are_well_formed() {
     let gateway = Bucketed::start();
@@ -100,7 +101,7 @@ fn errors_that_repeat_the_question_are_well_formed() {
     }
 }
 
-/// Pages of any size put together are the whole, in both versions, with and without groups.
+/// Pages of any size add up to the whole list, in both versions, with and without groups.
 #[test]
 fn pages_put_together_are_the_whole() {
     let gateway = Bucketed::start();
@@ -108,7 +109,7 @@ fn pages_put_together_are_the_whole() {
     let keys =
         ["a", "a-b", "a/1", "a/2", "a/b/1", "a0", "b/1", "b/2", "c", "c%20d", "d/e/f/1", "d/e/f/2", "%C3%A9/1", "z"];
     for key in keys {
-        // A name and names below it cannot be at once.
+        // A name and names below it cannot exist at the same time.
         if key != "a" {
             assert_eq!(signer.put(&format!("reports/{key}"), b"x").status, 200, "{key}");
         }
@@ -138,9 +139,9 @@ fn pages_put_together_are_the_whole() {
     }
 }
 
-/// What a page shows, in order, and where the next one begins.
+/// The entries of a page, in order, and where the next one begins.
 fn page(signer: &Signer, query: &str, size: usize) -> (Vec<String>, Option<String>) {
-    // A signature wants the names of a query in order.
+    // A signature requires sorted query names.
     let mut parts: Vec<String> = query.split('&').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     parts.push(format!("max-keys={size}"));
     parts.sort();

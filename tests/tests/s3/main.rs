@@ -1,4 +1,5 @@
-//! The S3 front end on the wire: races, crashes and bad input. What real client programs do with it is in `s3_clients`.
+//! The S3 front end on the wire: races, crashes and bad input. The behaviour of real client programs is tested in
+//! `s3_clients`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 

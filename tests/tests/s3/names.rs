@@ -1,4 +1,4 @@
-//! Names that try to be something else: a clear refusal, or an object of exactly that name; nothing outside is touched.
+//! Misleading names: a clear refusal, or an object of exactly that name; nothing outside is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use fencepost_harness::http::Answer;
 use crate::signing::{Signer, code, element};
 use crate::world::{agreed, until_nothing_is_staged};
 
-/// Everything but the gateway's own data: the buckets, the canary next to them, and what else is there.
+/// Everything but the gateway's own data: the buckets, the canary next to them, and the other entries there.
 fn surroundings(gateway: &Bucketed) -> (BTreeMap<String, Vec<u8>>, Vec<u8>, BTreeSet<OsString>) {
     let mut found = tree(&gateway.objects());
     found.retain(|name, _| !name.starts_with(".fencepost/"));
@@ -18,7 +18,7 @@ fn surroundings(gateway: &Bucketed) -> (BTreeMap<String, Vec<u8>>, Vec<u8>, BTre
     (found, std::fs::read(above.join("canary")).unwrap(), beside.collect())
 }
 
-/// A client error with words in it.
+/// Asserts a client error with a readable message.
 pub(crate) fn assert_clear(what: &str, answer: &Answer) {
     assert!((400..500).contains(&answer.status), "{what}: {answer:?} {}", answer.text());
     assert!(!answer.headers.iter().any(|(name, _)| name == "x-evil"), "{what}: {answer:?}");
@@ -93,7 +93,7 @@ fn names_that_cannot_be_objects_are_refused_and_touch_nothing() {
     for target in targets {
         for (method, body) in [("PUT", &b"evil"[..]), ("DELETE", b""), ("GET", b""), ("HEAD", b"")] {
             let what = format!("{method} {}", &target[..target.len().min(80)]);
-            // A name that only cannot be stored is not there, and removing it is no error.
+            // A name that cannot be stored does not exist, so removing it is no error.
             match signer.request(method, target, &[], body) {
                 gone if method == "DELETE" && gone.status == 204 => {}
                 answer => assert_clear(&what, &answer),
@@ -137,7 +137,7 @@ fn names_inside_requests_are_checked_like_others() {
     for key in ["a\u{1}", "&#0;"] {
         assert_clear(key, &signer.delete_all("reports", &["there", key]));
     }
-    // What cannot exist is gone already.
+    // Names that cannot exist count as removed.
     for key in ["../canary", "../../canary", "there/../there", "/there", "there/", "", ".", "&#10;"] {
         let answer = signer.delete_all("reports", &["none", key]);
         assert_eq!((answer.status, answer.text().contains("<Error>")), (200, false), "{key}: {}", answer.text());
@@ -235,7 +235,7 @@ fn a_file_is_no_directory_and_a_directory_no_file() {
         assert_eq!(signer.delete(name).status, 204, "nothing is there to be removed");
         assert_eq!((agreed(&signer, "reports"), gateway.files()), before, "{name}");
     }
-    // When what was in the way is gone, the way is free.
+    // Once the conflicting object is removed, the name is free.
     assert_eq!(signer.delete("reports/file").status, 204);
     assert_eq!(signer.put("reports/file/below", b"below").status, 200);
     assert_eq!(signer.delete("reports/dir/in/it").status, 204);
@@ -243,7 +243,8 @@ fn a_file_is_no_directory_and_a_directory_no_file() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// With such a directory in it, a bucket would be taken for what belongs to another gateway, and none would start on it.
+/// With such a directory in it, a bucket would look like the directory of another gateway, and no gateway would start
+/// on it.
 #[test]
 fn a_bucket_is_not_made_to_look_like_the_directory_of_a_gateway() {
     let gateway = Bucketed::start();

@@ -7,7 +7,7 @@ use crate::world::{agreed, staged, until_nothing_is_staged};
 
 const PART: usize = 5 << 20;
 
-/// Pages of a list, each asked for with what the one before it gave.
+/// All pages of a list, each requested with the markers of the one before it.
 fn pages(signer: &Signer, target: &str, markers: &[(&str, &str)]) -> Vec<String> {
     let (mut pages, mut next) = (Vec::new(), String::new());
     loop {
@@ -36,7 +36,7 @@ fn parts_are_listed_in_pages() {
     let upload = signer.begin_upload("reports/x");
     let numbers = [1, 2, 3, 7, 100, 9_999, 10_000];
     let body = |number: u16| format!("part {number}").into_bytes();
-    // In whatever order they come.
+    // In any order.
     for number in [7, 10_000, 1, 100, 3, 9_999, 2] {
         assert_eq!(signer.put_part("reports/x", &upload, number, &body(number)).status, 200);
     }
@@ -90,12 +90,12 @@ fn uploads_are_listed_in_pages() {
         assert_eq!(found("", size), wanted, "pages of {size}");
         assert_eq!(found("prefix=b%2F&", size), &wanted[3..6], "pages of {size} of a prefix");
     }
-    // A key alone: everything of that key is passed over.
+    // With a key marker alone, all uploads of that key are skipped.
     assert_eq!(found("key-marker=a&", 1000), &wanted[3..]);
     assert_eq!(found("prefix=none&", 1), []);
 }
 
-/// Each part is a range of an object; put together they are what the ranges say.
+/// Each part is copied from a range of an object; the result matches the ranges.
 #[test]
 fn parts_are_copied_from_ranges() {
     let gateway = Bucketed::start();

@@ -1,4 +1,4 @@
-//! Who may write: only whoever presents the token of the object's own resource.
+//! Permission to write: only with the token of the object's own resource.
 
 use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::bucketed::{Bucketed, Credentials};
@@ -39,7 +39,7 @@ fn t15_a_key_without_a_token_reads_and_does_not_write() {
     assert_eq!(reader.get("reports/x").body, b"x");
     assert_eq!(reader.list("reports", 10).len(), 1);
     let before = gateway.files();
-    // A header is no token here: most clients could not send or sign one.
+    // A header does not count as a token here: most clients could not send or sign one.
     let claims = [("fencing-token", "99")];
     for answer in [
         reader.put("reports/x", b"evil"),
@@ -91,7 +91,7 @@ fn signatures_and_keys_that_are_not_right_are_refused() {
     let answer = forged(id, "another secret of this length").put("reports/x", b"evil");
     assert_eq!((answer.status, code(&answer).as_str()), (403, "SignatureDoesNotMatch"));
     assert_eq!(code(&forged("READER", secret).put("reports/x", b"evil")), "SignatureDoesNotMatch");
-    // Every character of an access key id counts: in each place, one other.
+    // Every character of an access key id matters: each one is changed in turn.
     for at in 0..id.len() {
         let other = if &id[at..=at] == "A" { "B" } else { "A" };
         let changed = format!("{}{other}{}", &id[..at], &id[at + 1..]);
@@ -139,7 +139,7 @@ fn a_header_that_was_added_after_the_signature_is_refused() {
     let presigned = signer.presigned("PUT", "/reports/x", 600);
     let by_url = format!("PUT {presigned} HTTP/1.1\r\nhost: {}\r\n\r\n", gateway.s3());
     let by_header = signer.head("PUT", "/reports/x", &[("content-length", "0")]);
-    // A presigned URL is what counts, however its names are written, and whatever else claims to be a signature.
+    // A presigned URL takes precedence, however its names are encoded, and whatever other signature is present.
     let claimed = "authorization: AWS4-HMAC-SHA256 Credential=x, SignedHeaders=x-amz-copy-source, Signature=x";
     let beside = format!("{}\r\n{claimed}\r\n\r\n", by_url.trim_end());
     let hidden = beside.replace("X-Amz-Sign", "X%2DAmz%2DSign");
@@ -167,7 +167,8 @@ fn a_presigned_url_lives_a_week_at_the_most() {
     }
 }
 
-/// The claim that issued the credentials named its issuer. Whoever was taken over is told that, and not to name one.
+/// The claim that issued the credentials named its issuer. A holder that was taken over is refused as stale, not for a
+/// missing issuer.
 #[test]
 fn where_an_issuer_is_required_a_stale_lease_is_stale() {
     let world = World::configured("[[guard]]\nkeys = 'reports/**'\nresource = 'reports'\nissuer = 'required'\n");
@@ -192,7 +193,7 @@ fn where_an_issuer_is_required_a_stale_lease_is_stale() {
     assert_eq!((nameless.status, nameless.problem().as_str()), (428, "missing-issuer"), "{}", nameless.text());
 }
 
-/// A bucket's name that is written wrong is not a matter of locks.
+/// A misspelled bucket name is not a question of locks.
 #[test]
 fn a_bucket_that_is_not_there_is_said_to_be_missing_whatever_the_lease() {
     let gateway = Bucketed::start();
@@ -238,13 +239,13 @@ fn credentials_of_one_resource_write_nothing_of_another() {
     }
     assert_eq!(gateway.files(), before, "refused whole");
     let upload = theirs.begin_upload("shared/theirs/x");
-    // An upload's id is no right to it, not even under another name.
+    // The id of an upload gives no right to it, not even under another name.
     assert_eq!(code(&mine.put_part("shared/theirs/x", &upload, 1, b"evil")), "AccessDenied");
     assert_eq!(code(&mine.put_part("shared/mine/x", &upload, 1, b"evil")), "NoSuchUpload");
     let abort = format!("/shared/mine/x?uploadId={upload}");
     assert_eq!(code(&mine.request("DELETE", &abort, &[], b"")), "NoSuchUpload");
     assert_eq!(code(&mine.complete("shared/mine/x", &upload, &["0".repeat(32)])), "NoSuchUpload");
-    // Reading is nobody's write.
+    // Reading the source of a copy needs no lease on it.
     assert_eq!(mine.request("PUT", "/shared/mine/y", &[("x-amz-copy-source", "/shared/theirs/x")], b"").status, 200);
     assert_eq!(mine.get("shared/mine/y").body, b"theirs");
     assert_eq!(gateway.client().fence("shared/theirs").as_deref(), Some("33"));

@@ -1,4 +1,4 @@
-//! What a sender says of its body is checked before anything is committed.
+//! What a sender announces about its body is checked before anything is committed.
 
 use data_encoding::{BASE64, HEXLOWER};
 use fencepost_harness::bucketed::Bucketed;
@@ -11,7 +11,7 @@ use crate::world::{agreed, until_nothing_is_staged};
 
 const BODY: &[u8] = b"what was meant";
 
-/// SHA-1 as `x-amz-checksum-sha1` has it: of that, and of something else.
+/// SHA-1 in the form of `x-amz-checksum-sha1`: of `BODY`, and of other bytes.
 const SHA1: [&str; 2] = ["4MEYN1I2EdaHc+5LphKOx7ZShAs=", "Y3gowDquOK9jnMchIA8lhIZOh5c="];
 
 /// A body in chunks with a trailer, as clients send it over TLS.
@@ -117,7 +117,7 @@ fn promises_that_are_broken_change_nothing() {
     assert!(!parts.contains("<Part>"), "{parts}");
 }
 
-/// A list of names is a body too: one that was changed on its way would remove something else.
+/// A list of names is a body too: if it was changed on the way, other objects would be removed.
 #[test]
 fn a_deletion_with_another_checksum_removes_nothing() {
     let gateway = Bucketed::start();
@@ -148,7 +148,7 @@ fn a_deletion_with_another_checksum_removes_nothing() {
     }
 }
 
-/// What nobody measured cannot be compared, so it is not taken on trust.
+/// A checksum that was not computed cannot be compared, so it is not trusted.
 #[test]
 fn a_completion_with_a_checksum_that_its_part_has_not_changes_nothing() {
     let gateway = Bucketed::start();
@@ -173,11 +173,11 @@ fn a_completion_with_a_checksum_that_its_part_has_not_changes_nothing() {
         assert_eq!((answer.status, code(&answer).as_str()), (400, "InvalidPart"), "{when}: {}", answer.text());
         assert_eq!(agreed(&signer, "reports")["x"], b"before", "{when}");
     }
-    // Sent again with its checksum, it is known.
+    // Once the part is sent again with its checksum, the checksum is known.
     let part = format!("/reports/x?partNumber=1&uploadId={upload}");
     assert_eq!(signer.request("PUT", &part, &[("x-amz-checksum-sha256", &sha256)], BODY).status, 200);
     assert_eq!(complete(&format!("<ChecksumCRC32>{}</ChecksumCRC32>", crc32_of(BODY))).status, 400);
-    // And the whole may be promised by the checksum of its parts' checksums.
+    // The whole may also be announced by the checksum of its parts' checksums.
     let whole = |sum: &[u8]| {
         let composite = format!("{}-1", BASE64.encode(&Sha256::digest(sum)));
         let body = Signer::completion(std::slice::from_ref(&etag));
@@ -194,7 +194,7 @@ fn a_completion_with_a_checksum_that_its_part_has_not_changes_nothing() {
     until_nothing_is_staged(&gateway.objects());
 }
 
-/// The parts of an upload are named with their ETags; other ones are not put together.
+/// A completion names parts by their ETags; other parts are not accepted.
 #[test]
 fn a_completion_of_other_parts_changes_nothing() {
     let gateway = Bucketed::start();

@@ -1,4 +1,4 @@
-//! Many at once: at the end the files, the index and the answers agree.
+//! Concurrent requests: at the end the files, the index and the answers agree.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use fencepost_harness::http::Answer;
 use crate::signing::{Signer, code, etag, md5_of};
 use crate::world::{agreed, until_nothing_is_staged};
 
-/// What lies in the bucket's directory is what its index says.
+/// Asserts that the bucket's directory matches its index.
 fn assert_agreed(gateway: &Bucketed, signer: &Signer) {
     let objects = agreed(signer, "reports");
     let files: Vec<(String, Vec<u8>)> = gateway.files().into_iter().collect();
@@ -24,7 +24,7 @@ fn sizes(objects: &[(String, Vec<u8>)]) -> Vec<(&str, usize)> {
     objects.iter().map(|(name, bytes)| (name.as_str(), bytes.len())).collect()
 }
 
-/// Does all of it at the same moment.
+/// Runs all functions at the same moment.
 fn at_once<T: Send>(work: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> Vec<T> {
     let barrier = Barrier::new(work.len());
     std::thread::scope(|scope| {
@@ -42,7 +42,7 @@ fn at_once<T: Send>(work: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> Vec<T> {
     })
 }
 
-/// Two commits and two renames: if they came in another order, the file would be old and the index new.
+/// Two commits and two renames: in a different order, the file would be old and the index new.
 #[test]
 fn t38_writes_of_one_name_end_with_file_and_index_alike() {
     let gateway = Bucketed::start();
@@ -95,7 +95,7 @@ fn a_delete_races_a_put() {
         if round % 2 == 0 {
             assert_eq!(signer.put("reports/d/x", b"old").status, 200);
         }
-        // Deletes go on until the put is answered: one of them comes between each of its steps, sooner or later.
+        // Deletes continue until the put is answered: sooner or later, one falls between each two of its steps.
         let answered = &AtomicBool::new(false);
         let until_answered = |delete: &dyn Fn() -> Answer| {
             let mut deletes = 0;

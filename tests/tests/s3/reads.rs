@@ -1,4 +1,4 @@
-//! Reads on condition, by range, and with other headers.
+//! Conditional reads, ranges, and response header overrides.
 
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::{Answer, Client};
@@ -8,7 +8,7 @@ use crate::signing::{Signer, code, etag};
 const LONG_AGO: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
 const BODY: &[u8] = b"0123456789";
 
-/// An object, its ETag in quotes, and when it was written.
+/// A gateway with an object, its ETag in quotes, and when it was written.
 fn with_an_object() -> (Bucketed, Signer, String, String) {
     let gateway = Bucketed::start();
     let signer = Signer::holder(&gateway, "reports", "33");
@@ -18,7 +18,7 @@ fn with_an_object() -> (Bucketed, Signer, String, String) {
     (gateway, signer, format!("\"{}\"", etag(&answer)), written)
 }
 
-/// As RFC 9110 orders them: a condition on the ETag makes the one on the time of no account.
+/// In the order of RFC 9110: with a condition on the ETag, the one on the time is ignored.
 #[test]
 fn conditions_of_get_and_head() {
     let (_gateway, signer, own, written) = with_an_object();
@@ -52,13 +52,13 @@ fn conditions_of_get_and_head() {
             }
         }
     }
-    // Nobody's condition makes something of nothing.
+    // No condition makes a missing object exist.
     for headers in [("if-match", other), ("if-none-match", "*"), ("if-modified-since", LONG_AGO)] {
         assert_eq!(code(&signer.request("GET", "/reports/none", &[headers], b"")), "NoSuchKey", "{headers:?}");
     }
 }
 
-/// An answer that has no body is followed by the next one, and tells the ETag (RFC 9110, 15.4.5).
+/// An answer without a body is followed directly by the next one, and includes the ETag (RFC 9110, 15.4.5).
 #[test]
 fn not_modified_is_a_head_and_nothing_else() {
     let (gateway, signer, own, written) = with_an_object();
@@ -106,7 +106,7 @@ fn ranges_are_answered_in_part() {
     assert_eq!(ask("GET", &[("range", "bytes=2-4"), ("if-none-match", &own)]).status, 304);
 }
 
-/// For links that shall be saved under another name.
+/// For links whose content is saved under another name.
 #[test]
 fn a_reader_may_ask_for_other_headers() {
     let (_gateway, signer, ..) = with_an_object();

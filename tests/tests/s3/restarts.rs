@@ -1,4 +1,4 @@
-//! SIGKILL in the middle of a start: the next one finishes what the last one began.
+//! SIGKILL in the middle of a start: the next start finishes what the last one began.
 
 use std::fs;
 use std::time::Instant;
@@ -8,13 +8,14 @@ use fencepost_harness::budget;
 use crate::steps::Injected;
 use crate::world::{Objects, World, until_nothing_is_staged};
 
-/// A first number and a stride: at the CI budget every third, from another first one each time.
+/// Call numbers: with the CI budget every third, from a different first one each time.
 fn numbers(started: Instant) -> impl Iterator<Item = u64> {
     let (first, stride) = budget::pick((1 + started.elapsed().subsec_nanos() as u64 % 3, 3), (1, 1));
     (0..).map(move |at| first + at * stride)
 }
 
-/// Begins a start that dies at a call, until there are not so many of them before it listens. How often it died.
+/// Starts a gateway that dies at the n-th such call, for rising n until it survives to listen. Returns how often it
+/// died.
 fn die_at_every(call: &str, prepare: impl Fn() -> World, check: impl Fn(World, &str)) -> u64 {
     let mut died = 0;
     for n in numbers(Instant::now()) {
@@ -38,7 +39,7 @@ fn assert_nothing_differs(world: &World, when: &str) {
     assert!(exit == 0 && out.contains(" 0 differences"), "{when}: {exit}: {out}");
 }
 
-/// Files that were there before are taken in, all of them and each once, whenever the first start ended.
+/// Existing files are indexed, each exactly once, whenever the first start ended.
 #[test]
 fn a_start_that_dies_while_it_takes_files_in_is_finished_by_the_next() {
     let files: Objects = (0..7).map(|number| (format!("d{}/{number}", number % 3), vec![b'x'; number])).collect();
@@ -69,7 +70,7 @@ fn a_start_that_dies_while_it_takes_files_in_is_finished_by_the_next() {
     assert!(died > 2, "there are calls to die at");
 }
 
-/// A world in which a change of each kind is committed and not shown.
+/// A world in which a change of each kind is committed but not published.
 fn with_intents() -> World {
     let world = World::new();
     let running = world.start();
@@ -90,7 +91,7 @@ fn with_intents() -> World {
     world
 }
 
-/// What was committed before the first end is shown after the second.
+/// What was committed before the first kill is published after the second.
 #[test]
 fn a_start_that_dies_while_it_redoes_is_finished_by_the_next() {
     let after: Objects = [("keep", "old"), ("new/deep", "committed"), ("replaced", "committed")]

@@ -1,4 +1,4 @@
-//! Signature version 4 by hand, so that a test decides which bytes go out, and when.
+//! Hand-written signature version 4, so that a test decides which bytes are sent, and when.
 
 use std::net::SocketAddr;
 
@@ -10,17 +10,17 @@ use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
-/// Says in `x-amz-content-sha256` that the body is not signed.
+/// The value of `x-amz-content-sha256` for an unsigned body.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
-/// Somebody with keys.
+/// A client with keys.
 #[derive(Clone)]
 pub(crate) struct Signer {
     pub(crate) address: SocketAddr,
     pub(crate) credentials: Credentials,
 }
 
-/// An object as a list shows it.
+/// An object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -29,22 +29,22 @@ pub(crate) struct Entry {
 }
 
 impl Signer {
-    /// A holder of this token. The credentials claim it.
+    /// A holder of this token. Issuing the credentials claims it.
     pub(crate) fn holder(gateway: &Bucketed, resource: &str, token: &str) -> Signer {
         Signer { address: gateway.s3(), credentials: gateway.credentials(resource, token) }
     }
 
-    /// The key without a token.
+    /// A client with the long-term key, without a token.
     pub(crate) fn reader(gateway: &Bucketed) -> Signer {
         Signer { address: gateway.s3(), credentials: Credentials::reader() }
     }
 
-    /// The head of a request. `target` is sent as it is; a query in it is percent-encoded already.
+    /// The head of a request. `target` is sent unchanged; its query must already be percent-encoded.
     pub(crate) fn head(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> String {
         self.head_without(method, target, headers, &[])
     }
 
-    /// The same, with some headers that are sent and not signed. A `date` among the headers is the only one.
+    /// The same, with some headers sent but not signed. A `date` among the headers replaces the usual date header.
     pub(crate) fn head_without(
         &self,
         method: &str,
@@ -87,7 +87,7 @@ impl Signer {
         head
     }
 
-    /// A target that anybody can use for so many seconds.
+    /// A presigned target, valid for this many seconds.
     pub(crate) fn presigned(&self, method: &str, path: &str, seconds: u32) -> String {
         let date = amz_date();
         let credential = format!("{}/{}", self.credentials.access_key_id, scope(&date)).replace('/', "%2F");
@@ -104,7 +104,7 @@ impl Signer {
         self.sign("AWS4-HMAC-SHA256", date, &hashed)
     }
 
-    /// The signature of something that was said at this time.
+    /// The signature of a text at this date.
     pub(crate) fn sign(&self, what: &str, date: &str, said: &str) -> String {
         let text = format!("{what}\n{date}\n{}\n{said}", scope(date));
         let mut key = format!("AWS4{}", self.credentials.secret_access_key).into_bytes();
@@ -114,7 +114,7 @@ impl Signer {
         HEXLOWER.encode(&keyed(&key, &text))
     }
 
-    /// Connects and sends the head of a request with a body of this length, and nothing of the body.
+    /// Connects and sends the head of a request with a body of this length, but no part of the body.
     pub(crate) fn begin(&self, method: &str, target: &str, headers: &[(&str, &str)], length: usize) -> Client {
         let length = length.to_string();
         let mut client = Client::connect(&self.address.to_string());
@@ -138,7 +138,7 @@ impl Signer {
             _ => &[],
         };
         client.send(self.head(method, target, &[headers, sized].concat()).as_bytes())?;
-        // Who is refused early may find the connection closed, with the answer in it.
+        // A request that is refused early may find the connection closed after the answer.
         let sent = client.send(body);
         let answer = client.receive_after(method);
         if answer.is_err() {
@@ -164,7 +164,7 @@ impl Signer {
         self.request("DELETE", &format!("/{name}"), &[], b"")
     }
 
-    /// What removes several objects of a bucket.
+    /// The body of a request that removes several objects of a bucket.
     pub(crate) fn deletion(keys: &[&str]) -> String {
         let objects: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
         format!("<Delete>{objects}</Delete>")
@@ -177,7 +177,7 @@ impl Signer {
         self.request("POST", &format!("/{bucket}?delete="), &[("content-md5", &md5)], body.as_bytes())
     }
 
-    /// Every object of a bucket, a page after the other.
+    /// Every object of a bucket, page by page.
     pub(crate) fn list(&self, bucket: &str, page: usize) -> Vec<Entry> {
         let (mut entries, mut token) = (Vec::new(), None::<String>);
         loop {
@@ -193,7 +193,7 @@ impl Signer {
         }
     }
 
-    /// Begins an upload in parts.
+    /// Begins a multipart upload and returns its id.
     pub(crate) fn begin_upload(&self, name: &str) -> String {
         let answer = self.request("POST", &format!("/{name}?uploads="), &[], b"");
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -204,7 +204,7 @@ impl Signer {
         self.request("PUT", &format!("/{name}?partNumber={number}&uploadId={upload}"), &[], body)
     }
 
-    /// What completes an upload of parts with these ETags.
+    /// The body of a request that completes an upload of parts with these ETags.
     pub(crate) fn completion(etags: &[String]) -> String {
         let part = |(at, etag): (usize, &String)| {
             format!("<Part><PartNumber>{}</PartNumber><ETag>{etag}</ETag></Part>", at + 1)
@@ -233,24 +233,24 @@ fn entry(text: &str) -> Entry {
     }
 }
 
-/// The text of the first such element.
+/// The text of the first element with this name.
 pub(crate) fn element(xml: &str, name: &str) -> Option<String> {
     elements(xml, name).first().map(|text| (*text).to_owned())
 }
 
-/// The text of every such element.
+/// The text of every element with this name.
 pub(crate) fn elements<'x>(xml: &'x str, name: &str) -> Vec<&'x str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     xml.split(&open).skip(1).map(|rest| rest.split(&close).next().unwrap_or_default()).collect()
 }
 
-/// Text of XML without its escapes.
+/// Unescapes XML text.
 pub(crate) fn plain(text: &str) -> String {
     let named = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'");
     named.replace("&#34;", "\"").replace("&#39;", "'").replace("&amp;", "&")
 }
 
-/// The code of an error.
+/// The code of an S3 error.
 pub(crate) fn code(answer: &Answer) -> String {
     element(&answer.text(), "Code").unwrap_or_else(|| panic!("no code in {answer:?} {}", answer.text()))
 }
@@ -260,17 +260,17 @@ pub(crate) fn etag(answer: &Answer) -> String {
     answer.header("etag").unwrap_or_else(|| panic!("no ETag in {answer:?}")).trim_matches('"').to_owned()
 }
 
-/// The ETag of bytes that came in one piece.
+/// The ETag of an object that was uploaded in one piece.
 pub(crate) fn md5_of(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Md5::digest(bytes))
 }
 
-/// CRC-32 as `x-amz-checksum-crc32` has it.
+/// CRC-32 in the form of `x-amz-checksum-crc32`.
 pub(crate) fn crc32_of(bytes: &[u8]) -> String {
     crc_of(0xedb8_8320, bytes)
 }
 
-/// CRC-32C as `x-amz-checksum-crc32c` has it.
+/// CRC-32C in the form of `x-amz-checksum-crc32c`.
 pub(crate) fn crc32c_of(bytes: &[u8]) -> String {
     crc_of(0x82f6_3b78, bytes)
 }
@@ -292,14 +292,14 @@ fn keyed(key: &[u8], text: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// `20261116T152917Z`
+/// The current time, such as `20261116T152917Z`.
 fn amz_date() -> String {
     let now = Timestamp::now().to_string();
     let seconds = now.split('.').next().unwrap_or_default().trim_end_matches('Z');
     format!("{}Z", seconds.replace(['-', ':'], ""))
 }
 
-/// The same moment as HTTP writes it: `Mon, 16 Nov 2026 15:29:17 GMT`.
+/// The current time in the HTTP format, such as `Mon, 16 Nov 2026 15:29:17 GMT`.
 pub(crate) fn http_date() -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -315,7 +315,7 @@ fn scope(date: &str) -> String {
     format!("{}/us-east-1/s3/aws4_request", &date[..8])
 }
 
-/// Decoded once and encoded as S3 does it, so that every way to write a path has one signature.
+/// Decoded once and encoded as S3 does it, so that every spelling of a path has one signature.
 fn canonical_path(path: &str) -> String {
     let Ok(decoded) = percent_decode_name(path) else { return path.to_owned() };
     let mut encoded = String::new();
@@ -330,7 +330,7 @@ fn canonical_path(path: &str) -> String {
     encoded
 }
 
-/// By name, then by value.
+/// Sorted by name, then by value.
 fn canonical_query(query: &str) -> String {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let mut pairs: Vec<(&str, &str)> = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();

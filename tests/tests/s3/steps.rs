@@ -1,5 +1,5 @@
-//! The gateway's steps on disk, one by one: strace holds every one of its calls that changes a file for a moment before
-//! it is made, so that a test can count them, see what each is about, and end the process before any of them.
+//! The gateway's steps on disk, one by one: strace briefly holds each of its calls that changes a file before it is
+//! made, so that a test can count them, see what each concerns, and kill the process before any of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Long enough to be seen by somebody who looks every few milliseconds.
+/// Long enough to be seen by a poll every few milliseconds.
 const HELD_US: u32 = 40_000;
 
 /// Calls that change what is on disk, with their numbers. The first argument of each is a descriptor.
@@ -41,9 +41,9 @@ pub(crate) struct Steps {
     _strace: Injected,
     pid: u32,
     root: PathBuf,
-    /// Calls that are being held, or made: thread and call with its arguments.
+    /// Calls that are being held or made: thread, and call with its arguments.
     held: BTreeSet<(String, String)>,
-    /// What was seen so far, in order.
+    /// The steps seen so far, in order.
     pub(crate) seen: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Steps {
         Steps { _strace: strace, pid, root: root.to_owned(), held: BTreeSet::new(), seen: Vec::new() }
     }
 
-    /// Looks for calls that were not there at the last look, and notes them.
+    /// Looks for calls that are new since the last look, and records them.
     pub(crate) fn look(&mut self) {
         let mut held = BTreeSet::new();
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return };
@@ -76,26 +76,26 @@ impl Steps {
         self.held = held;
     }
 
-    /// The file behind a descriptor, if it is one of ours that must survive.
+    /// The file behind a descriptor, if it is one whose content must survive.
     fn file(&self, descriptor: &str) -> Option<String> {
         let number = u32::from_str_radix(descriptor.trim_start_matches("0x"), 16).ok()?;
         let path = fs::read_link(format!("/proc/{}/fd/{number}", self.pid)).ok()?;
         let path = path.strip_prefix(&self.root).ok()?.to_string_lossy().into_owned();
-        // RocksDB's own notes are for people.
+        // RocksDB's own log is only informational.
         (!path.ends_with("/LOG")).then_some(path)
     }
 }
 
-/// strace, which does something to every one of some calls of a process. It lets them go when it is dropped.
+/// strace, which injects a delay or an error into some calls of a process. Dropping it releases them.
 pub(crate) struct Injected(Child);
 
 impl Injected {
-    /// The calls begin later.
+    /// Delays these calls.
     pub(crate) fn delay(pid: u32, calls: &str, microseconds: u32) -> Injected {
         Injected::attach(pid, calls, &format!("delay_enter={microseconds}"))
     }
 
-    /// The calls are not made, and fail.
+    /// Makes these calls fail without being executed.
     pub(crate) fn error(pid: u32, calls: &str, error: &str) -> Injected {
         Injected::attach(pid, calls, &format!("error={error}"))
     }
@@ -112,7 +112,7 @@ impl Injected {
             let read = stderr.read_line(&mut said).expect("strace says something");
             assert!(read > 0, "strace cannot attach to process {pid}: {said}");
         }
-        // strace never waits for a full pipe.
+        // Drain the pipe, so that strace never blocks on it.
         std::thread::spawn(move || stderr.lines().count());
         Injected(strace)
     }
@@ -120,7 +120,8 @@ impl Injected {
 
 impl Drop for Injected {
     fn drop(&mut self) {
-        // The system lets go of everything that it traced. Told politely, it would wait for threads that it holds itself.
+        // When strace is killed, the kernel releases everything it traced. On TERM, strace would wait for threads that
+        // it holds itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

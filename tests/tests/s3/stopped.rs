@@ -1,4 +1,4 @@
-//! A gateway that is paused in the middle of an upload, and another that would take its place.
+//! A gateway that is paused in the middle of an upload, and another that tries to take its place.
 
 use fencepost_conformance::wait::PATIENCE;
 use fencepost_harness::http::Client;
@@ -9,7 +9,7 @@ use crate::world::{World, until_nothing_is_staged, until_some_is_staged};
 
 const BODY: usize = 1 << 20;
 
-/// Checked, paused, written late: the commit decides, and nobody else can have committed meanwhile.
+/// Checked, paused, written late: the commit decides, and no other gateway can have committed meanwhile.
 #[test]
 fn t16_no_second_gateway_beside_one_that_is_stopped_in_an_upload() {
     let world = World::new();
@@ -33,7 +33,7 @@ fn t16_no_second_gateway_beside_one_that_is_stopped_in_an_upload() {
     until_nothing_is_staged(&world.objects());
 }
 
-/// While it is stopped the rest of the upload and the claim of 34 arrive; it finds both when it goes on.
+/// While the gateway is stopped, the rest of the upload and the claim of 34 arrive; it finds both when it resumes.
 #[test]
 fn t16_an_upload_over_a_pause_ends_as_the_fence_says() {
     for claim_first in [true, false] {
@@ -75,7 +75,7 @@ fn t16_an_upload_over_a_pause_ends_as_the_fence_says() {
     }
 }
 
-/// The same directory with another store would be without its fences.
+/// With another store, the same directory would be without its fences.
 #[test]
 fn objects_are_not_opened_with_the_data_of_another_store() {
     let world = World::new();

@@ -11,7 +11,7 @@ use crate::world::{agreed, staged, until_nothing_is_staged, until_some_is_staged
 const BODY: usize = 1 << 20;
 const PART: usize = 5 << 20;
 
-/// Refused because 34 took over.
+/// Asserts a refusal because 34 took over.
 pub(crate) fn assert_stale(answer: &Answer) {
     assert_eq!((answer.status, code(answer).as_str()), (403, "StaleFencingToken"), "{}", answer.text());
     assert_eq!(answer.header("fence"), Some("34"), "{answer:?}");
@@ -19,7 +19,7 @@ pub(crate) fn assert_stale(answer: &Answer) {
     assert!(message.contains("33") && message.contains("34"), "{message}");
 }
 
-/// Begins a PUT, lets `meanwhile` happen in the middle of its body, and ends it.
+/// Begins a PUT, runs `meanwhile` in the middle of its body, and finishes it.
 fn slow_put(
     gateway: &Bucketed,
     signer: &Signer,
@@ -68,7 +68,7 @@ fn a_slow_put_of_a_new_name_leaves_not_even_a_directory() {
     assert!(!gateway.objects().join("reports/new").exists(), "directories made for it are gone again");
 }
 
-/// Identical bytes have an identical ETag, so a comparison of ETags would let the delayed write of 33 in.
+/// Identical bytes have an identical ETag, so a comparison of ETags would admit the delayed write of 33.
 #[test]
 fn an_object_that_34_only_read_is_not_written_by_33_any_more() {
     for conditional in [false, true] {
@@ -115,7 +115,7 @@ fn an_upload_in_parts_begun_by_33_is_not_completed_after_34_took_over() {
         .map(|(part, number)| etag(&first.put_part("reports/large", &upload, number, part)))
         .collect();
     let before = (agreed(&first, "reports"), gateway.files());
-    // One more part is on its way when 34 takes over.
+    // One more part is in flight when 34 takes over.
     let target = format!("/reports/large?partNumber=3&uploadId={upload}");
     let mut slow = first.begin("PUT", &target, &[], BODY);
     slow.send(&vec![b'3'; BODY / 2]).unwrap();

@@ -1,4 +1,4 @@
-//! Trap 9, the other verbs: every call that the S3 protocol knows is a read, or refused for a stale token, or not offered.
+//! Trap 9, the other verbs: every call of the S3 protocol is a read, or refused for a stale token, or not offered.
 
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Client;
@@ -35,7 +35,7 @@ const SETTINGS: [&str; 24] = [
     "website=",
 ];
 
-/// What of these is answered to readers, because clients ask.
+/// Those of them that are answered to readers, because clients ask for them.
 const ANSWERED: [&str; 18] = [
     "accelerate=",
     "acl=",
@@ -86,7 +86,7 @@ fn t09_calls_that_are_not_offered_say_so() {
     let mut calls: Vec<(&str, String)> = Vec::new();
     for query in SETTINGS {
         let reads = if ANSWERED.contains(&query) { &[][..] } else { &["GET"] };
-        // What no configuration of that name can be routed to creates or deletes the bucket.
+        // Methods without a configuration call of that name would be routed to creating or deleting the bucket.
         let routed: &[&str] = match query {
             "policyStatus=" | "session=" | "versions=" => &[],
             "metadataTable=" => &["POST", "DELETE"],
@@ -156,7 +156,7 @@ fn t09_every_call_that_writes_is_refused_for_a_stale_token() {
     assert_eq!(second.put("reports/x", b"in time").status, 200, "the holder goes on");
 }
 
-/// A form in a browser can upload too, with its signature inside the form.
+/// A browser form can upload too, with its signature inside the form.
 #[test]
 fn t09_forms_are_not_taken() {
     let gateway = Bucketed::start();
@@ -171,7 +171,7 @@ fn t09_forms_are_not_taken() {
     assert!(gateway.files().is_empty());
 }
 
-/// What only looks is answered whatever the token.
+/// Reads are answered whatever the token.
 #[test]
 fn t09_reads_are_answered_to_the_stale() {
     let gateway = Bucketed::start();

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::checking::objects_at;
 use crate::signing::{Signer, element, elements, etag, md5_of};
 
-/// One fence for the whole bucket, and for another one that is not there.
+/// One fence for the whole bucket, and one for a bucket that does not exist.
 const CONFIG: &str = r#"
 [[guard]]
 keys = "reports/**"
@@ -46,7 +46,7 @@ impl World {
         World::configured(CONFIG)
     }
 
-    /// With guards of its own.
+    /// A world with guards of its own.
     pub(crate) fn configured(config: &str) -> World {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         std::fs::create_dir_all(dir.path().join("objects/reports")).expect("a temporary directory can be written");
@@ -81,7 +81,7 @@ impl World {
         Running::new(strace::start_traceable(&self.dir.path().join("data"), &arguments))
     }
 
-    /// Tries to start one with its data in this directory. `Err`: it ended, and this is what it said.
+    /// Tries to start a gateway with its data in this directory. `Err`: it exited, with this output.
     pub(crate) fn try_start(&self, data: &str) -> Result<GatewayProcess, String> {
         let mut command = Command::new(binary());
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(self.dir.path().join(data));
@@ -89,7 +89,7 @@ impl World {
         GatewayProcess::spawn(command)
     }
 
-    /// Starts one that dies at its n-th such call. `Err`: it did, before it listened.
+    /// Starts a gateway that dies at its n-th such call. `Err`: it died before it listened.
     pub(crate) fn start_to_die_at(&self, call: &str, n: u64) -> Result<GatewayProcess, String> {
         let arguments = self.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -101,7 +101,7 @@ impl World {
         staged(&self.objects())
     }
 
-    /// The buckets: as they are told, and as directories.
+    /// The buckets: those that the list shows must match the directories.
     pub(crate) fn buckets(&self, signer: &Signer) -> Vec<String> {
         let told = signer.request("GET", "/", &[], b"").text();
         let told: Vec<String> = elements(&told, "Name").into_iter().map(str::to_owned).collect();
@@ -113,14 +113,15 @@ impl World {
         told
     }
 
-    /// Every object, seen in every way there is: the list, HEAD, GET and the file of its name agree.
+    /// Every object. Asserts that the list, HEAD, GET and the file of its name agree.
     pub(crate) fn seen(&self, signer: &Signer) -> Objects {
         let seen = agreed(signer, "reports");
         assert_eq!(tree(&self.objects().join("reports")), seen, "files and objects are the same");
         seen
     }
 
-    /// Waits until staged bytes and listed parts are as many: what was given up is removed after the answer.
+    /// Waits until the number of staged files equals that of listed parts: abandoned bytes are removed after the
+    /// answer.
     pub(crate) fn no_leftovers(&self, signer: &Signer) {
         let uploads = signer.request("GET", "/reports?uploads=", &[], b"").text();
         let parts: usize = elements(&uploads, "Upload").into_iter().map(|upload| parts_of(signer, upload)).sum();
@@ -143,12 +144,12 @@ impl Running {
         Running { gateway, s3 }
     }
 
-    /// A holder of this token of `reports`. The credentials claim it.
+    /// A holder of this token of `reports`. Issuing the credentials claims it.
     pub(crate) fn holder(&self, token: &str) -> Signer {
         self.holder_by(token, &[])
     }
 
-    /// The same, and who issued it.
+    /// The same, with headers that name the issuer.
     pub(crate) fn holder_by(&self, token: &str, headers: &[(&str, &str)]) -> Signer {
         let body = serde_json::json!({"resource": "reports"}).to_string();
         let headers = [&[("fencing-token", token), ("content-type", "application/json")], headers].concat();
@@ -186,7 +187,7 @@ pub(crate) fn until_nothing_is_staged(objects: &Path) {
     wait::until("staged bytes to be removed", PATIENCE, || staged(objects).is_empty().then_some(()));
 }
 
-/// Waits until so many names are staged, no more and no fewer.
+/// Waits until exactly this many names are staged.
 pub(crate) fn until_so_many_are_staged(objects: &Path, number: usize) {
     let what = format!("{number} names to be staged");
     wait::until(&what, PATIENCE, || (staged(objects).len() == number).then_some(()));
@@ -201,7 +202,7 @@ pub(crate) fn until_some_is_staged(objects: &Path) {
     });
 }
 
-/// Every object of a bucket with its bytes, if the list, HEAD and GET agree about each.
+/// Every object of a bucket with its bytes. Asserts that the list, HEAD and GET agree about each.
 pub(crate) fn agreed(signer: &Signer, bucket: &str) -> Objects {
     let mut objects = BTreeMap::new();
     for entry in signer.list(bucket, 1000) {

@@ -1,4 +1,4 @@
-//! The command line of AWS.
+//! The AWS command line.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ impl AwsCli {
         self.0.run(&venv::program("aws"), arguments.iter().copied())
     }
 
-    /// An operation of S3 by its name; its answer is JSON, or nothing at all.
+    /// Calls an S3 operation by its name; its answer is JSON, or empty.
     fn api(&self, arguments: &[&str]) -> Result<Value, Said> {
         let said = self.run(&[&["s3api"], arguments, &["--output", "json"]].concat());
         match said.ok {
@@ -57,7 +57,7 @@ impl S3Client for AwsCli {
     }
 
     fn put_in_parts(&self, file: &Path, object: &str) -> Said {
-        // Above 8 MiB it does that by itself.
+        // Above 8 MiB it uploads in parts by default.
         self.put(file, object)
     }
 

@@ -107,7 +107,7 @@ impl S3Client for Boto3 {
 
 crate::suite!(super::Boto3);
 
-/// A call that the S3 library does not know has the method and the path of one that it does.
+/// A call that the S3 library does not know may have the method and path of a known one.
 #[test]
 fn b01_no_call_of_boto3_is_taken_for_another() {
     let gateway = Bucketed::with(&["--s3-create-buckets"]);
@@ -122,13 +122,13 @@ fn b01_no_call_of_boto3_is_taken_for_another() {
     }
     let before = gateway.files();
     assert_eq!(before.len(), 2);
-    // Only an empty bucket could be removed by mistake.
+    // Only an empty bucket could be removed by mistake, so one is tried too.
     for (client, bucket) in [(full, "reports"), (boto3("watched"), "watched")] {
         let said = client.call("change_in_every_other_way", &[bucket, "target", "source"]).expect_ok("boto3");
         let answers: BTreeMap<String, (u16, String)> = serde_json::from_str(&said).unwrap();
         assert!(answers.len() > 50, "{answers:?}");
         for (call, (status, code)) in answers {
-            // It has a path of its own, which is no bucket's.
+            // This call has a path of its own, which is not that of a bucket.
             let is_elsewhere = call == "WriteGetObjectResponse";
             let wanted = if is_elsewhere { (400, "InvalidBucketName") } else { (501, "NotImplemented") };
             assert_eq!((status, code.as_str()), wanted, "{call} in {bucket}");

@@ -1,4 +1,4 @@
-//! What every client of S3 can do, whatever it is called there.
+//! The operations of every S3 client, under common names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,24 +8,24 @@ use fencepost_harness::bucketed::Credentials;
 use fencepost_harness::{process, venv};
 use tempfile::TempDir;
 
-/// What a client said, and whether it thinks that all went well.
+/// The output of a client, and whether it reports success.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) ok: bool,
-    /// What it printed as its result.
+    /// Its standard output, with the result.
     pub(crate) out: String,
-    /// What it printed for the user's eyes.
+    /// Its standard error, with messages for the user.
     pub(crate) err: String,
 }
 
 impl Said {
-    /// Its result, if all went well.
+    /// The result; panics if the client failed.
     pub(crate) fn expect_ok(self, what: &str) -> String {
         assert!(self.ok, "{what}: {self:?}");
         self.out
     }
 
-    /// It failed, and the user sees each of these words.
+    /// Asserts a failure whose message contains each of these words.
     pub(crate) fn expect_failure(&self, what: &str, words: &[&str]) {
         assert!(!self.ok, "{what} should have failed: {self:?}");
         for word in words {
@@ -34,18 +34,18 @@ impl Said {
     }
 }
 
-/// What an object says of itself.
+/// The properties of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Described {
     pub(crate) size: u64,
     pub(crate) content_type: String,
-    /// What the user said of it. Names in lower case.
+    /// User metadata, with names in lower case.
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
 /// A client. Objects are named `bucket/key`, folders `bucket/prefix` without a slash at the end.
 pub(crate) trait S3Client: Sized {
-    /// For this endpoint with these credentials.
+    /// A client for this endpoint with these credentials.
     fn new(endpoint: &str, credentials: &Credentials) -> Self;
 
     /// Uploads a file.
@@ -60,7 +60,7 @@ pub(crate) trait S3Client: Sized {
     /// Downloads a file.
     fn get(&self, object: &str, file: &Path) -> Said;
 
-    /// What an object says of itself.
+    /// The properties of an object.
     fn describe(&self, object: &str) -> Result<Described, Said>;
 
     /// Copies an object on the server.
@@ -69,13 +69,13 @@ pub(crate) trait S3Client: Sized {
     /// Removes an object.
     fn delete(&self, object: &str) -> Said;
 
-    /// Removes these objects of one bucket, with as few requests as the client knows.
+    /// Removes these objects of one bucket, with as few requests as the client supports.
     fn delete_many(&self, folder: &str, names: &[&str]) -> Said;
 
-    /// Every object below a folder, by its name from there, sorted.
+    /// The names of all objects below a folder, relative to it, sorted.
     fn list(&self, folder: &str) -> Result<Vec<String>, Said>;
 
-    /// What is directly in a folder, sorted: objects, and folders with a slash at the end.
+    /// The direct content of a folder, sorted: objects, and folders with a slash at the end.
     fn look(&self, folder: &str) -> Result<Vec<String>, Said>;
 
     /// Uploads a directory.
@@ -85,7 +85,7 @@ pub(crate) trait S3Client: Sized {
     fn download_tree(&self, folder: &str, directory: &Path) -> Said;
 }
 
-/// A program with nothing in its environment but what it needs, and a home of its own.
+/// A program with a minimal environment and a home directory of its own.
 pub(crate) struct Program {
     home: TempDir,
     environment: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! docs/s3.md: what it says is what works, each section against a gateway that was started as it says.
+//! docs/s3.md: each section works as written, against a gateway that was started as it describes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,7 +64,7 @@ impl Documented {
         Documented { program, gateway, s3 }
     }
 
-    /// Runs everything below a heading. What it printed.
+    /// Runs everything below a heading. Returns the output.
     fn run(&self, heading: &str) -> String {
         let mut script = opening()[1].clone();
         for block in blocks().into_iter().filter(|block| block.heading == heading) {
@@ -156,7 +156,7 @@ fn presigned_urls() {
     assert!(documented.run("Presigned URLs").ends_with(REPORT));
 }
 
-/// The Rust of the document is in a test beside this one, line for line.
+/// The Rust code of the document is also in a test beside this one, line for line.
 #[test]
 fn object_store() {
     let source = include_str!("object_store.rs");

@@ -1,4 +1,4 @@
-//! Real clients of S3 against the gateway: each does what it always does, and as a stale holder it is refused.
+//! Real S3 clients against the gateway: each does its usual operations, and is refused as a stale holder.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 

@@ -1,5 +1,4 @@
-//! `rclone mount`: with `--vfs-cache-mode off` a program that writes is told of the refusal, with `writes` it is told that
-//! all is well.
+//! `rclone mount`: with `--vfs-cache-mode off` a writing program gets the refusal, with `writes` it sees success.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -60,7 +59,7 @@ impl Mount {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
 
-    /// `cp`, as anybody would.
+    /// Copies a file with `cp`, as a user would.
     fn copy_in(&self, text: &str, name: &str) -> Said {
         let file = self.dir.path().join("file");
         std::fs::write(&file, text).unwrap();
@@ -70,7 +69,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Ends rclone too.
+        // This ends rclone too.
         let unmounted = Command::new(program("fusermount3", &[])).arg("-uz").arg(self.directory()).status();
         if !unmounted.is_ok_and(|status| status.success()) {
             let _ = self.rclone.kill();
@@ -102,7 +101,7 @@ fn without_a_cache_the_program_that_writes_is_told() {
     assert_eq!(read(&gateway, "report"), "of 33");
 }
 
-/// Why the documentation says `off`.
+/// The reason why the documentation recommends `off`.
 #[test]
 fn with_a_cache_of_writes_it_is_not() {
     let gateway = Bucketed::start();

@@ -37,7 +37,7 @@ impl ObjectStore {
             .unwrap()
     }
 
-    /// Does something with the bucket and the key of an object.
+    /// Runs a function with the bucket and the key of an object.
     fn with<T>(&self, object: &str, act: impl AsyncFnOnce(AmazonS3, Path) -> Outcome<T>) -> Outcome<T> {
         let (bucket, key) = parts(object);
         let (store, key) = (self.bucket(bucket), Path::parse(key).unwrap());
@@ -49,7 +49,7 @@ impl ObjectStore {
     }
 }
 
-/// What a program prints that shows an error and its causes.
+/// The output of a program that prints an error and its causes.
 fn said<T>(outcome: Outcome<T>) -> Said {
     match outcome {
         Ok(_) => Said { ok: true, out: String::new(), err: String::new() },
@@ -71,7 +71,7 @@ fn content(file: &File) -> PutPayload {
 
 impl S3Client for ObjectStore {
     fn new(endpoint: &str, credentials: &Credentials) -> ObjectStore {
-        // Nothing here is encrypted, but reqwest asks who would do it. Another test may have said so already.
+        // Nothing here is encrypted, but reqwest requires a provider. Another test may have installed one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         ObjectStore { endpoint: endpoint.to_owned(), credentials: credentials.clone(), runtime }
@@ -186,7 +186,7 @@ impl S3Client for ObjectStore {
     }
 }
 
-/// Compare-and-swap by ETag is the client's own condition, and answered as such: never mixed up with the fence.
+/// Compare-and-swap by ETag is the client's own condition, and is answered as such: never confused with the fence.
 #[test]
 fn conditional_puts_are_conditions_and_not_fences() {
     let gateway = Bucketed::start();
@@ -211,7 +211,7 @@ fn conditional_puts_are_conditions_and_not_fences() {
     assert_eq!(gateway.files()["reports/state"], b"second");
 }
 
-/// The code of docs/s3.md; `documented` sees to it that both are the same.
+/// The code of docs/s3.md; `documented` checks that both are the same.
 async fn as_documented(guard: &Guard) -> Result<String, Box<dyn Error>> {
     let issued = guard.s3_credentials(None).await?;
     let store = AmazonS3Builder::new()

@@ -1,4 +1,4 @@
-//! URLs that carry their signature, fetched with plain HTTP, and requests that carry none.
+//! Presigned URLs, fetched with plain HTTP, and requests without a signature.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::object_store::ObjectStore;
 use crate::rclone::{Current, Debian, Rclone};
 use crate::s3cmd::S3cmd;
 
-/// One request, signed by its URL alone.
+/// Sends one request, signed by its URL alone.
 fn fetch(method: &str, url: &str, body: &[u8]) -> Answer {
     let (address, target) = url.trim().strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut client = Client::connect(address);
@@ -31,7 +31,7 @@ fn client<C: S3Client>(gateway: &Bucketed, credentials: &Credentials) -> C {
     C::new(&format!("http://{}", gateway.s3()), credentials)
 }
 
-/// The code in an error of S3.
+/// The code in an S3 error.
 fn code(answer: &Answer) -> String {
     let text = answer.text();
     text.split("<Code>").nth(1).and_then(|rest| rest.split('<').next()).unwrap_or(&text).to_owned()
@@ -45,7 +45,8 @@ fn with_an_object() -> (Bucketed, Credentials) {
     (gateway, credentials)
 }
 
-/// A URL by boto3, with this signature version. Without one it takes `s3`, version 2, and so does `aws s3 presign`.
+/// A URL presigned by boto3 with this signature version. By default boto3 uses `s3`, version 2, and so does `aws s3
+/// presign`.
 fn presigned_as(version: &str, gateway: &Bucketed, by: &Credentials, call: &str, key: &str, seconds: &str) -> String {
     let boto3: Boto3 = client(gateway, by);
     let url = boto3.call("presign", &[call, "reports", key, seconds, version]).expect_ok("presign");
@@ -53,7 +54,7 @@ fn presigned_as(version: &str, gateway: &Bucketed, by: &Credentials, call: &str,
     url
 }
 
-/// A URL by boto3.
+/// A URL presigned by boto3.
 fn presigned(gateway: &Bucketed, by: &Credentials, call: &str, key: &str, seconds: &str) -> String {
     presigned_as("s3v4", gateway, by, call, key, seconds)
 }
@@ -86,7 +87,8 @@ fn rclone_links() {
     assert_reads(&client::<Rclone<Debian>>(&gateway, &credentials).run(&link).expect_ok("link"));
 }
 
-/// Version 2 does not cover the whole request; it is refused, and the answer says so. s3cmd knows no other for URLs.
+/// Version 2 does not cover the whole request. It is refused, and the answer names the reason. s3cmd supports no other
+/// for URLs.
 #[test]
 fn s17_urls_of_version_2_are_refused() {
     let (gateway, credentials) = with_an_object();
@@ -118,7 +120,7 @@ fn object_store_signs_get_and_put() {
     assert_eq!(gateway.files()["reports/new"], b"by a signed URL");
 }
 
-/// The URL is fenced like its credentials: whoever has it writes as their holder, and no longer than it.
+/// The URL is fenced like its credentials: its user writes as their holder, and no longer than the holder can.
 #[test]
 fn a_presigned_put_ends_with_the_lease() {
     let (gateway, credentials) = with_an_object();
@@ -132,7 +134,7 @@ fn a_presigned_put_ends_with_the_lease() {
     assert_eq!(refused.header("fence"), Some("34"));
     assert_eq!(refused.header("content-type"), Some("application/xml"));
     assert_eq!(gateway.files()["reports/out/put"], b"of 33");
-    // A URL of the same holder that reads goes on.
+    // A URL of the same holder that only reads keeps working.
     assert_reads(&presigned(&gateway, &credentials, "get_object", NAME, "600"));
 }
 
@@ -165,7 +167,7 @@ fn a_url_expires() {
     assert_eq!((answer.status, code(&answer).as_str()), (403, "AccessDenied"), "{}", answer.text());
 }
 
-/// Nobody is anonymous: not to read, not to write, not to ask which buckets there are.
+/// There is no anonymous access: neither reading, nor writing, nor listing buckets.
 #[test]
 fn without_a_signature_nothing_is_answered() {
     let (gateway, _) = with_an_object();

@@ -1,4 +1,4 @@
-//! rclone: the current one, and the one that Debian ships.
+//! rclone: the current version, and the one that Debian ships.
 
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::client::{Described, Program, S3Client, Said, path};
 
-/// Which rclone.
+/// A version of rclone.
 pub(crate) trait Build {
     fn program() -> PathBuf;
 }
@@ -72,7 +72,7 @@ impl<B: Build> S3Client for Rclone<B> {
             ("RCLONE_CONFIG_FP_ENDPOINT", endpoint),
             ("RCLONE_CONFIG_FP_ACCESS_KEY_ID", &credentials.access_key_id),
             ("RCLONE_CONFIG_FP_SECRET_ACCESS_KEY", &credentials.secret_access_key),
-            // No configuration file: nobody is told that there is none.
+            // No configuration file, and no message that there is none.
             ("RCLONE_CONFIG", ""),
         ]);
         Rclone { program, build: PhantomData }
@@ -104,7 +104,7 @@ impl<B: Build> S3Client for Rclone<B> {
         }
         let json: Value = serde_json::from_str(&said.out).unwrap();
         let metadata = json["Metadata"].as_object().cloned().unwrap_or_default();
-        // What rclone itself or the protocol says of every object.
+        // Metadata that rclone itself or the protocol adds to every object.
         let own = ["btime", "mtime", "content-type", "tier"];
         let said_by_user = metadata.iter().filter(|(name, _)| !own.contains(&name.as_str()));
         Ok(Described {

@@ -16,7 +16,7 @@ impl S3cmd {
         self.0.run(&program("s3cmd", &[]), arguments.iter().copied())
     }
 
-    /// The last words of the lines it lists, from this folder, sorted.
+    /// The last words of the listed lines, relative to this folder, sorted.
     fn names(&self, folder: &str, arguments: &[&str]) -> Result<Vec<String>, Said> {
         let start = format!("s3://{}/{}", parts(folder).0, prefix(folder));
         let said = self.run(&[&["ls"], arguments, &[&start]].concat());
@@ -52,7 +52,7 @@ impl S3Client for S3cmd {
     }
 
     fn put_in_parts(&self, file: &Path, object: &str) -> Said {
-        // Its configuration says 5 MiB.
+        // Its configuration sets 5 MiB.
         self.put(file, object)
     }
 
@@ -117,7 +117,7 @@ impl S3Client for S3cmd {
     }
 }
 
-/// `del --recursive` sends one DeleteObjects, which is refused whole.
+/// `del --recursive` sends one DeleteObjects, which is refused as a whole.
 #[test]
 fn a_recursive_delete_is_done_or_refused_whole() {
     let gateway = Bucketed::filled(|objects| {
@@ -143,7 +143,7 @@ fn a_recursive_delete_is_done_or_refused_whole() {
 
 crate::suite!(super::S3cmd);
 
-/// A signature of version 2 in a header never ages, and does not cover the body.
+/// A version 2 signature in a header never expires, and does not cover the body.
 #[test]
 fn signature_version_2_is_refused_and_says_so() {
     let gateway = Bucketed::start();

@@ -1,4 +1,4 @@
-//! What is asked of every client, and of the gateway behind it.
+//! The cases for every client, and for the gateway behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::client::{S3Client, Said};
 
-/// A test for each case, of one client.
+/// Generates a test for each case, for one client.
 #[macro_export]
 macro_rules! suite {
     ($client:ty) => {
@@ -32,7 +32,7 @@ macro_rules! suite {
 /// The words that a stale holder must see.
 const STALE: [&str; 3] = ["StaleFencingToken", "33", "34"];
 
-/// A gateway, and a place for files.
+/// A gateway, and a directory for files.
 struct Bench {
     gateway: Bucketed,
     dir: TempDir,
@@ -43,7 +43,7 @@ impl Bench {
         Bench { gateway: Bucketed::start(), dir: TempDir::new().unwrap() }
     }
 
-    /// The holder of `reports` with this token, at its first act.
+    /// The holder of `reports` with this token.
     fn holder<C: S3Client>(&self, token: &str) -> C {
         self.at(self.gateway.s3(), &self.gateway.credentials("reports", token))
     }
@@ -52,7 +52,7 @@ impl Bench {
         C::new(&format!("http://{address}"), credentials)
     }
 
-    /// A file of so many bytes, which depend on its name.
+    /// A file of this many bytes, which depend on its name.
     fn file(&self, name: &str, size: usize) -> PathBuf {
         let path = self.dir.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -61,7 +61,7 @@ impl Bench {
     }
 }
 
-/// Bytes that do not repeat soon, and contain no text.
+/// Bytes with a long period that contain no text.
 fn bytes(name: &str, size: usize) -> Vec<u8> {
     let mut state = name.bytes().fold(0x9e37_79b9_7f4a_7c15_u64, |state, byte| (state ^ u64::from(byte)) << 1 | 1);
     let mut bytes = Vec::with_capacity(size);
@@ -86,11 +86,11 @@ pub(crate) fn puts_and_gets<C: S3Client>() {
         assert_eq!(std::fs::read(&back).unwrap(), bytes(name, size), "{name} read back");
         assert_eq!(client.describe(&object).unwrap().size, size as u64, "{name}");
     }
-    // Over what is there.
+    // Replaces an existing object.
     let file = bench.file("other", 77);
     client.put(&file, "reports/text.txt").expect_ok("writing over");
     assert_eq!(bench.gateway.files()["reports/text.txt"], bytes("other", 77));
-    // rclone takes the name for that of an empty folder, and has nothing to do.
+    // rclone takes the name for an empty folder, and does nothing.
     let missing = bench.dir.path().join("missing");
     client.get("reports/missing", &missing);
     assert!(!missing.exists());
@@ -104,7 +104,7 @@ pub(crate) fn sends_a_large_file_in_parts<C: S3Client>() {
     let (file, back) = (bench.file("large", size), bench.dir.path().join("back"));
     client.put_in_parts(&file, "reports/in/large.bin").expect_ok("a large file");
     let requests = proxy.take_requests();
-    // Which, not how often: a client may send one again.
+    // Which parts, not how often: a client may send one again.
     let puts = requests.iter().filter(|line| line.starts_with("PUT"));
     let number = |line: &String| Some(line.split_once("partNumber=")?.1.split(['&', ' ']).next()?.to_owned());
     let parts: BTreeSet<String> = puts.filter_map(number).collect();
@@ -184,7 +184,7 @@ pub(crate) fn keeps_type_and_metadata<C: S3Client>() {
     assert_eq!(described.metadata.get("made-by").map(String::as_str), Some("night shift"), "{described:?}");
 }
 
-/// Names that clients, shells, URLs and XML each write in their own way.
+/// Names that clients, shells, URLs and XML each encode differently.
 const ODD: [&str; 20] = [
     "with space",
     " leading",
@@ -239,8 +239,8 @@ fn same(sent: &BTreeMap<String, Vec<u8>>, found: &BTreeMap<String, Vec<u8>>, wha
     }
 }
 
-/// 33 has written, 34 took over: every kind of write of 33 is refused so that its user reads why, it is not tried again and
-/// again, and nothing changes. Reading goes on.
+/// 33 has written, 34 took over: every kind of write by 33 is refused with a reason that its user sees, it is not
+/// retried endlessly, and nothing changes. Reading continues.
 pub(crate) fn is_refused_when_stale<C: S3Client>() {
     let bench = Bench::new();
     let proxy = Proxy::noting_requests(bench.gateway.s3());
@@ -250,7 +250,7 @@ pub(crate) fn is_refused_when_stale<C: S3Client>() {
         stale.put(&small, &format!("reports/{name}")).expect_ok("33 is the holder");
     }
     let successor: C = bench.holder("34");
-    // Not the same bytes: rclone copies nothing onto its like.
+    // Different bytes: rclone does not copy onto an identical file.
     let theirs = bench.file("theirs", 120);
     successor.put(&theirs, "reports/of 34").expect_ok("34 is the holder");
     let (files, listed) = (bench.gateway.files(), successor.list("reports").unwrap());
@@ -278,7 +278,7 @@ pub(crate) fn is_refused_when_stale<C: S3Client>() {
         write(&stale).expect_failure(what, &STALE);
         let requests = proxy.take_requests();
         let mutating = requests.iter().filter(|line| !line.starts_with("GET") && !line.starts_with("HEAD")).count();
-        // rclone tries the whole command three times, and makes sure of the bucket each time.
+        // rclone tries the whole command three times, and checks the bucket each time.
         assert!(mutating <= 9 && requests.len() <= 24, "{what} is tried too often: {requests:?}");
         assert!(bench.gateway.files() == files, "{what} changed a file");
         assert_eq!(successor.list("reports").unwrap(), listed, "{what} changed the listing");
@@ -294,12 +294,12 @@ pub(crate) fn is_told_that_credentials_expired<C: S3Client>() {
     let bench = Bench::new();
     let file = bench.file("a", 10);
     let client: C = bench.at(bench.gateway.s3(), &bench.gateway.credentials_for("reports", "34", 1));
-    // Some look with HEAD before they write, whose answer has no room for words; a list has.
+    // Some clients send HEAD before they write, whose answer has no body for a message; a list has one.
     let said = wait::until("the credentials to expire", PATIENCE, || client.list("reports").err());
     said.expect_failure("a list with expired credentials", &["ExpiredToken"]);
     assert!(!client.put(&file, "reports/a").ok);
     assert!(bench.gateway.files().is_empty());
-    // The lease is not over: new credentials for the same token go on.
+    // The lease is still valid: new credentials for the same token work.
     let client: C = bench.holder("34");
     client.put(&file, "reports/b").expect_ok("new credentials of the same lease");
 }
@@ -321,14 +321,14 @@ pub(crate) fn is_refused_with_a_wrong_secret<C: S3Client>() {
     let right = bench.gateway.credentials("reports", "34");
     let wrong = Credentials { secret_access_key: right.secret_access_key.to_ascii_lowercase() + "x", ..right };
     let client: C = bench.at(bench.gateway.s3(), &wrong);
-    // As above: HEAD has no room for words.
+    // As above: a HEAD answer has no message.
     assert!(!client.put(&file, "reports/a").ok);
     let listed = client.list("reports");
     listed.expect_err("a wrong secret").expect_failure("a list", &["SignatureDoesNotMatch"]);
     assert!(bench.gateway.files().is_empty());
 }
 
-/// The long-term key reads everything, writes where the guard only observes, and nowhere else.
+/// The long-term key reads everything, and writes only where the guard merely observes.
 pub(crate) fn reads_but_does_not_write_without_a_lease<C: S3Client>() {
     let bench = Bench::new();
     let file = bench.file("a", 10);

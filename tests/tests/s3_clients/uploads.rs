@@ -23,7 +23,7 @@ fn json(said: Said) -> Value {
     serde_json::from_str(&said.expect_ok("a result")).unwrap()
 }
 
-/// Begun by 33, which uploaded a part; then 34 took over. Nothing that 33 does with it is done any more.
+/// Begun by 33, which uploaded a part; then 34 took over. Nothing that 33 does with the upload has an effect any more.
 #[test]
 fn an_upload_of_33_cannot_be_finished_after_34_took_over() {
     let (gateway, dir) = (Bucketed::start(), TempDir::new().unwrap());
@@ -70,7 +70,7 @@ fn ranges_are_read() {
     beyond.expect_failure("a range beyond the end", &["InvalidRange"]);
 }
 
-/// The client's own condition is 412; a stale token is not, whatever the condition says.
+/// A failed condition of the client is 412; a stale token is not, whatever the condition.
 #[test]
 fn a_condition_that_fails_is_not_a_refusal_by_the_fence() {
     let (gateway, dir) = (Bucketed::start(), TempDir::new().unwrap());

@@ -1,5 +1,5 @@
-//! Does the suite still bite? With how many seeds is said by `Budget`: its default for every change, `Budget::full` at the full
-//! budget, which takes hours.
+//! Does the suite still detect every mutant? The number of seeds comes from `Budget`: its default for every change,
+//! `Budget::full` at the full budget, which takes hours.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use fencepost_conformance::selftest::{Budget, Report, selftest, tried};
 use fencepost_conformance::verdict::{Level, Status};
 use fencepost_harness::{budget, cpu};
 
-/// One of these tests takes all cores, and would disturb the busy one.
+/// One of the two selftests uses all cores, and would disturb the one on a busy CPU.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const DOCUMENT: &str = include_str!("../../../docs/conformance/mutants.md");
@@ -50,7 +50,7 @@ fn the_reference_stays_silent_on_one_busy_cpu() {
     every_case_was_run_where_it_applies(&report);
 }
 
-/// A case that calls itself not applicable shows nothing, and nobody would notice.
+/// A case that wrongly reports "not applicable" tests nothing; without this check that would go unnoticed.
 fn every_case_was_run_where_it_applies(report: &Report) {
     assert_eq!(report.reference.len(), NOT_APPLICABLE.len());
     for (setup, cases) in NOT_APPLICABLE {
@@ -62,7 +62,7 @@ fn every_case_was_run_where_it_applies(report: &Report) {
     }
 }
 
-/// The text of the document is that of the list; the matrix in it is that of the run that wrote it.
+/// The text of the document is generated from the list; its matrix comes from the run that wrote it.
 #[test]
 fn the_document_lists_every_mutant_with_its_case() {
     let written = Report::default().markdown();

@@ -49,7 +49,8 @@ pub(crate) async fn numbers_strictly_increase<S: Service>() {
                     let mut seen = seen.lock().unwrap();
                     let number = lease.number.get();
                     assert!(seen.all.insert(number), "{number} was given twice");
-                    // The lease of a holder that was asleep for longer than its ttl is over, so the order says nothing.
+                    // The lease of a holder that was asleep for longer than its ttl is over, so its order is not
+                    // meaningful.
                     if lease.since.elapsed() < lease.ttl {
                         assert!(number > seen.last, "{number} after {}", seen.last);
                         seen.last = number;

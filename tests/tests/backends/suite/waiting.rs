@@ -93,7 +93,7 @@ pub(crate) async fn a_hand_over_wakes_no_herd<S: Service>() {
     let mut waiting = Vec::new();
     let mut backend = connect(&url).await;
     for waiter in 0..WAITERS {
-        // In a fair service each waits for its predecessor, on a connection of its own. Otherwise one waiter per
+        // In a fair service each waiter waits for its predecessor, with a client of its own. Otherwise one waiter per
         // process is notified.
         if a.capabilities().fair {
             backend = connect(&url).await;

@@ -1,4 +1,4 @@
-//! Requests sent in parts, through the proxy, and on direct connections.
+//! Requests sent in parts, through the proxy, and by the other ways to write that a map names.
 
 use std::time::Duration;
 
