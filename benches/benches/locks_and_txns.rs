@@ -9,7 +9,10 @@ use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fencepost_core::{Guards, Holder, Key, Presented, Resource, Token};
 use fencepost_store::engines::{ENGINES, EngineOptions};
-use fencepost_store::{AcquireLock, CallerId, NoObserver, Operation, Outcome, Store, StoreOptions, Transaction};
+use fencepost_store::{
+    AcquireLock, AcquireOutcome, CallerId, NoObserver, Operation, ReleaseOutcome, RenewOutcome, Store, StoreOptions,
+    TransactOutcome, Transaction,
+};
 use tokio::runtime::{Builder, Runtime};
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -39,8 +42,8 @@ async fn acquire(store: &Store, number: usize) -> fencepost_store::Grant {
     let holder = Holder::new("bench#1").unwrap();
     let (wait, caller) = (Duration::ZERO, CallerId::default());
     let wanted = AcquireLock { resource: lock(number), holder, ttl: TTL, wait, once: None, caller };
-    match store.acquire(wanted).await.unwrap().unwrap() {
-        Outcome::Granted(grant) => *grant,
+    match store.acquire(wanted).await.unwrap() {
+        AcquireOutcome::Granted(grant) => *grant,
         other => panic!("{other:?}"),
     }
 }
@@ -62,17 +65,17 @@ async fn run(store: &Arc<Store>, work: Work, grants: &Arc<Vec<fencepost_store::G
             tokio::spawn(async move {
                 match work {
                     Work::Transaction => {
-                        let done = store.transact(transaction(number)).await.unwrap().unwrap();
-                        assert!(matches!(done, Outcome::Transacted(_)), "{done:?}");
+                        let done = store.transact(transaction(number)).await.unwrap();
+                        assert!(matches!(done, TransactOutcome::Transacted(_)), "{done:?}");
                     }
                     Work::AcquireAndRelease => {
                         let grant = acquire(&store, number).await;
-                        let done = store.release(&lock(number), grant.lease).await.unwrap().unwrap();
-                        assert_eq!(done, Outcome::Released);
+                        let done = store.release(&lock(number), grant.lease).await.unwrap();
+                        assert_eq!(done, ReleaseOutcome::Released);
                     }
                     Work::Renew => {
-                        let renewed = store.renew(&lock(number), grants[number].lease, TTL).await.unwrap().unwrap();
-                        assert!(matches!(renewed, Outcome::Granted(_)), "{renewed:?}");
+                        let renewed = store.renew(&lock(number), grants[number].lease, TTL).await.unwrap();
+                        assert!(matches!(renewed, RenewOutcome::Renewed(_)), "{renewed:?}");
                     }
                 }
             })
@@ -103,8 +106,8 @@ fn bench(c: &mut Criterion, runtime: &Runtime, engine: &str, store: &Arc<Store>)
                 b.iter(|| runtime.block_on(run(store, work, &grants, callers)));
             });
             for (number, grant) in grants.iter().enumerate() {
-                let done = runtime.block_on(store.release(&lock(number), grant.lease)).unwrap().unwrap();
-                assert_eq!(done, Outcome::Released);
+                let done = runtime.block_on(store.release(&lock(number), grant.lease)).unwrap();
+                assert_eq!(done, ReleaseOutcome::Released);
             }
         }
         group.finish();

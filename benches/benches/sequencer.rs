@@ -8,7 +8,7 @@ use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fencepost_core::{Guards, Key, Presented, Token};
 use fencepost_store::engines::{ENGINES, EngineOptions};
-use fencepost_store::{Condition, NoObserver, Outcome, Put, Store, StoreOptions};
+use fencepost_store::{Condition, NoObserver, Put, Store, StoreOptions, WriteOutcome};
 use tokio::runtime::Builder;
 
 fn put(number: usize, token: u64) -> Put {
@@ -43,8 +43,8 @@ fn stores(c: &mut Criterion) {
                                 })
                                 .collect();
                             for task in tasks {
-                                let outcome = task.await.unwrap().unwrap().unwrap();
-                                assert_eq!(matches!(outcome, Outcome::Applied(_)), token == 34, "{outcome:?}");
+                                let outcome = task.await.unwrap().unwrap();
+                                assert_eq!(matches!(outcome, WriteOutcome::Applied(_)), token == 34, "{outcome:?}");
                             }
                         });
                     });

@@ -5,7 +5,10 @@
 use std::sync::atomic::AtomicU64;
 
 use fencepost_core::{ProblemKind, Reason, Refusal};
-use fencepost_store::{BatchReport, Changed, Observer, Outcome};
+use fencepost_store::{
+    AcquireOutcome, BatchReport, Changed, ClaimOutcome, Observer, ReleaseOutcome, RenewOutcome, TransactOutcome,
+    Verdicts, WriteOutcome,
+};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -55,21 +58,77 @@ const OBJECTS: &[&str] = &["applied", "refused", "condition-failed"];
 const CLAIMS: &[&str] = &["applied", "refused", "too-large"];
 const LOCKS: &[&str] = &["granted", "replayed", "released", "held", "lost", "refused", "key-reused", "abandoned"];
 
-fn word(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Applied(_) | Outcome::Transacted(_) | Outcome::Claimed(_) | Outcome::Changed(_) => "applied",
-        Outcome::Replayed(..) => "replayed",
-        Outcome::Refused(_) | Outcome::Exhausted { .. } => "refused",
-        Outcome::ConditionFailed { .. } | Outcome::OtherGeneration { .. } | Outcome::Unmet { .. } => "condition-failed",
-        Outcome::Impossible { .. } => "impossible",
-        Outcome::TooLarge { .. } => "too-large",
-        Outcome::KeyReused => "key-reused",
-        Outcome::Abandoned => "abandoned",
-        Outcome::Granted(_) => "granted",
-        Outcome::Held(_) => "held",
-        Outcome::LeaseLost { .. } | Outcome::NotHeld => "lost",
-        Outcome::Released | Outcome::ForceReleased { .. } => "released",
-        Outcome::Rotated { .. } | Outcome::Forgotten => "applied",
+/// An outcome as a value of a label.
+pub(crate) trait Counted: Verdicts {
+    fn word(&self) -> &'static str;
+}
+
+impl Counted for WriteOutcome {
+    fn word(&self) -> &'static str {
+        match self {
+            WriteOutcome::Applied(_) => "applied",
+            WriteOutcome::Replayed(..) => "replayed",
+            WriteOutcome::Refused(_) => "refused",
+            WriteOutcome::ConditionFailed(_) => "condition-failed",
+            WriteOutcome::KeyReused => "key-reused",
+            WriteOutcome::Abandoned => "abandoned",
+        }
+    }
+}
+
+impl Counted for TransactOutcome {
+    fn word(&self) -> &'static str {
+        match self {
+            TransactOutcome::Transacted(_) => "applied",
+            TransactOutcome::Replayed(..) => "replayed",
+            TransactOutcome::Refused(_) => "refused",
+            TransactOutcome::ConditionFailed(_) => "condition-failed",
+            TransactOutcome::Impossible(_) => "impossible",
+            TransactOutcome::TooLarge(_) => "too-large",
+            TransactOutcome::KeyReused => "key-reused",
+            TransactOutcome::Abandoned => "abandoned",
+        }
+    }
+}
+
+impl Counted for ClaimOutcome {
+    fn word(&self) -> &'static str {
+        match self {
+            ClaimOutcome::Claimed(_) => "applied",
+            ClaimOutcome::Refused(_) => "refused",
+            ClaimOutcome::TooLarge(_) => "too-large",
+        }
+    }
+}
+
+impl Counted for AcquireOutcome {
+    fn word(&self) -> &'static str {
+        match self {
+            AcquireOutcome::Granted(_) => "granted",
+            AcquireOutcome::Replayed(..) => "replayed",
+            AcquireOutcome::Held(_) => "held",
+            AcquireOutcome::Refused(_) | AcquireOutcome::Exhausted(_) => "refused",
+            AcquireOutcome::KeyReused => "key-reused",
+            AcquireOutcome::Abandoned => "abandoned",
+        }
+    }
+}
+
+impl Counted for RenewOutcome {
+    fn word(&self) -> &'static str {
+        match self {
+            RenewOutcome::Renewed(_) => "granted",
+            RenewOutcome::Lost(_) => "lost",
+        }
+    }
+}
+
+impl Counted for ReleaseOutcome {
+    fn word(&self) -> &'static str {
+        match self {
+            ReleaseOutcome::Released => "released",
+            ReleaseOutcome::Lost(_) => "lost",
+        }
     }
 }
 
@@ -82,8 +141,8 @@ impl Outcomes {
         Outcomes(words.iter().map(|word| (*word, counter(word))).collect())
     }
 
-    fn count(&self, outcome: &Outcome) {
-        self.count_word(word(outcome));
+    fn count(&self, outcome: &impl Counted) {
+        self.count_word(outcome.word());
     }
 
     fn count_word(&self, word: &str) {
@@ -193,22 +252,22 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn write(&self, outcome: &Outcome) {
+    pub(crate) fn write(&self, outcome: &WriteOutcome) {
         self.writes.count(outcome);
         self.judged(outcome);
     }
 
-    pub(crate) fn claim(&self, outcome: &Outcome) {
+    pub(crate) fn claim(&self, outcome: &ClaimOutcome) {
         self.claims.count(outcome);
         self.judged(outcome);
     }
 
-    pub(crate) fn transaction(&self, outcome: &Outcome) {
+    pub(crate) fn transaction(&self, outcome: &TransactOutcome) {
         self.transactions.count(outcome);
         self.judged(outcome);
     }
 
-    pub(crate) fn lock(&self, outcome: &Outcome) {
+    pub(crate) fn lock(&self, outcome: &impl Counted) {
         self.locks.count(outcome);
         self.judged(outcome);
     }
@@ -235,11 +294,9 @@ impl Metrics {
         changed.observed.iter().for_each(|(_, reason)| self.observed.count(*reason));
     }
 
-    fn judged(&self, outcome: &Outcome) {
-        if let Outcome::Refused(refusals) = outcome {
-            for refusal in refusals {
-                self.refused.count(refusal.reason);
-            }
+    fn judged(&self, outcome: &impl Verdicts) {
+        for refusal in outcome.refusals() {
+            self.refused.count(refusal.reason);
         }
         for reason in outcome.observed() {
             self.observed.count(reason);

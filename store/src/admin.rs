@@ -2,9 +2,10 @@
 
 use fencepost_core::{Access, Issuer, Resource};
 
-use crate::command::{Action, Command, Judged};
-use crate::outcome::{Failure, Outcome, Rejected};
-use crate::store::{Store, WrongResource};
+use crate::command::{Action, Judged};
+use crate::failure::{Failure, Rejected};
+use crate::outcome::RotateOutcome;
+use crate::store::Store;
 
 /// How many fences one call of [`Store::rotate_prefix`] examines.
 const PAGE: usize = 1_000;
@@ -40,23 +41,19 @@ impl Store {
         resource: &Resource,
         from: u32,
         issuer: Option<Issuer>,
-    ) -> Result<Result<Outcome, WrongResource>, Failure> {
-        let guarded = match self.resource(resource) {
-            Ok(guarded) => guarded,
-            Err(wrong) => return Ok(Err(wrong)),
-        };
-        let judged = Judged { guarded, presented: None, access: Access::Claim };
-        self.door.submit(Command::new(judged, Action::Rotate { from, issuer })).await.map(Ok)
+    ) -> Result<RotateOutcome, Failure> {
+        let judged = Judged { guarded: self.resource(resource)?, presented: None, access: Access::Claim };
+        self.door.submit(vec![judged], None, |reply| Action::Rotate { from, issuer, reply }).await
     }
 
     /// Ends the generation of every resource, if the store's base generation is `from`.
-    pub async fn rotate_all(&self, from: u32) -> Result<Outcome, Failure> {
+    pub async fn rotate_all(&self, from: u32) -> Result<RotateOutcome, Failure> {
         self.rotate_all_to(from, 0).await
     }
 
     /// Like [`Store::rotate_all`], with a lower bound for the new generation.
-    pub async fn rotate_all_to(&self, from: u32, at_least: u32) -> Result<Outcome, Failure> {
-        self.door.submit(Command::of_store(Action::RotateAll { from, at_least })).await
+    pub async fn rotate_all_to(&self, from: u32, at_least: u32) -> Result<RotateOutcome, Failure> {
+        self.door.submit(Vec::new(), None, |reply| Action::RotateAll { from, at_least, reply }).await
     }
 
     /// Rotates a page of existing fences. Resources without a fence are not covered.
@@ -73,9 +70,10 @@ impl Store {
                 match self.resource(resource) {
                     Ok(guarded) if state.generation == from => {
                         let judged = Judged { guarded, presented: None, access: Access::Claim };
-                        let command = Command::new(judged, Action::Rotate { from, issuer: issuer.clone() });
-                        let door = self.door.clone();
-                        running.spawn(async move { door.submit(command).await });
+                        let (door, issuer) = (self.door.clone(), issuer.clone());
+                        running.spawn(async move {
+                            door.submit(vec![judged], None, |reply| Action::Rotate { from, issuer, reply }).await
+                        });
                     }
                     // A fence left behind by an older mapping protects nothing.
                     _ => done.left += 1,
@@ -84,7 +82,7 @@ impl Store {
             let mut failed = None;
             while let Some(ended) = running.join_next().await {
                 match ended {
-                    Ok(Ok(Outcome::Rotated { .. })) => done.rotated += 1,
+                    Ok(Ok(RotateOutcome::Rotated { .. })) => done.rotated += 1,
                     Ok(Ok(_)) => done.left += 1,
                     Ok(Err(failure)) => failed = Some(failure.to_string()),
                     Err(error) => failed = Some(error.to_string()),

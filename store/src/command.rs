@@ -2,11 +2,16 @@
 
 use bytes::Bytes;
 use fencepost_core::{Access, Guarded, Holder, IdempotencyKey, Issuer, Key, Mode, Presented, Resource};
-use tokio::sync::oneshot;
 
 use crate::engine::{Change, Purpose, Version, Want};
-use crate::outcome::{Failure, Outcome};
-use crate::record::{LeaseId, MAX_HEAD_BYTES, MAX_NUMBER_BYTES, ObjectRecord, OutcomeKey, RecordKey};
+use crate::failure::Failure;
+use crate::lock_queue::Locks;
+use crate::outcome::{
+    AcquireOutcome, ChangeOutcome, ClaimOutcome, FinalOutcome, ForceReleaseOutcome, ReleaseOutcome, RenewOutcome,
+    RotateOutcome, TransactOutcome, WriteOutcome,
+};
+use crate::record::{LeaseId, MAX_HEAD_BYTES, MAX_NUMBER_BYTES, ObjectRecord, OutcomeKey, Pending, RecordKey};
+use crate::reply::{AnyReply, Reply};
 
 /// A condition on the current version of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +111,6 @@ impl Once {
 }
 
 /// A request: judged on its resources, then applied or refused.
-#[derive(Clone, Debug)]
 pub(crate) struct Command {
     /// Each resource occurs once.
     pub(crate) judged: Vec<Judged>,
@@ -122,19 +126,68 @@ pub(crate) struct Judged {
     pub(crate) access: Access,
 }
 
-#[derive(Clone, Debug)]
+/// What is done, and the reply that its outcome fits.
 pub(crate) enum Action {
-    Write(Write),
-    Claim { keys: Vec<Key>, max_bytes: usize },
-    Acquire(Acquire),
-    Renew { lease: LeaseId, ttl_ms: u64 },
-    Release { lease: LeaseId },
-    ForceRelease,
-    Rotate { from: u32, issuer: Option<Issuer> },
-    RotateAll { from: u32, at_least: u32 },
-    Objects(ObjectChange),
-    Abandon(OutcomeKey),
-    Forget { index: RecordKey, outcomes: Vec<OutcomeKey> },
+    WriteOne(WriteOne, Reply<WriteOutcome<Pending>>),
+    Write(Write, Reply<TransactOutcome<Pending>>),
+    Claim(Claim, Reply<ClaimOutcome<Pending>>),
+    Acquire(Acquire, Reply<AcquireOutcome<Pending>>),
+    Renew { lease: LeaseId, ttl_ms: u64, reply: Reply<RenewOutcome<Pending>> },
+    Release { lease: LeaseId, reply: Reply<ReleaseOutcome> },
+    ForceRelease { reply: Reply<ForceReleaseOutcome> },
+    Rotate { from: u32, issuer: Option<Issuer>, reply: Reply<RotateOutcome> },
+    RotateAll { from: u32, at_least: u32, reply: Reply<RotateOutcome> },
+    Objects(ObjectChange, Reply<ChangeOutcome>),
+    Abandon(OutcomeKey, Reply<FinalOutcome<Pending>>),
+    Forget { index: RecordKey, outcomes: Vec<OutcomeKey>, reply: Reply<()> },
+}
+
+impl Action {
+    fn reply(&mut self) -> &mut dyn AnyReply {
+        match self {
+            Action::WriteOne(_, reply) => reply,
+            Action::Write(_, reply) => reply,
+            Action::Claim(_, reply) => reply,
+            Action::Acquire(_, reply) => reply,
+            Action::Renew { reply, .. } => reply,
+            Action::Release { reply, .. } => reply,
+            Action::ForceRelease { reply } => reply,
+            Action::Rotate { reply, .. } | Action::RotateAll { reply, .. } => reply,
+            Action::Objects(_, reply) => reply,
+            Action::Abandon(_, reply) => reply,
+            Action::Forget { reply, .. } => reply,
+        }
+    }
+
+    fn is_about_a_lock(&self) -> bool {
+        matches!(
+            self,
+            Action::Acquire(..) | Action::Renew { .. } | Action::Release { .. } | Action::ForceRelease { .. }
+        )
+    }
+}
+
+/// A put or a delete.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteOne {
+    pub(crate) key: Key,
+    pub(crate) condition: Condition,
+    /// `None`: the key is to have no value.
+    pub(crate) value: Option<NewValue>,
+}
+
+/// A value to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct NewValue {
+    pub(crate) content_type: Option<String>,
+    pub(crate) body: Bytes,
+}
+
+/// What a claim reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) keys: Vec<Key>,
+    pub(crate) max_bytes: usize,
 }
 
 /// Conditions, then operations: all or nothing.
@@ -146,6 +199,14 @@ pub(crate) struct Write {
     pub(crate) max_bytes: usize,
     /// The request body that the command was parsed from, kept alive as long as the command.
     pub(crate) _body: Bytes,
+}
+
+impl Write {
+    /// Returns whether it can never change anything. Without a token and an idempotency key, its place in the order does
+    /// not matter then.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.operations.iter().all(|step| !step.operation.writes())
+    }
 }
 
 /// One operation of a write.
@@ -226,114 +287,119 @@ pub(crate) enum Take {
 }
 
 impl Command {
-    pub(crate) fn new(judged: Judged, action: Action) -> Command {
-        Command { judged: vec![judged], once: None, action }
-    }
-
-    /// A command that concerns no resource.
-    pub(crate) fn of_store(action: Action) -> Command {
-        Command { judged: Vec::new(), once: None, action }
-    }
-
     /// The keys whose values affect the outcome, and how much of each is needed.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (&Key, Want)> {
+        let one = match &self.action {
+            Action::WriteOne(write, _) => match &write.condition {
+                Condition::Always => None,
+                condition => Some((&write.key, condition.want())),
+            },
+            _ => None,
+        };
         let (conditions, steps): (&[(Key, Condition)], &[Step]) = match &self.action {
-            Action::Write(write) => (&write.conditions, &write.operations),
+            Action::Write(write, _) => (&write.conditions, &write.operations),
             _ => (&[], &[]),
         };
         let (claimed, max_bytes): (&[Key], usize) = match &self.action {
-            Action::Write(write) => (&[], write.max_bytes),
-            Action::Claim { keys, max_bytes } => (keys, *max_bytes),
+            Action::Write(write, _) => (&[], write.max_bytes),
+            Action::Claim(claim, _) => (&claim.keys, claim.max_bytes),
             _ => (&[], 0),
         };
         let conditions = conditions.iter().map(|(key, condition)| (key, condition.want()));
         let steps = steps.iter().filter_map(move |step| Some((&step.key, step.operation.want(max_bytes)?)));
-        conditions.chain(steps).chain(claimed.iter().map(move |key| (key, answered(max_bytes))))
+        one.into_iter().chain(conditions).chain(steps).chain(claimed.iter().map(move |key| (key, answered(max_bytes))))
     }
 
     /// The most bytes of records that the command's reads can need together. An answer that does not fit would exceed
     /// its limit anyway.
     pub(crate) fn read_bytes(&self) -> usize {
+        let compared = |condition: &Condition| match condition {
+            Condition::Equals(bytes) => bytes.len(),
+            _ => 0,
+        };
         let (answered, compared) = match &self.action {
-            Action::Write(write) => {
-                let compared = write.conditions.iter().map(|(_, condition)| match condition {
-                    Condition::Equals(bytes) => bytes.len(),
-                    _ => 0,
-                });
-                (write.max_bytes, compared.sum())
+            Action::WriteOne(write, _) => (0, compared(&write.condition)),
+            Action::Write(write, _) => {
+                (write.max_bytes, write.conditions.iter().map(|(_, condition)| compared(condition)).sum())
             }
-            Action::Claim { max_bytes, .. } => (*max_bytes, 0),
+            Action::Claim(claim, _) => (claim.max_bytes, 0),
             _ => return 0,
         };
         let each = MAX_HEAD_BYTES + MAX_NUMBER_BYTES;
         answered.saturating_add(compared).saturating_add(self.reads().count() * each)
     }
 
-    /// Returns whether the command can never change anything. Then its place in the order does not matter.
-    pub(crate) fn only_reads(&self) -> bool {
-        let reads = match &self.action {
-            Action::Write(write) => write.operations.iter().all(|step| !step.operation.writes()),
-            _ => false,
-        };
-        reads && self.judged.is_empty() && self.once.is_none()
-    }
-
     /// The lock whose record affects the outcome.
     pub(crate) fn lock(&self) -> Option<&Resource> {
-        match self.action {
-            Action::Acquire(_) | Action::Renew { .. } | Action::Release { .. } | Action::ForceRelease => {
-                self.judged.first().map(|judged| &judged.guarded.resource)
-            }
-            _ => None,
-        }
+        self.judged.first().filter(|_| self.action.is_about_a_lock()).map(|judged| &judged.guarded.resource)
     }
 
     /// The recorded outcome that may replace this command's own.
     pub(crate) fn outcome(&self) -> Option<OutcomeKey> {
         match (&self.action, &self.once) {
-            (Action::Abandon(key), _) => Some(key.clone()),
+            (Action::Abandon(key, _), _) => Some(key.clone()),
             (_, once) => once.as_ref().map(Once::record),
         }
     }
 
     /// The bytes that the command adds to a commit.
     pub(crate) fn bytes(&self) -> usize {
-        let write = match &self.action {
-            Action::Write(write) => write,
-            Action::Objects(change) => {
+        match &self.action {
+            Action::WriteOne(write, _) => write.value.as_ref().map_or(0, |value| value.body.len()),
+            Action::Write(write, _) => {
+                let body = |step: &Step| match &step.operation {
+                    Operation::Put { body, .. } => body.len(),
+                    Operation::Delete | Operation::Add { .. } | Operation::Get => 0,
+                };
+                write.operations.iter().map(body).sum()
+            }
+            Action::Objects(change, _) => {
                 let size = |(_, edit): &(RecordKey, Change)| match edit {
                     Change::Put(bytes) => bytes.len(),
                     Change::Delete => 0,
                 };
-                return change.edits.iter().map(size).sum();
+                change.edits.iter().map(size).sum()
             }
-            _ => return 0,
-        };
-        let body = |step: &Step| match &step.operation {
-            Operation::Put { body, .. } => body.len(),
-            Operation::Delete | Operation::Add { .. } | Operation::Get => 0,
-        };
-        write.operations.iter().map(body).sum()
+            _ => 0,
+        }
     }
 
     /// The purpose of the commit. Removals are allowed below the free-space floor, see [`Purpose::Free`].
     pub(crate) fn purpose(&self) -> Purpose {
         let frees = match &self.action {
-            Action::Write(write) => {
+            Action::WriteOne(write, _) => write.value.is_none(),
+            Action::Write(write, _) => {
                 let mut operations = write.operations.iter().map(|step| &step.operation).filter(|step| step.writes());
                 let removes = |operation: &Operation| matches!(operation, Operation::Delete);
                 operations.next().is_some_and(removes) && operations.all(removes)
             }
-            Action::Objects(change) => change.frees,
-            Action::Release { .. } | Action::ForceRelease | Action::Forget { .. } => true,
-            Action::Claim { .. }
-            | Action::Acquire(_)
+            Action::Objects(change, _) => change.frees,
+            Action::Release { .. } | Action::ForceRelease { .. } | Action::Forget { .. } => true,
+            Action::Claim(..)
+            | Action::Acquire(..)
             | Action::Renew { .. }
             | Action::Rotate { .. }
             | Action::RotateAll { .. }
-            | Action::Abandon(_) => false,
+            | Action::Abandon(..) => false,
         };
         if frees { Purpose::Free } else { Purpose::Store }
+    }
+
+    /// Returns whether it has not been answered yet.
+    pub(crate) fn is_awaited(&mut self) -> bool {
+        self.action.reply().is_awaited()
+    }
+
+    /// Answers it without an outcome.
+    pub(crate) fn fail(&mut self, failure: &Failure) {
+        self.action.reply().fail(failure);
+    }
+
+    /// Answers the outcome that waited for the commit, which gave its first change this version.
+    pub(crate) fn settle(&mut self, first: Option<Version>, locks: &Locks) {
+        let lock = self.judged.first().filter(|_| self.action.is_about_a_lock());
+        let lock = lock.map(|judged| (locks, &judged.guarded.resource));
+        self.action.reply().settle(first, lock);
     }
 
     /// Returns whether the guard of any of its resources is in observe mode.
@@ -341,5 +407,3 @@ impl Command {
         self.judged.iter().any(|judged| judged.guarded.policy.mode == Mode::Observe)
     }
 }
-
-pub(crate) type Reply = oneshot::Sender<Result<Outcome, Failure>>;

@@ -2,37 +2,53 @@
 
 use std::sync::Arc;
 
-use fencepost_core::{Presented, Resource};
-use tokio::sync::{mpsc, oneshot};
+use fencepost_core::{Refusal, Resource};
+use tokio::sync::mpsc;
 
-use crate::command::Command;
+use crate::command::{Action, Command, Judged, Once};
+use crate::failure::{Failure, Rejected};
 use crate::fence_cache::FenceCache;
-use crate::outcome::{Failure, Outcome, Rejected};
 use crate::poison::Poison;
-use crate::sequencer::Queued;
+use crate::reply::Reply;
+use crate::unsettled::Unsettled;
 
 #[derive(Clone)]
 pub(crate) struct Door {
-    pub(crate) queue: mpsc::Sender<Queued>,
+    pub(crate) queue: mpsc::Sender<Command>,
     pub(crate) cache: Arc<FenceCache>,
     pub(crate) poison: Poison,
 }
 
 impl Door {
-    pub(crate) async fn submit(&self, command: Command) -> Result<Outcome, Failure> {
-        if let Some(reason) = self.poison.reason() {
-            return Err(Rejected::Poisoned(reason.to_owned()).into());
+    /// The refusal that a durable fence in the cache is enough for, if there is one.
+    pub(crate) fn known_refusal(&self, judged: &[Judged], once: Option<&Once>) -> Result<Option<Refusal>, Rejected> {
+        self.check()?;
+        Ok(match judged {
+            // The cache must not refuse a retry of an applied write: its recorded outcome is looked up first (trap 29).
+            [judged] if once.is_none() => self.cache.refuse(judged),
+            _ => None,
+        })
+    }
+
+    fn check(&self) -> Result<(), Rejected> {
+        match self.poison.reason() {
+            Some(reason) => Err(Rejected::Poisoned(reason.to_owned())),
+            None => Ok(()),
         }
-        // The cache must not refuse a retry of an applied write: its recorded outcome is looked up first (trap 29).
-        if command.once.is_none()
-            && let [judged] = command.judged.as_slice()
-            && let Some(refusal) = self.cache.refuse(judged)
-        {
-            return Ok(Outcome::Refused(vec![refusal]));
-        }
+    }
+
+    /// Queues a command, and waits for its outcome.
+    pub(crate) async fn submit<P: Unsettled>(
+        &self,
+        judged: Vec<Judged>,
+        once: Option<Once>,
+        action: impl FnOnce(Reply<P>) -> Action,
+    ) -> Result<P::Settled, Failure> {
+        self.check()?;
+        let (reply, answer) = Reply::new();
+        let command = Command { judged, once, action: action(reply) };
         let observed = command.is_observed().then(|| command.judged.clone());
-        let (reply, answer) = oneshot::channel();
-        self.queue.try_send((command, reply)).map_err(|error| match error {
+        self.queue.try_send(command).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Rejected::Overloaded { limit: self.queue.max_capacity() },
             mpsc::error::TrySendError::Closed(_) => {
                 Rejected::Poisoned(self.poison.reason().unwrap_or("the store is closed").to_owned())
@@ -43,7 +59,7 @@ impl Door {
             answer.await.unwrap_or_else(|_| Err(Failure::Unknown("the committer stopped before it answered".into())));
         if let (Some(judged), Ok(outcome)) = (observed, &outcome) {
             for judged in judged {
-                record_observed(&judged.guarded.resource, judged.presented.as_ref(), outcome);
+                record_observed::<P>(&judged, outcome);
             }
         }
         outcome
@@ -51,22 +67,9 @@ impl Door {
 }
 
 /// Observe mode: logs requests that would have been refused, so that they can be found before enforcement.
-fn record_observed(resource: &Resource, presented: Option<&Presented>, outcome: &Outcome) {
-    let (reason, fence) = match outcome {
-        Outcome::Applied(applied) => (applied.observed, applied.fence),
-        Outcome::Claimed(claimed) => (claimed.observed, claimed.state.token()),
-        Outcome::Transacted(transacted) => {
-            let observed = transacted.observed.iter().find(|(observed, _)| observed == resource);
-            (observed.map(|(_, reason)| *reason), transacted.fence)
-        }
-        Outcome::Changed(changed) => {
-            let observed = changed.observed.iter().find(|(observed, _)| observed == resource);
-            (observed.map(|(_, reason)| *reason), changed.fence)
-        }
-        Outcome::Granted(grant) => (grant.observed, None),
-        _ => return,
-    };
-    if let Some(reason) = reason {
+fn record_observed<P: Unsettled>(judged: &Judged, outcome: &P::Settled) {
+    let (resource, presented): (&Resource, _) = (&judged.guarded.resource, judged.presented.as_ref());
+    if let Some((reason, fence)) = P::observed(outcome, resource) {
         let shown = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
         tracing::info!(
             reason = reason.as_str(),

@@ -14,12 +14,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::command::{Action, Command};
 use crate::door::Door;
 use crate::engine::{Engine, Scan};
+use crate::failure::Failure;
 use crate::fence_cache::FenceCache;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::FinalOutcome;
 use crate::poison::Poison;
 use crate::record::{self, OutcomeKey, RecordKey};
 use crate::retention::Retention;
-use crate::sequencer::Queued;
 use crate::store::Store;
 
 /// How many indexes are read and removed at a time, and so may share a commit with writes.
@@ -28,7 +28,7 @@ const AT_ONCE: usize = 8;
 /// Its references to the engine and the queue are weak, so that it does not keep a closed store open.
 struct Forgetting {
     engine: Weak<dyn Engine>,
-    queue: mpsc::WeakSender<Queued>,
+    queue: mpsc::WeakSender<Command>,
     cache: Arc<FenceCache>,
     poison: Poison,
     retention: Retention,
@@ -113,15 +113,17 @@ impl Forgetting {
                 }
             };
             last = Some(key.clone());
-            let command = Command::of_store(Action::Forget { index: RecordKey::scanned(key), outcomes });
+            let index = RecordKey::scanned(key);
             let queue = self.queue.upgrade()?;
             let door = Door { queue, cache: self.cache.clone(), poison: self.poison.clone() };
-            removing.spawn(async move { door.submit(command).await });
+            removing.spawn(async move {
+                door.submit(Vec::new(), None, |reply| Action::Forget { index, outcomes, reply }).await
+            });
         }
         let mut removed = 0;
         while let Some(ended) = removing.join_next().await {
             match ended {
-                Ok(Ok(Outcome::Forgotten)) => removed += 1,
+                Ok(Ok(())) => removed += 1,
                 Ok(Err(Failure::Rejected(error))) => tracing::debug!(%error, "outcomes are forgotten later"),
                 other => tracing::debug!(?other, "outcomes are forgotten later"),
             }
@@ -135,7 +137,8 @@ impl Forgetting {
 
 impl Store {
     /// Ensures that a request with this key is never applied. If it was applied already, returns that outcome.
-    pub async fn abandon(&self, caller: &str, key: &IdempotencyKey) -> Result<Outcome, Failure> {
-        self.door.submit(Command::of_store(Action::Abandon(OutcomeKey::new(caller, key)))).await
+    pub async fn abandon(&self, caller: &str, key: &IdempotencyKey) -> Result<FinalOutcome, Failure> {
+        let key = OutcomeKey::new(caller, key);
+        self.door.submit(Vec::new(), None, |reply| Action::Abandon(key, reply)).await
     }
 }

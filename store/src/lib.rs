@@ -44,6 +44,7 @@ mod command;
 mod door;
 pub mod engine;
 pub mod engines;
+mod failure;
 mod fence_cache;
 mod forgetting;
 mod lock_queue;
@@ -57,20 +58,25 @@ mod position;
 mod reads;
 pub mod record;
 mod remap;
+mod reply;
 mod restored;
 mod retention;
 mod sequencer;
 mod store;
+mod unsettled;
 
 pub use admin::{PrefixRotated, RotatePrefix};
 pub use command::{Condition, ObjectCondition, Once, Operation};
+pub use failure::{Failure, Rejected, WaiterBound};
 pub use lock_queue::{CallerId, MAX_WAITERS, MAX_WAITERS_PER_CALLER, MAX_WAITERS_PER_LOCK};
 pub use locks::AcquireLock;
 pub use objects::{Complete, DeleteObjects, Listed, ObjectOutcome, PutObject, Upload};
 pub use opening::OpenError;
 pub use outcome::{
-    Applied, Changed, Claimed, Done, Failure, Grant, Held, Holding, Impossible, Outcome, Rejected, Transacted,
-    WaiterBound,
+    AcquireOutcome, Applied, Changed, ClaimOutcome, Claimed, Done, Exhausted, FailedCondition, FinalOutcome,
+    ForceReleaseOutcome, Grant, Held, Holding, Impossible, ImpossibleAddition, LeaseLost, RecordedGrant,
+    RecordedTransaction, RecordedWrite, ReleaseOutcome, RenewOutcome, RotateOutcome, TooLarge, TransactOutcome,
+    Transacted, Verdicts, WriteOutcome,
 };
 pub use position::{Position, position};
 pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};

@@ -14,7 +14,23 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::engine::Version;
-use crate::outcome::{Held, Outcome, Rejected, WaiterBound};
+use crate::failure::{Rejected, WaiterBound};
+use crate::outcome::{Grant, Held};
+
+/// What an outcome shows of a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sighting {
+    /// Its lease, in this version of the lock's record.
+    Lease { version: Version, token: Token, ttl_ms: u64 },
+    /// Nobody has it.
+    Free,
+}
+
+impl Sighting {
+    pub(crate) fn of(grant: &Grant) -> Sighting {
+        Sighting::Lease { version: grant.version, token: grant.token, ttl_ms: grant.ttl_ms }
+    }
+}
 
 /// How many waiters there may be at once, over all locks.
 pub const MAX_WAITERS: usize = 16_384;
@@ -124,15 +140,10 @@ impl Locks {
 
     /// Records what a commit or a read of durable records shows about a lock. Only the sequencer calls this, so an
     /// older state never follows a newer one.
-    pub(crate) fn note(&self, resource: &Resource, outcome: &Outcome) {
-        match outcome {
-            Outcome::Granted(grant) => self.saw(resource, grant.version, grant.token, grant.ttl_ms),
-            Outcome::Held(holding) => match &holding.by {
-                Some(Held { version, token, ttl_ms, .. }) => self.saw(resource, *version, *token, *ttl_ms),
-                None => self.freed(resource),
-            },
-            Outcome::Released | Outcome::ForceReleased { .. } | Outcome::NotHeld => self.freed(resource),
-            _ => {}
+    pub(crate) fn note(&self, resource: &Resource, sighting: Sighting) {
+        match sighting {
+            Sighting::Lease { version, token, ttl_ms } => self.saw(resource, version, token, ttl_ms),
+            Sighting::Free => self.freed(resource),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Places, limits per caller, and leases that expire or are overtaken.
 
 use super::*;
-use crate::outcome::{Grant, Holding};
 use crate::record::LeaseId;
 use fencepost_core::{Holder, Issuer, Token};
 
@@ -23,37 +22,38 @@ fn held(version: u64) -> Held {
     Held { holder: holder(), token: Token::new(0, 1).unwrap(), ttl_ms: TTL_MS, version: Version(version) }
 }
 
-fn granted(version: u64) -> Outcome {
+fn granted(version: u64) -> Sighting {
     let Held { holder, token, ttl_ms, version } = held(version);
     let issuer = Issuer::new("fencepost:1").unwrap();
     let lease = LeaseId([0; 16]);
-    Outcome::Granted(Box::new(Grant { lease, token, holder, issuer, ttl_ms, observed: None, version }))
+    Sighting::of(&Grant { lease, token, holder, issuer, ttl_ms, observed: None, version })
 }
 
-fn in_the_way(version: u64) -> Outcome {
-    Outcome::Held(Box::new(Holding { by: Some(held(version)), remaining_ms: 0, waiting: 0 }))
+fn in_the_way(version: u64) -> Sighting {
+    let Held { token, ttl_ms, version, .. } = held(version);
+    Sighting::Lease { version, token, ttl_ms }
 }
 
 #[tokio::test]
 async fn a_lease_runs_out_when_one_version_was_seen_for_its_ttl() {
     let locks = Locks::new(Duration::from_millis(5));
     let before = Instant::now();
-    locks.note(&lock(), &granted(1));
+    locks.note(&lock(), granted(1));
     let runs_out = locks.runs_out(&lock(), &held(1));
     assert!(runs_out >= before + Duration::from_millis(TTL_MS + 5), "ttl and delay");
-    locks.note(&lock(), &in_the_way(1));
+    locks.note(&lock(), in_the_way(1));
     assert_eq!(locks.runs_out(&lock(), &held(1)), runs_out, "counted from the first sight");
     tokio::time::sleep_until(runs_out).await;
     assert_eq!(locks.run_out(&lock()), Some(Version(1)));
     let renewed = Instant::now();
-    locks.note(&lock(), &granted(2));
+    locks.note(&lock(), granted(2));
     assert!(locks.runs_out(&lock(), &held(2)) > renewed, "a renewal starts anew");
 }
 
 #[tokio::test]
 async fn a_look_at_an_older_record_does_not_lengthen_a_lease() {
     let locks = Locks::new(Duration::ZERO);
-    locks.note(&lock(), &granted(2));
+    locks.note(&lock(), granted(2));
     let runs_out = locks.runs_out(&lock(), &held(2));
     let _ = locks.runs_out(&lock(), &held(1));
     assert_eq!(locks.runs_out(&lock(), &held(2)), runs_out);
@@ -68,7 +68,7 @@ async fn whoever_leaves_lets_the_next_one_try_and_leaves_nothing_behind() {
     drop(first);
     assert!(second.is_head());
     second.turn().await;
-    locks.note(&lock(), &Outcome::Released);
+    locks.note(&lock(), Sighting::Free);
     second.turn().await;
     drop(second);
     assert_eq!(locks.waiters(), 0);
@@ -81,7 +81,7 @@ async fn only_so_many_leases_are_watched_and_those_with_waiters_stay() {
     let name = |number: usize| Resource::new(&format!("lock/{number}")).unwrap();
     let place = locks.enter(&name(0), &caller()).unwrap();
     for number in 0..=MAX_WATCHED {
-        locks.note(&name(number), &granted(1));
+        locks.note(&name(number), granted(1));
     }
     assert_eq!(locks.table().locks.len(), MAX_WATCHED);
     assert!(place.is_head());
@@ -92,18 +92,18 @@ async fn a_lease_that_is_renewed_for_less_time_wakes_whoever_waits_for_it() {
     let locks = Locks::new(Duration::ZERO);
     let place = locks.enter(&lock(), &caller()).unwrap();
     let with_ttl = |version, ttl_ms| match granted(version) {
-        Outcome::Granted(grant) => Outcome::Granted(Box::new(Grant { ttl_ms, ..*grant })),
-        other => other,
+        Sighting::Lease { version, token, .. } => Sighting::Lease { version, token, ttl_ms },
+        Sighting::Free => Sighting::Free,
     };
-    locks.note(&lock(), &with_ttl(1, 3_600_000));
-    locks.note(&lock(), &with_ttl(2, 1_000));
+    locks.note(&lock(), with_ttl(1, 3_600_000));
+    locks.note(&lock(), with_ttl(2, 1_000));
     place.turn().await;
 }
 
 #[tokio::test]
 async fn no_time_is_too_long() {
     let locks = Locks::new(Duration::MAX);
-    locks.note(&lock(), &granted(1));
+    locks.note(&lock(), granted(1));
     assert!(locks.run_out(&lock()).is_none());
 }
 
@@ -144,7 +144,7 @@ async fn s08_neither_a_lock_nor_a_caller_takes_every_place() {
 async fn p03_a_fence_above_the_lease_wakes_the_first_waiter_and_its_own_token_does_not() {
     let locks = Locks::new(Duration::ZERO);
     let place = locks.enter(&lock(), &caller()).unwrap();
-    locks.note(&lock(), &granted(1));
+    locks.note(&lock(), granted(1));
     let state = |token: Token| FenceState { high: Some(token.number()), ..FenceState::unseen(token.generation()) };
     let wakes = async |state: &FenceState| {
         locks.fences_changed([(&lock(), state)].into_iter());

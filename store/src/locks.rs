@@ -10,10 +10,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::command::{Acquire, Action, Command, Judged, Once, Take};
+use crate::command::{Acquire, Action, Judged, Once, Take};
 use crate::door::Door;
+use crate::failure::{Failure, Rejected};
 use crate::lock_queue::{CallerId, Place};
-use crate::outcome::{Failure, Held, Holding, Outcome, Rejected};
+use crate::outcome::{AcquireOutcome, ForceReleaseOutcome, Held, Holding, ReleaseOutcome, RenewOutcome};
 use crate::record::LeaseId;
 use crate::store::{Store, WrongResource};
 
@@ -39,25 +40,23 @@ pub struct AcquireLock {
 
 impl Store {
     /// Acquires a lock, and waits for it if requested. Dropping the future leaves the queue.
-    pub async fn acquire(&self, wanted: AcquireLock) -> Result<Result<Outcome, WrongResource>, Failure> {
-        if let Err(wrong) = self.resource(&wanted.resource) {
-            return Ok(Err(wrong));
-        }
+    pub async fn acquire(&self, wanted: AcquireLock) -> Result<AcquireOutcome, Failure> {
+        self.resource(&wanted.resource)?;
         if wanted.wait.is_zero() {
-            return self.take_now(&wanted).await.map(Ok);
+            return self.take_now(&wanted).await;
         }
         match self.locks.enter(&wanted.resource, &wanted.caller) {
-            Ok(place) => self.take_in_turn(&wanted, &place).await.map(Ok),
+            Ok(place) => self.take_in_turn(&wanted, &place).await,
             // Only waiting needs a place in the queue; a free lock can be taken without one.
             Err(full) => match self.take_now(&wanted).await? {
-                Outcome::Held(_) => Err(full.into()),
-                outcome => Ok(Ok(outcome)),
+                AcquireOutcome::Held(_) => Err(full.into()),
+                outcome => Ok(outcome),
             },
         }
     }
 
     /// Takes a lock that is free and has no waiters, or reports what blocks it.
-    async fn take_now(&self, wanted: &AcquireLock) -> Result<Outcome, Failure> {
+    async fn take_now(&self, wanted: &AcquireLock) -> Result<AcquireOutcome, Failure> {
         let resource = &wanted.resource;
         let take = if self.locks.waiting(resource) > 0 { Take::Never } else { self.what_may_be_taken(resource) };
         let outcome = self.attempt(wanted, take).await?;
@@ -65,7 +64,7 @@ impl Store {
     }
 
     /// Waits for a lock in the queue.
-    async fn take_in_turn(&self, wanted: &AcquireLock, place: &Place<'_>) -> Result<Outcome, Failure> {
+    async fn take_in_turn(&self, wanted: &AcquireLock, place: &Place<'_>) -> Result<AcquireOutcome, Failure> {
         let AcquireLock { resource, wait, once, .. } = wanted;
         let deadline = Instant::now() + *wait;
         let mut closing = self.locks.closing();
@@ -81,7 +80,7 @@ impl Store {
             let mut wake_at = deadline;
             if let Some(take) = take {
                 match self.attempt(wanted, take).await {
-                    Ok(Outcome::Held(holding)) if Instant::now() < deadline => {
+                    Ok(AcquireOutcome::Held(holding)) if Instant::now() < deadline => {
                         look = false;
                         let runs_out = holding.by.as_ref().filter(|_| head).map(|by| self.locks.runs_out(resource, by));
                         wake_at = deadline.min(runs_out.unwrap_or(deadline));
@@ -113,61 +112,42 @@ impl Store {
     }
 
     /// Submits one attempt to the sequencer.
-    async fn attempt(&self, wanted: &AcquireLock, take: Take) -> Result<Outcome, Failure> {
+    async fn attempt(&self, wanted: &AcquireLock, take: Take) -> Result<AcquireOutcome, Failure> {
         let lease = LeaseId::random().map_err(Rejected::Unavailable)?;
         let AcquireLock { resource, holder, ttl, once, .. } = wanted;
         let acquire = Acquire { lease, holder: holder.clone(), ttl_ms: millis(*ttl), take };
-        let Ok(command) = self.lock_command(resource, Action::Acquire(acquire)) else {
+        let Ok(judged) = self.lock_of(resource) else {
             return Err(Rejected::Unavailable("the guards have changed".into()).into());
         };
-        let release = Command { action: Action::Release { lease }, ..command.clone() };
-        let command = Command { once: once.clone(), ..command };
-        let (reply, answer) = oneshot::channel();
-        let door = self.door.clone();
-        tokio::spawn(async move { reply.send(door.submit(command).await) });
         // With an idempotency key the caller may still retry and collect the grant.
-        let give_back = once.is_none().then(|| (self.door.clone(), release));
+        let give_back = once.is_none().then(|| (self.door.clone(), judged.clone(), lease));
+        let (sender, answer) = oneshot::channel();
+        let (door, once) = (self.door.clone(), once.clone());
+        tokio::spawn(async move {
+            sender.send(door.submit(vec![judged], once, |reply| Action::Acquire(acquire, reply)).await)
+        });
         Hearing { answer: Some(answer), give_back }.hear().await
     }
 
     /// Renews a lease, even after its TTL if the lock was not taken meanwhile.
-    pub async fn renew(
-        &self,
-        resource: &Resource,
-        lease: LeaseId,
-        ttl: Duration,
-    ) -> Result<Result<Outcome, WrongResource>, Failure> {
-        self.submit_lock(resource, Action::Renew { lease, ttl_ms: millis(ttl) }).await
+    pub async fn renew(&self, resource: &Resource, lease: LeaseId, ttl: Duration) -> Result<RenewOutcome, Failure> {
+        let (judged, ttl_ms) = (self.lock_of(resource)?, millis(ttl));
+        self.door.submit(vec![judged], None, |reply| Action::Renew { lease, ttl_ms, reply }).await
     }
 
     /// Releases a lock.
-    pub async fn release(
-        &self,
-        resource: &Resource,
-        lease: LeaseId,
-    ) -> Result<Result<Outcome, WrongResource>, Failure> {
-        self.submit_lock(resource, Action::Release { lease }).await
+    pub async fn release(&self, resource: &Resource, lease: LeaseId) -> Result<ReleaseOutcome, Failure> {
+        release(&self.door, self.lock_of(resource)?, lease).await
     }
 
     /// Takes a lock from its holder, and raises the fence above the holder's token.
-    pub async fn force_release(&self, resource: &Resource) -> Result<Result<Outcome, WrongResource>, Failure> {
-        self.submit_lock(resource, Action::ForceRelease).await
+    pub async fn force_release(&self, resource: &Resource) -> Result<ForceReleaseOutcome, Failure> {
+        self.door.submit(vec![self.lock_of(resource)?], None, |reply| Action::ForceRelease { reply }).await
     }
 
-    async fn submit_lock(
-        &self,
-        resource: &Resource,
-        action: Action,
-    ) -> Result<Result<Outcome, WrongResource>, Failure> {
-        match self.lock_command(resource, action) {
-            Ok(command) => self.door.submit(command).await.map(Ok),
-            Err(wrong) => Ok(Err(wrong)),
-        }
-    }
-
-    fn lock_command(&self, resource: &Resource, action: Action) -> Result<Command, WrongResource> {
-        let guarded = self.resource(resource)?;
-        Ok(Command::new(Judged { guarded, presented: None, access: Access::Claim }, action))
+    /// A lock is judged on the resource of its name; which token is presented is decided with its record.
+    fn lock_of(&self, resource: &Resource) -> Result<Judged, WrongResource> {
+        Ok(Judged { guarded: self.resource(resource)?, presented: None, access: Access::Claim })
     }
 
     /// Number of waiters for locks.
@@ -181,11 +161,11 @@ impl Store {
     }
 
     /// Adds the remaining time and the number of waiters, which only this side knows.
-    fn with_times(&self, resource: &Resource, outcome: Outcome, waiting: usize) -> Outcome {
+    fn with_times(&self, resource: &Resource, outcome: AcquireOutcome, waiting: usize) -> AcquireOutcome {
         match outcome {
-            Outcome::Held(held) => {
+            AcquireOutcome::Held(held) => {
                 let remaining_ms = held.by.as_ref().map_or(0, |by| self.remaining_ms(resource, by));
-                Outcome::Held(Box::new(Holding { remaining_ms, waiting, ..*held }))
+                AcquireOutcome::Held(Box::new(Holding { remaining_ms, waiting, ..*held }))
             }
             other => other,
         }
@@ -200,12 +180,12 @@ impl Store {
 
 /// The receiver of an attempt's outcome. If it is dropped early, a grant that its caller never received is released.
 struct Hearing {
-    answer: Option<oneshot::Receiver<Result<Outcome, Failure>>>,
-    give_back: Option<(Door, Command)>,
+    answer: Option<oneshot::Receiver<Result<AcquireOutcome, Failure>>>,
+    give_back: Option<(Door, Judged, LeaseId)>,
 }
 
 impl Hearing {
-    async fn hear(mut self) -> Result<Outcome, Failure> {
+    async fn hear(mut self) -> Result<AcquireOutcome, Failure> {
         let Some(answer) = &mut self.answer else { unreachable!("taken only here and when dropped") };
         let ended = answer.await;
         self.answer = None;
@@ -215,18 +195,22 @@ impl Hearing {
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        let (Some(answer), Some((door, release)), Ok(runtime)) =
+        let (Some(answer), Some((door, judged, lease)), Ok(runtime)) =
             (self.answer.take(), self.give_back.take(), Handle::try_current())
         else {
             return;
         };
         runtime.spawn(async move {
-            if let Ok(Ok(Outcome::Granted(_))) = answer.await {
+            if let Ok(Ok(AcquireOutcome::Granted(_))) = answer.await {
                 // If this fails too, the lease expires by itself.
-                let _ = door.submit(release).await;
+                let _ = release(&door, judged, lease).await;
             }
         });
     }
+}
+
+async fn release(door: &Door, judged: Judged, lease: LeaseId) -> Result<ReleaseOutcome, Failure> {
+    door.submit(vec![judged], None, |reply| Action::Release { lease, reply }).await
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

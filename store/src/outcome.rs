@@ -1,78 +1,132 @@
-//! Outcomes of commands.
-
-use std::fmt;
+//! How each command can end, where that is known. A refusal is one of the ends, not an error.
+//!
+//! While a batch is judged, `V` is a version that its commit may still have to give.
 
 use fencepost_core::{FenceState, Holder, Issuer, Key, Reason, Refusal, Resource, Token};
 
 use crate::engine::Version;
 use crate::record::{LeaseId, Value};
 
-/// A known outcome. A refusal is one of them, not an error.
-///
-/// While a batch is judged, `V` may be a version that the commit has yet to assign.
+/// How a put or a delete ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome<V = Version> {
-    /// A put or delete is durable.
+pub enum WriteOutcome<V = Version> {
+    /// It is durable.
     Applied(Applied<V>),
-    /// A transaction is durable.
+    /// The fence refused, and what caused it is durable (G4).
+    Refused(Box<Refusal>),
+    /// The token was admitted, but the condition did not hold. Nothing but the fence changed.
+    ConditionFailed(FailedCondition<V>),
+    /// The recorded outcome of an earlier request with the same key, and the fence now.
+    Replayed(RecordedWrite<V>, Option<Token>),
+    /// The idempotency key belongs to another request. Nothing changed.
+    KeyReused,
+    /// The idempotency key was abandoned: it can never apply.
+    Abandoned,
+}
+
+/// What is recorded of a put or a delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordedWrite<V = Version> {
+    /// It was applied.
+    Applied(Applied<V>),
+    /// Its condition did not hold.
+    ConditionFailed(FailedCondition<V>),
+}
+
+/// How a transaction ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactOutcome<V = Version> {
+    /// It is durable.
     Transacted(Box<Transacted<V>>),
-    /// The fence is durable; contains the values of the keys at that instant.
-    Claimed(Box<Claimed<V>>),
-    /// Fences refused, and the state that caused it is durable (G4). Never empty; a transaction lists every resource
-    /// that refused.
+    /// Fences refused, and what caused it is durable (G4). Never empty: every resource that refused.
     Refused(Vec<Refusal>),
     /// The tokens were admitted, but a condition did not hold. Nothing but fences changed.
-    ConditionFailed {
-        /// Index of the condition, counted from 0.
-        at: usize,
-        /// The condition's key.
-        key: Key,
-        /// The key's current version.
-        current: Option<V>,
-        /// The current fence, if exactly one resource was judged.
-        fence: Option<Token>,
-    },
+    ConditionFailed(FailedCondition<V>),
     /// The tokens were admitted, but an addition is impossible. Nothing but fences changed.
-    Impossible {
-        /// Index of the operation, counted from 0.
-        at: usize,
-        /// The operation's key.
-        key: Key,
-        /// Why the addition is impossible.
-        why: Impossible,
-    },
+    Impossible(ImpossibleAddition),
     /// The requested values are too large for one answer. Nothing changed.
-    TooLarge {
-        /// Their size in bytes. It includes record overhead for values that were not loaded, so it may be slightly too
-        /// high.
-        bytes: usize,
-        /// The limit in bytes.
-        limit: usize,
-    },
-    /// A change to objects is durable.
-    Changed(Box<Changed>),
-    /// The tokens were admitted, but a requirement of the change to objects is not met. Nothing but fences changed.
-    Unmet {
-        /// Index of the requirement, counted from 0.
-        at: usize,
-        /// The fence of the first resource that was judged.
-        fence: Option<Token>,
-    },
-    /// The lock is granted or renewed.
+    TooLarge(TooLarge),
+    /// The recorded outcome of an earlier request with the same key, and the current fences of its resources.
+    Replayed(RecordedTransaction<V>, Vec<(Resource, Option<Token>)>),
+    /// The idempotency key belongs to another request. Nothing changed.
+    KeyReused,
+    /// The idempotency key was abandoned: it can never apply.
+    Abandoned,
+}
+
+/// What is recorded of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordedTransaction<V = Version> {
+    /// It was done.
+    Transacted(Box<Transacted<V>>),
+    /// A condition did not hold.
+    ConditionFailed(FailedCondition<V>),
+    /// An addition could not be done.
+    Impossible(ImpossibleAddition),
+}
+
+/// How a claim ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimOutcome<V = Version> {
+    /// The fence is durable; contains the values of the keys at that instant.
+    Claimed(Box<Claimed<V>>),
+    /// The fence refused, and what caused it is durable (G4).
+    Refused(Box<Refusal>),
+    /// The requested values are too large for one answer. Nothing changed.
+    TooLarge(TooLarge),
+}
+
+/// How an attempt to acquire a lock ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcquireOutcome<V = Version> {
+    /// The lock is granted.
     Granted(Box<Grant<V>>),
-    /// Another holder has the lock, or others wait in front.
+    /// Another holder has it, or others wait for it.
     Held(Box<Holding<V>>),
+    /// The fence refused the grant, and what caused it is durable (G4).
+    Refused(Box<Refusal>),
+    /// There is no number above the fence.
+    Exhausted(Exhausted),
+    /// What became of the recorded grant of an earlier request with the same key, and the fence now.
+    Replayed(RecordedGrant<V>, Option<Token>),
+    /// The idempotency key belongs to another request. Nothing changed.
+    KeyReused,
+    /// The idempotency key was abandoned: it can never apply.
+    Abandoned,
+}
+
+/// What became of a recorded grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordedGrant<V = Version> {
+    /// The lease is still current.
+    Granted(Box<Grant<V>>),
+    /// It is not.
+    Lost(LeaseLost),
+}
+
+/// How a renewal ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RenewOutcome<V = Version> {
+    /// The lease lasts for its new time from now on.
+    Renewed(Box<Grant<V>>),
     /// The lease is no longer current. Nothing changed.
-    LeaseLost {
-        /// The current holder of the lock.
-        holder: Option<Holder>,
-        /// The current fence.
-        fence: Option<Token>,
-    },
+    Lost(LeaseLost),
+}
+
+/// How a release ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReleaseOutcome {
     /// The lock is free.
     Released,
+    /// The lease is no longer current. Nothing changed.
+    Lost(LeaseLost),
+}
+
+/// How a forced release ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForceReleaseOutcome {
     /// The lock was taken from its holder, whose token is refused from now on.
-    ForceReleased {
+    Released {
         /// The previous holder.
         holder: Holder,
         /// The holder's token.
@@ -82,16 +136,18 @@ pub enum Outcome<V = Version> {
     },
     /// The lock is not held.
     NotHeld,
-    /// There is no higher number, or no higher generation, left.
-    Exhausted {
-        /// The current fence.
-        fence: Option<Token>,
-        /// The current generation.
-        generation: u32,
-    },
+    /// The fence cannot be raised for the lock service, and what caused it is durable (G4).
+    Refused(Box<Refusal>),
+    /// There is no number above the fence.
+    Exhausted(Exhausted),
+}
+
+/// How a rotation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RotateOutcome {
     /// A new generation has begun.
     Rotated {
-        /// The new generation.
+        /// The new one.
         generation: u32,
     },
     /// The generation to end is not the current one. Nothing changed.
@@ -99,14 +155,86 @@ pub enum Outcome<V = Version> {
         /// The current generation.
         found: u32,
     },
-    /// The recorded outcome of an earlier request with the same key, and the current fences of its resources.
-    Replayed(Box<Outcome<V>>, Vec<(Resource, Option<Token>)>),
-    /// The idempotency key belongs to another request. Nothing changed.
-    KeyReused,
-    /// The idempotency key was abandoned: it can never apply.
+    /// There is no generation above the one in use.
+    Exhausted(Exhausted),
+}
+
+/// How a change of what is kept about objects ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeOutcome {
+    /// It is durable.
+    Changed(Changed),
+    /// Fences refused, and what caused it is durable (G4). Never empty: every resource that refused.
+    Refused(Vec<Refusal>),
+    /// The tokens were admitted, but this requirement, counted from 0, is not met. Nothing but fences changed.
+    Unmet { at: usize, fence: Option<Token> },
+}
+
+/// A recorded outcome of a request with an idempotency key. It is final.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FinalOutcome<V = Version> {
+    /// A transaction, put or delete was done.
+    Transacted(Box<Transacted<V>>),
+    /// A condition did not hold.
+    ConditionFailed(FailedCondition<V>),
+    /// An addition could not be done.
+    Impossible(ImpossibleAddition),
+    /// A lock was granted.
+    Granted(Box<Grant<V>>),
+    /// The key was abandoned: it can never apply.
     Abandoned,
-    /// Outcomes whose retention has passed were removed.
-    Forgotten,
+}
+
+/// A condition that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedCondition<V = Version> {
+    /// Index of the condition, counted from 0.
+    pub at: usize,
+    /// The condition's key.
+    pub key: Key,
+    /// The key's current version.
+    pub current: Option<V>,
+    /// The current fence, if exactly one resource was judged.
+    pub fence: Option<Token>,
+}
+
+/// An addition that cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImpossibleAddition {
+    /// Index of the operation, counted from 0.
+    pub at: usize,
+    /// The operation's key.
+    pub key: Key,
+    /// Why the addition is impossible.
+    pub why: Impossible,
+}
+
+/// Values that are too large to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// Their size in bytes. It includes record overhead for values that were not loaded, so it may be slightly too
+    /// high.
+    pub bytes: usize,
+    /// The limit in bytes.
+    pub limit: usize,
+}
+
+/// There is no higher number, or no higher generation, left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted {
+    /// The fence now, if it is the numbers that are used up.
+    pub fence: Option<Token>,
+    /// The current generation.
+    pub generation: u32,
+}
+
+/// A lease that is no longer current.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseLost {
+    /// The current holder of the lock.
+    pub holder: Option<Holder>,
+    /// The current fence.
+    pub fence: Option<Token>,
 }
 
 /// A put or delete that is durable.
@@ -223,174 +351,98 @@ pub struct Held<V = Version> {
     pub(crate) version: V,
 }
 
-impl<V> Outcome<V> {
-    /// Converts every version in the outcome.
-    pub(crate) fn map<W>(self, version: &impl Fn(V) -> W) -> Outcome<W> {
+/// The verdicts of the judge behind an outcome, for metrics.
+pub trait Verdicts {
+    /// The refusals, if it was refused.
+    fn refusals(&self) -> &[Refusal];
+
+    /// Why resources would have refused, had their guards not merely observed.
+    fn observed(&self) -> Vec<Reason>;
+}
+
+impl Verdicts for WriteOutcome {
+    fn refusals(&self) -> &[Refusal] {
         match self {
-            Outcome::Applied(Applied { version: v, fence, observed }) => {
-                Outcome::Applied(Applied { version: v.map(version), fence, observed })
-            }
-            Outcome::Transacted(transacted) => {
-                let Transacted { results, fence, observed } = *transacted;
-                let results = results.into_iter().map(|(key, done)| (key, done.map(version))).collect();
-                Outcome::Transacted(Box::new(Transacted { results, fence, observed }))
-            }
-            Outcome::Claimed(claimed) => {
-                let Claimed { state, values, observed } = *claimed;
-                let values = values.into_iter().map(|(key, slot)| (key, slot.map(|(v, value)| (version(v), value))));
-                Outcome::Claimed(Box::new(Claimed { state, values: values.collect(), observed }))
-            }
-            Outcome::ConditionFailed { at, key, current, fence } => {
-                Outcome::ConditionFailed { at, key, current: current.map(version), fence }
-            }
-            Outcome::Granted(grant) => {
-                let Grant { lease, token, holder, issuer, ttl_ms, observed, version: v } = *grant;
-                let version = version(v);
-                Outcome::Granted(Box::new(Grant { lease, token, holder, issuer, ttl_ms, observed, version }))
-            }
-            Outcome::Held(holding) => {
-                let Holding { by, remaining_ms, waiting } = *holding;
-                let by = by.map(|Held { holder, token, ttl_ms, version: v }| Held {
-                    holder,
-                    token,
-                    ttl_ms,
-                    version: version(v),
-                });
-                Outcome::Held(Box::new(Holding { by, remaining_ms, waiting }))
-            }
-            Outcome::Replayed(outcome, fences) => Outcome::Replayed(Box::new(outcome.map(version)), fences),
-            Outcome::Refused(refusals) => Outcome::Refused(refusals),
-            Outcome::Impossible { at, key, why } => Outcome::Impossible { at, key, why },
-            Outcome::TooLarge { bytes, limit } => Outcome::TooLarge { bytes, limit },
-            Outcome::Changed(changed) => Outcome::Changed(changed),
-            Outcome::Unmet { at, fence } => Outcome::Unmet { at, fence },
-            Outcome::LeaseLost { holder, fence } => Outcome::LeaseLost { holder, fence },
-            Outcome::Released => Outcome::Released,
-            Outcome::ForceReleased { holder, token, fence } => Outcome::ForceReleased { holder, token, fence },
-            Outcome::NotHeld => Outcome::NotHeld,
-            Outcome::Exhausted { fence, generation } => Outcome::Exhausted { fence, generation },
-            Outcome::Rotated { generation } => Outcome::Rotated { generation },
-            Outcome::OtherGeneration { found } => Outcome::OtherGeneration { found },
-            Outcome::KeyReused => Outcome::KeyReused,
-            Outcome::Abandoned => Outcome::Abandoned,
-            Outcome::Forgotten => Outcome::Forgotten,
+            WriteOutcome::Refused(refusal) => std::slice::from_ref(refusal),
+            _ => &[],
         }
     }
 
-    /// Converts the outcome of a transaction with one put or delete to that of a plain put or delete.
-    pub(crate) fn of_one(self) -> Outcome<V> {
+    fn observed(&self) -> Vec<Reason> {
         match self {
-            Outcome::Transacted(transacted) => {
-                let Transacted { results, fence, observed } = *transacted;
-                let version = results.into_iter().next().and_then(|(_, done)| match done {
-                    Done::Put(version) | Done::Sum(version, _) | Done::Read(version, _) => Some(version),
-                    Done::Absent => None,
-                });
-                let observed = observed.into_iter().next().map(|(_, reason)| reason);
-                Outcome::Applied(Applied { version, fence, observed })
-            }
-            Outcome::Replayed(outcome, fences) => Outcome::Replayed(Box::new(outcome.of_one()), fences),
-            other => other,
-        }
-    }
-
-    /// Reasons for refusals that observe mode suppressed.
-    pub fn observed(&self) -> Vec<Reason> {
-        match self {
-            Outcome::Applied(applied) => applied.observed.into_iter().collect(),
-            Outcome::Transacted(transacted) => transacted.observed.iter().map(|(_, reason)| *reason).collect(),
-            Outcome::Changed(changed) => changed.observed.iter().map(|(_, reason)| *reason).collect(),
-            Outcome::Claimed(claimed) => claimed.observed.into_iter().collect(),
-            Outcome::Granted(grant) => grant.observed.into_iter().collect(),
+            WriteOutcome::Applied(applied) => applied.observed.into_iter().collect(),
             _ => Vec::new(),
         }
     }
 }
 
-impl<V> Done<V> {
-    fn map<W>(self, version: &impl Fn(V) -> W) -> Done<W> {
+impl Verdicts for TransactOutcome {
+    fn refusals(&self) -> &[Refusal] {
         match self {
-            Done::Put(v) => Done::Put(version(v)),
-            Done::Absent => Done::Absent,
-            Done::Sum(v, sum) => Done::Sum(version(v), sum),
-            Done::Read(v, value) => Done::Read(version(v), value),
+            TransactOutcome::Refused(refusals) => refusals,
+            _ => &[],
+        }
+    }
+
+    fn observed(&self) -> Vec<Reason> {
+        match self {
+            TransactOutcome::Transacted(transacted) => transacted.observed.iter().map(|(_, reason)| *reason).collect(),
+            _ => Vec::new(),
         }
     }
 }
 
-/// The command has no known outcome.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// It was certainly not applied.
-    #[error(transparent)]
-    Rejected(#[from] Rejected),
-    /// It may or may not have been applied.
-    #[error("the outcome is unknown: {0}")]
-    Unknown(String),
-}
+impl Verdicts for ClaimOutcome {
+    fn refusals(&self) -> &[Refusal] {
+        match self {
+            ClaimOutcome::Refused(refusal) => std::slice::from_ref(refusal),
+            _ => &[],
+        }
+    }
 
-/// The limits on waiters for locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaiterBound {
-    /// The limit over all locks and callers.
-    All,
-    /// The limit for one lock.
-    Lock,
-    /// The limit for one caller.
-    Caller,
-}
-
-impl fmt::Display for WaiterBound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WaiterBound::All => "the limit over all locks is",
-            WaiterBound::Lock => "the limit for this lock is",
-            WaiterBound::Caller => "the limit for your address is",
-        })
+    fn observed(&self) -> Vec<Reason> {
+        match self {
+            ClaimOutcome::Claimed(claimed) => claimed.observed.into_iter().collect(),
+            _ => Vec::new(),
+        }
     }
 }
 
-/// Why a command was certainly not applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rejected {
-    /// The queue of writes is full.
-    #[error("the queue of {limit} writes is full")]
-    Overloaded {
-        /// The queue's capacity.
-        limit: usize,
-    },
-    /// There are too many waiters for locks.
-    #[error("too many wait for locks: {bound} {limit}")]
-    TooManyWaiters {
-        /// The limit that was reached.
-        bound: WaiterBound,
-        /// How many waiters that limit allows.
-        limit: usize,
-    },
-    /// The process is about to stop, so waiting for locks has ended.
-    #[error("the gateway is shutting down, so nobody waits for a lock any more")]
-    Closing,
-    /// Too many conflicts with other gateways.
-    #[error("other gateways changed the same records {attempts} times in a row")]
-    Contended {
-        /// Number of attempts.
-        attempts: usize,
-    },
-    /// Writes have stopped (G8).
-    #[error("writes have stopped until restart: {0}")]
-    Poisoned(String),
-    /// Free space is below the floor.
-    #[error("{free} bytes are free, and {floor} must stay free")]
-    NoSpace {
-        /// Bytes free now.
-        free: u64,
-        /// Bytes that must stay free.
-        floor: u64,
-    },
-    /// The engine could not be read or written; nothing was written.
-    #[error("the store is unavailable: {0}")]
-    Unavailable(String),
-    /// Another process changed the stored mapping.
-    #[error("the stored guard mapping was changed by another process")]
-    MappingChanged,
+impl Verdicts for AcquireOutcome {
+    fn refusals(&self) -> &[Refusal] {
+        match self {
+            AcquireOutcome::Refused(refusal) => std::slice::from_ref(refusal),
+            _ => &[],
+        }
+    }
+
+    fn observed(&self) -> Vec<Reason> {
+        match self {
+            AcquireOutcome::Granted(grant) => grant.observed.into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Verdicts for RenewOutcome {
+    fn refusals(&self) -> &[Refusal] {
+        &[]
+    }
+
+    fn observed(&self) -> Vec<Reason> {
+        match self {
+            RenewOutcome::Renewed(grant) => grant.observed.into_iter().collect(),
+            RenewOutcome::Lost(_) => Vec::new(),
+        }
+    }
+}
+
+impl Verdicts for ReleaseOutcome {
+    fn refusals(&self) -> &[Refusal] {
+        &[]
+    }
+
+    fn observed(&self) -> Vec<Reason> {
+        Vec::new()
+    }
 }

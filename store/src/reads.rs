@@ -3,17 +3,20 @@
 use std::sync::atomic::Ordering;
 
 use fencepost_core::{
-    Access, FenceState, Holder, IdempotencyKey, Key, Presented, Reason, Refusal, Resource, Step, Timestamp, Token,
-    Verdict, decide,
+    Access, FenceState, Holder, IdempotencyKey, Key, NameError, Presented, Reason, Refusal, Resource, Step, Timestamp,
+    Token, Verdict, decide,
 };
 
-use crate::command::Command;
+use crate::command::{Action, Command, Write};
 use crate::engine::{EngineError, Ownership, Record, Scan, Version, Wanted};
-use crate::outcome::{Failure, Held, Outcome, Rejected};
-use crate::overlay::{Draft, Overlay, Plan, settle};
+use crate::failure::{Failure, Rejected};
+use crate::outcome::{FinalOutcome, Held, TransactOutcome};
+use crate::overlay::{Overlay, Plan};
 use crate::record::{self, Lease, LockRecord, Meta, OutcomeKey, RecordKey, Recorded, Undecodable, Value};
+use crate::reply::Reply;
 use crate::sequencer::current_meta;
 use crate::store::{Store, WrongResource};
+use crate::unsettled::Unsettled;
 
 /// A read that failed; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +27,15 @@ pub enum ReadError {
     /// Another process changed the stored mapping, so this one no longer knows which resource protects which key.
     #[error("the stored guard mapping was changed by another process")]
     MappingChanged,
+    /// A name cannot be used where a resource is expected.
+    #[error(transparent)]
+    WrongResource(#[from] WrongResource),
+}
+
+impl From<NameError> for ReadError {
+    fn from(error: NameError) -> ReadError {
+        WrongResource::from(error).into()
+    }
 }
 
 impl From<EngineError> for ReadError {
@@ -88,8 +100,8 @@ pub struct LockInfo {
 /// The recorded outcome of a request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedOutcome {
-    /// The outcome as it was recorded.
-    pub outcome: Outcome,
+    /// How it ended.
+    pub outcome: FinalOutcome,
     /// When it was recorded.
     pub at: Timestamp,
 }
@@ -112,11 +124,8 @@ impl Store {
         &self,
         key: &Key,
         presented: Option<&Presented>,
-    ) -> Result<Result<Result<Read, Box<Refusal>>, WrongResource>, ReadError> {
-        let guarded = match self.guards().of_key(key) {
-            Ok(guarded) => guarded,
-            Err(error) => return Ok(Err(error.into())),
-        };
+    ) -> Result<Result<Read, Box<Refusal>>, ReadError> {
+        let guarded = self.guards().of_key(key)?;
         let known = self.own_base();
         let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key), RecordKey::meta()].map(Wanted::bytes);
         let keys = if known.is_some() { &keys[..2] } else { &keys[..] };
@@ -134,37 +143,36 @@ impl Store {
                 Verdict::Refuse(reason) => {
                     let refusal =
                         Refusal { reason, resource: read.resource, presented: presented.cloned(), found: read.state };
-                    return Ok(Ok(Err(Box::new(refusal))));
+                    return Ok(Err(Box::new(refusal)));
                 }
             }
         }
-        Ok(Ok(Ok(read)))
+        Ok(Ok(read))
     }
 
-    /// Answers a command that changes nothing from one snapshot, without the sequencer. It presents no token, so there
-    /// is nothing to judge.
-    pub(crate) async fn view(&self, command: Command) -> Result<Outcome, Failure> {
+    /// Answers a transaction that changes nothing from one snapshot, past the sequencer. It presents no token, so there is
+    /// nothing to judge.
+    pub(crate) async fn view(&self, write: Write) -> Result<TransactOutcome, Failure> {
         let unavailable = |why: String| Failure::from(Rejected::Unavailable(why));
         let _turn = self.views.acquire().await.map_err(|_| unavailable("the store is closed".into()))?;
+        let (reply, mut answer) = Reply::new();
+        let mut command = Command { judged: Vec::new(), once: None, action: Action::Write(write, reply) };
         let plan = Plan::of(std::slice::from_ref(&command), 0);
         let loaded = self.engine.load_wanted(&plan.wanted, plan.spare).await.map_err(|error| unavailable(error.0))?;
         let meta = current_meta(&loaded, &self.mapping_hash())?;
         let overlay = Overlay::new(&plan, &loaded, meta, Timestamp::now());
-        Ok(match overlay.map_err(|error| unavailable(error.to_string()))?.apply(&command) {
-            Draft::Settled(outcome) => outcome,
-            Draft::Pending(outcome) => settle(outcome, None),
-        })
+        overlay.map_err(|error| unavailable(error.to_string()))?.judge(&mut command);
+        command.settle(None, &self.locks);
+        answer.try_recv().unwrap_or_else(|_| Err(unavailable("the transaction was not answered".into())))
     }
 
     /// A resource's state, even if the resource was never seen.
-    pub async fn fence(&self, resource: &Resource) -> Result<Result<FenceState, WrongResource>, ReadError> {
-        if let Err(wrong) = self.resource(resource) {
-            return Ok(Err(wrong));
-        }
+    pub async fn fence(&self, resource: &Resource) -> Result<FenceState, ReadError> {
+        self.resource(resource)?;
         let keys = [RecordKey::meta(), RecordKey::fence(resource)].map(Wanted::bytes);
         let loaded = self.engine.load_wanted(&keys, 0).await?;
         let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
-        Ok(Ok(state_of(base, loaded.records.get(1).and_then(Option::as_ref))?))
+        Ok(state_of(base, loaded.records.get(1).and_then(Option::as_ref))?)
     }
 
     /// Fences, ordered by name.
@@ -184,14 +192,12 @@ impl Store {
     }
 
     /// The lease of a lock, if it is held.
-    pub async fn lock(&self, resource: &Resource) -> Result<Result<Option<LockInfo>, WrongResource>, ReadError> {
-        if let Err(wrong) = self.resource(resource) {
-            return Ok(Err(wrong));
-        }
+    pub async fn lock(&self, resource: &Resource) -> Result<Option<LockInfo>, ReadError> {
+        self.resource(resource)?;
         let loaded = self.engine.load(&[RecordKey::lock(resource)]).await?;
         let record = loaded.records.first().and_then(Option::as_ref);
         let lock = record.map(|record| self.lock_info(resource, record)).transpose()?.flatten();
-        Ok(Ok(self.unless_over(lock.into_iter().collect()).await?.pop()))
+        Ok(self.unless_over(lock.into_iter().collect()).await?.pop())
     }
 
     /// Sets the remaining time to 0 for leases whose tokens the fence refuses: the next acquirer gets these locks.
@@ -241,7 +247,7 @@ impl Store {
         let loaded = self.engine.load(&[RecordKey::outcome(&OutcomeKey::new(caller, key))]).await?;
         let Some(record) = loaded.records.first().and_then(Option::as_ref) else { return Ok(None) };
         let Recorded { at, outcome, .. } = Recorded::decode(&record.bytes, record.version)?;
-        Ok(Some(RecordedOutcome { outcome: settle(outcome, None), at }))
+        Ok(Some(RecordedOutcome { outcome: outcome.settle(None), at }))
     }
 
     /// Keys that have a value, ordered by name.

@@ -11,14 +11,14 @@ use fencepost_core::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::command::{Command, Reply};
+use crate::command::Command;
 use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Purpose, Version};
+use crate::failure::{Failure, Rejected};
 use crate::fence_cache::FenceCache;
 use crate::lock_queue::Locks;
-use crate::outcome::{Failure, Outcome, Rejected};
-use crate::overlay::{Draft, Overlay, Plan, settle};
+use crate::overlay::{Overlay, Plan};
 use crate::poison::Poison;
-use crate::record::{Meta, Pending};
+use crate::record::Meta;
 
 /// How often a batch is judged again after conflicts before it is rejected.
 const MAX_ATTEMPTS: usize = 8;
@@ -57,25 +57,15 @@ pub(crate) struct Sequencer {
     pub(crate) max_read_bytes: usize,
 }
 
-pub(crate) type Queued = (Command, Reply);
-
-/// The commands of a batch and their reply channels. The channel of an answered command is taken.
+/// The commands of a batch that wait for their answers.
 struct Waiting {
     commands: Vec<Command>,
-    replies: Vec<Option<Reply>>,
 }
 
 impl Waiting {
-    fn answer(&mut self, at: usize, result: Result<Outcome, Failure>) {
-        if let Some(reply) = self.replies[at].take() {
-            // The receiver may be gone; the outcome stands.
-            let _ = reply.send(result);
-        }
-    }
-
     fn answer_all(&mut self, failure: &Failure) {
-        for at in 0..self.replies.len() {
-            self.answer(at, Err(failure.clone()));
+        for command in &mut self.commands {
+            command.fail(failure);
         }
     }
 
@@ -89,35 +79,43 @@ impl Waiting {
 
     /// Answers all commands that store something with this failure.
     fn answer_those_that_store(&mut self, failure: &Failure) {
-        for at in 0..self.replies.len() {
-            if self.commands[at].purpose() == Purpose::Store {
-                self.answer(at, Err(failure.clone()));
-            }
+        for command in self.commands.iter_mut().filter(|command| command.purpose() == Purpose::Store) {
+            command.fail(failure);
         }
     }
 
     /// Moves the commands from this index on to the front of `wait`.
     fn put_off(&mut self, from: usize, wait: &mut Option<Waiting>) {
-        let (mut commands, mut replies) = (self.commands.split_off(from), self.replies.split_off(from));
+        let mut commands = self.commands.split_off(from);
         if let Some(behind) = wait.take() {
             commands.extend(behind.commands);
-            replies.extend(behind.replies);
         }
-        *wait = Some(Waiting { commands, replies });
+        *wait = Some(Waiting { commands });
     }
 
     /// Keeps only the commands that are not answered yet, to be judged again.
     fn keep_unanswered(&mut self) {
-        let unanswered: Vec<bool> = self.replies.iter().map(Option::is_some).collect();
-        let mut keep = unanswered.iter();
-        self.commands.retain(|_| *keep.next().unwrap_or(&false));
-        self.replies.retain(Option::is_some);
+        self.commands.retain_mut(Command::is_awaited);
+    }
+
+    /// Judges every command in order. Outcomes that durable records alone justify are answered at once.
+    fn judge(&mut self, overlay: &mut Overlay) {
+        for command in &mut self.commands {
+            overlay.judge(command);
+        }
+    }
+
+    /// Answers the commands that waited for the commit.
+    fn settle(&mut self, first: Option<Version>, locks: &Locks) {
+        for command in &mut self.commands {
+            command.settle(first, locks);
+        }
     }
 }
 
 impl Sequencer {
     /// Starts the thread. It ends when every sender is gone and the queue is empty.
-    pub(crate) fn start(self, runtime: &Handle, queue: mpsc::Receiver<Queued>) -> std::io::Result<JoinHandle<()>> {
+    pub(crate) fn start(self, runtime: &Handle, queue: mpsc::Receiver<Command>) -> std::io::Result<JoinHandle<()>> {
         let runtime = runtime.clone();
         std::thread::Builder::new().name("fp-committer".into()).spawn(move || {
             let mut unexpected = PoisonUnlessDone { poison: self.poison.clone(), done: false };
@@ -126,20 +124,19 @@ impl Sequencer {
         })
     }
 
-    async fn run(self, mut queue: mpsc::Receiver<Queued>) {
+    async fn run(self, mut queue: mpsc::Receiver<Command>) {
         let mut drained = Vec::with_capacity(self.max_commands);
         while queue.recv_many(&mut drained, self.max_commands).await > 0 {
             let mut rest = drained.drain(..).peekable();
             while rest.peek().is_some() {
                 let (mut bytes, mut reads) = (0, 0);
-                let (mut commands, mut replies) = (Vec::new(), Vec::new());
-                while let Some((command, reply)) = rest.next_if(|_| bytes < self.max_bytes && reads < self.max_reads) {
+                let mut commands = Vec::new();
+                while let Some(command) = rest.next_if(|_| bytes < self.max_bytes && reads < self.max_reads) {
                     bytes += command.bytes();
                     reads += command.reads().count();
                     commands.push(command);
-                    replies.push(Some(reply));
                 }
-                self.batch(Waiting { commands, replies }).await;
+                self.batch(Waiting { commands }).await;
             }
         }
     }
@@ -196,10 +193,10 @@ impl Sequencer {
                 Some(0) | None => {}
                 Some(at) => waiting.put_off(at, next),
             }
-            let pending = self.judge(waiting, &mut overlay);
+            waiting.judge(&mut overlay);
             let changes = overlay.changes(self.index_id.fetch_add(1, Ordering::Relaxed));
             if changes.is_empty() {
-                self.settle(waiting, pending, None);
+                waiting.settle(None, &self.locks);
                 self.note(&overlay);
                 return None;
             }
@@ -213,7 +210,7 @@ impl Sequencer {
                 Ok(Commit::Done { first }) => {
                     self.note(&overlay);
                     self.wake_waiters(&overlay);
-                    self.settle(waiting, pending, Some(first));
+                    waiting.settle(Some(first), &self.locks);
                 }
                 Ok(Commit::Conflict) => {
                     waiting.keep_unanswered();
@@ -250,34 +247,6 @@ impl Sequencer {
         }
         waiting.answer_all(&Rejected::Contended { attempts: MAX_ATTEMPTS }.into());
         None
-    }
-
-    /// Judges every command in order. Outcomes that durable records alone justify are answered at once.
-    fn judge(&self, waiting: &mut Waiting, overlay: &mut Overlay) -> Vec<Option<Outcome<Pending>>> {
-        let mut pending = Vec::with_capacity(waiting.commands.len());
-        for at in 0..waiting.commands.len() {
-            pending.push(match overlay.apply(&waiting.commands[at]) {
-                Draft::Pending(outcome) => Some(outcome),
-                Draft::Settled(outcome) => {
-                    waiting.answer(at, Ok(outcome));
-                    None
-                }
-            });
-        }
-        pending
-    }
-
-    /// Answers the commands that waited for the commit.
-    fn settle(&self, waiting: &mut Waiting, pending: Vec<Option<Outcome<Pending>>>, first: Option<Version>) {
-        for (at, outcome) in pending.into_iter().enumerate() {
-            if let Some(outcome) = outcome {
-                let outcome = settle(outcome, first);
-                if let Some(resource) = waiting.commands[at].lock() {
-                    self.locks.note(resource, &outcome);
-                }
-                waiting.answer(at, Ok(outcome));
-            }
-        }
     }
 
     /// Wakes waiters for locks whose lease a fence has overtaken.

@@ -10,14 +10,15 @@ use fencepost_core::{Access, Guarded, Guards, Issuer, Key, NameError, Presented,
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::command::{Action, Command, Condition, Judged, Once, Operation, Step, Write};
+use crate::command::{Action, Claim, Condition, Judged, NewValue, Once, Operation, Step, Write, WriteOne};
 use crate::door::Door;
 use crate::engine::Engine;
+use crate::failure::Failure;
 use crate::fence_cache::FenceCache;
 use crate::forgetting::{self, Forgetter};
 use crate::lock_queue::Locks;
 use crate::opening::{OpenError, open_meta};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{ClaimOutcome, TransactOutcome, WriteOutcome};
 use crate::poison::Poison;
 use crate::record::Meta;
 use crate::sequencer::{BatchReport, Observer, Sequencer};
@@ -69,9 +70,10 @@ impl Default for StoreOptions {
 }
 
 /// A name that cannot be used where a resource is expected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrongResource {
     /// The name is a key of this resource.
+    #[error("`{name}` is not a resource of its own: it is protected by `{resource}`")]
     Belongs {
         /// The name in the request.
         name: String,
@@ -79,15 +81,11 @@ pub enum WrongResource {
         resource: Resource,
     },
     /// A token was given for a resource that no key of the transaction belongs to.
+    #[error("there is a token for `{0}`, but no key of the transaction belongs to it")]
     Unused(Resource),
     /// The resource's name would not be valid.
-    Name(NameError),
-}
-
-impl From<NameError> for WrongResource {
-    fn from(error: NameError) -> WrongResource {
-        WrongResource::Name(error)
-    }
+    #[error(transparent)]
+    Name(#[from] NameError),
 }
 
 /// New rules came with a different mapping. The mapping is stored state and cannot be replaced this way.
@@ -306,52 +304,47 @@ impl Store {
     }
 
     /// Writes a value, if the fence admits it.
-    pub async fn put(&self, put: Put) -> Result<Result<Outcome, WrongResource>, Failure> {
+    pub async fn put(&self, put: Put) -> Result<WriteOutcome, Failure> {
         let Put { key, presented, condition, content_type, body, once } = put;
-        self.write_one(key, presented, condition, Operation::Put { content_type, body }, once).await
+        let value = Some(NewValue { content_type, body });
+        self.write_one(presented, once, WriteOne { key, condition, value }).await
     }
 
     /// Removes a value, if the fence admits it.
-    pub async fn delete(&self, delete: Delete) -> Result<Result<Outcome, WrongResource>, Failure> {
+    pub async fn delete(&self, delete: Delete) -> Result<WriteOutcome, Failure> {
         let Delete { key, presented, condition, once } = delete;
-        self.write_one(key, presented, condition, Operation::Delete, once).await
+        self.write_one(presented, once, WriteOne { key, condition, value: None }).await
     }
 
-    /// A transaction of one operation.
     async fn write_one(
         &self,
-        key: Key,
         presented: Option<Presented>,
-        condition: Condition,
-        operation: Operation,
         once: Option<Once>,
-    ) -> Result<Result<Outcome, WrongResource>, Failure> {
-        let guarded = match self.guards().of_key(&key) {
-            Ok(guarded) => guarded,
-            Err(error) => return Ok(Err(error.into())),
-        };
-        let conditions = match condition {
-            Condition::Always => Vec::new(),
-            condition => vec![(key.clone(), condition)],
-        };
-        let operations = vec![Step { key, operation, judged: Some(0) }];
-        let action = Action::Write(Write { conditions, operations, max_bytes: 0, _body: Bytes::new() });
+        write: WriteOne,
+    ) -> Result<WriteOutcome, Failure> {
+        let guarded = self.guards().of_key(&write.key)?;
         let judged = vec![Judged { guarded, presented, access: Access::Write }];
-        self.door.submit(Command { judged, once, action }).await.map(|outcome| Ok(outcome.of_one()))
+        if let Some(refusal) = self.door.known_refusal(&judged, once.as_ref())? {
+            return Ok(WriteOutcome::Refused(Box::new(refusal)));
+        }
+        self.door.submit(judged, once, |reply| Action::WriteOne(write, reply)).await
     }
 
     /// Applies everything or nothing, if every fence admits it. A transaction that has no writes, no tokens and no
     /// idempotency key is a read as of one instant, and delays no writer.
-    pub async fn transact(&self, transaction: Transaction) -> Result<Result<Outcome, WrongResource>, Failure> {
-        match self.plan(transaction) {
-            Ok(command) if command.only_reads() => self.view(command).await.map(Ok),
-            Ok(command) => self.door.submit(command).await.map(Ok),
-            Err(wrong) => Ok(Err(wrong)),
+    pub async fn transact(&self, transaction: Transaction) -> Result<TransactOutcome, Failure> {
+        let (judged, once, write) = self.plan(transaction)?;
+        if judged.is_empty() && once.is_none() && write.only_reads() {
+            return self.view(write).await;
         }
+        if let Some(refusal) = self.door.known_refusal(&judged, once.as_ref())? {
+            return Ok(TransactOutcome::Refused(vec![refusal]));
+        }
+        self.door.submit(judged, once, |reply| Action::Write(write, reply)).await
     }
 
     /// Determines which resources a transaction is judged on: those it writes, and those it presents a token for.
-    fn plan(&self, transaction: Transaction) -> Result<Command, WrongResource> {
+    fn plan(&self, transaction: Transaction) -> Result<(Vec<Judged>, Option<Once>, Write), WrongResource> {
         let Transaction { tokens, conditions, operations, max_bytes, body, once } = transaction;
         let guards = self.guards();
         // The answer is stored, and read again with every retry.
@@ -388,31 +381,24 @@ impl Store {
         if let Some((unused, _)) = judged.iter().zip(&named).find(|(_, named)| !**named) {
             return Err(WrongResource::Unused(unused.guarded.resource.clone()));
         }
-        Ok(Command {
-            judged,
-            once,
-            action: Action::Write(Write { conditions, operations: steps, max_bytes, _body: body }),
-        })
+        Ok((judged, once, Write { conditions, operations: steps, max_bytes, _body: body }))
     }
 
     /// Raises the fence and reads, in one durable step.
-    pub async fn claim(&self, claim: ClaimKeys) -> Result<Result<Outcome, WrongResource>, Failure> {
+    pub async fn claim(&self, claim: ClaimKeys) -> Result<ClaimOutcome, Failure> {
         let ClaimKeys { resource, presented, keys, max_bytes } = claim;
-        let guarded = match self.resource(&resource) {
-            Ok(guarded) => guarded,
-            Err(wrong) => return Ok(Err(wrong)),
-        };
+        let guarded = self.resource(&resource)?;
         let guards = self.guards();
         for key in &keys {
-            match guards.of_key(key) {
-                Ok(found) if found.resource == resource => {}
-                Ok(found) => {
-                    return Ok(Err(WrongResource::Belongs { name: key.to_string(), resource: found.resource }));
-                }
-                Err(error) => return Ok(Err(error.into())),
+            let found = guards.of_key(key)?.resource;
+            if found != resource {
+                return Err(WrongResource::Belongs { name: key.to_string(), resource: found }.into());
             }
         }
-        let judged = Judged { guarded, presented, access: Access::Claim };
-        self.door.submit(Command::new(judged, Action::Claim { keys, max_bytes })).await.map(Ok)
+        let judged = vec![Judged { guarded, presented, access: Access::Claim }];
+        if let Some(refusal) = self.door.known_refusal(&judged, None)? {
+            return Ok(ClaimOutcome::Refused(Box::new(refusal)));
+        }
+        self.door.submit(judged, None, |reply| Action::Claim(Claim { keys, max_bytes }, reply)).await
     }
 }

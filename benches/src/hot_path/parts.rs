@@ -9,7 +9,9 @@ use fencepost_core::{
 };
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::record::{Value, decode_fence, encode_fence};
-use fencepost_store::{Condition, NoObserver, Operation, Outcome, Put, Store, StoreOptions, Transaction};
+use fencepost_store::{
+    Condition, NoObserver, Operation, Put, Store, StoreOptions, TransactOutcome, Transaction, WriteOutcome,
+};
 
 /// One part of the hot path.
 pub(crate) struct Part {
@@ -126,7 +128,7 @@ fn with_store<F: Future<Output = Result<(), String>>>(what: impl FnOnce(Arc<Stor
 
 const KEYS: u64 = 16;
 
-async fn write(store: &Store, number: u64, with: u64) -> Result<Outcome, String> {
+async fn write(store: &Store, number: u64, with: u64) -> Result<WriteOutcome, String> {
     let put = Put {
         key: key(number % KEYS)?,
         presented: Some(presented(with)?),
@@ -135,15 +137,14 @@ async fn write(store: &Store, number: u64, with: u64) -> Result<Outcome, String>
         body: Bytes::from_static(&[b'x'; 256]),
         once: None,
     };
-    let done = store.put(put).await.map_err(|failure| format!("{failure:?}"))?;
-    done.map_err(|wrong| format!("{wrong:?}"))
+    store.put(put).await.map_err(|failure| format!("{failure:?}"))
 }
 
 fn puts(with: u64, count: u64) -> Result<(), String> {
     with_store(|store| async move {
         for number in 0..count {
             let outcome = write(&store, number, with).await?;
-            if matches!(outcome, Outcome::Applied(_)) != (with == 34) {
+            if matches!(outcome, WriteOutcome::Applied(_)) != (with == 34) {
                 return Err(format!("unexpected: {outcome:?}"));
             }
         }
@@ -166,7 +167,7 @@ fn txns(count: u64) -> Result<(), String> {
             let transaction =
                 Transaction { tokens, conditions: Vec::new(), operations, max_bytes: 0, body, once: None };
             match store.transact(transaction).await {
-                Ok(Ok(Outcome::Transacted(_))) => {}
+                Ok(TransactOutcome::Transacted(_)) => {}
                 other => return Err(format!("unexpected: {other:?}")),
             }
         }

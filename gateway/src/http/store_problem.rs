@@ -1,8 +1,11 @@
 //! Results of the store as problems: refusals, failed conditions, locks, and outcomes that are not known.
 
-use fencepost_core::{Holder, Key, ProblemKind, Refusal, RefusedResource, Resource, Timestamp, Token};
+use fencepost_core::{ProblemKind, Refusal, RefusedResource, Resource, Timestamp};
 use fencepost_store::engine::Version;
-use fencepost_store::{Failure, Held, Holding, Impossible, ReadError, Rejected, WrongResource};
+use fencepost_store::{
+    Exhausted, FailedCondition, Failure, Held, Holding, Impossible, ImpossibleAddition, LeaseLost, ReadError, Rejected,
+    TooLarge, WrongResource,
+};
 
 use super::answer::etag;
 use super::problem::{LATER, Problem, SOON};
@@ -36,7 +39,8 @@ impl Problem {
     }
 
     /// A condition in a transaction's `if` did not hold.
-    pub(super) fn txn_condition_failed(at: usize, key: Key, current: Option<Version>) -> Problem {
+    pub(super) fn txn_condition_failed(failed: FailedCondition) -> Problem {
+        let FailedCondition { at, key, current, .. } = failed;
         let mut problem = Problem::condition_failed(current);
         problem.document.detail = match current {
             Some(version) => {
@@ -51,11 +55,12 @@ impl Problem {
         problem
     }
 
-    pub(super) fn add_impossible(at: usize, key: Key, why: &Impossible) -> Problem {
+    pub(super) fn add_impossible(addition: ImpossibleAddition) -> Problem {
+        let ImpossibleAddition { at, key, why } = addition;
         let detail = match why {
             Impossible::NotANumber => format!("operation {at} adds to `{key}`, whose value is no whole number"),
             Impossible::OutOfBounds { value, by, min, max } => {
-                let bounds = match (*min > i64::MIN, *max < i64::MAX) {
+                let bounds = match (min > i64::MIN, max < i64::MAX) {
                     (true, true) => format!("from {min} to {max}"),
                     (true, false) => format!("at least {min}"),
                     (false, true) => format!("at most {max}"),
@@ -96,7 +101,8 @@ impl Problem {
         problem
     }
 
-    pub(super) fn lease_lost(resource: Resource, holder: Option<Holder>, fence: Option<Token>) -> Problem {
+    pub(super) fn lease_lost(resource: Resource, lost: LeaseLost) -> Problem {
+        let LeaseLost { holder, fence } = lost;
         let detail = match &holder {
             Some(holder) => format!("the lease on `{resource}` is not current any more: `{holder}` has the lock"),
             None => format!("the lease on `{resource}` is not current any more"),
@@ -116,7 +122,16 @@ impl Problem {
         problem
     }
 
-    pub(super) fn exhausted(fence: Option<Token>, generation: u32) -> Problem {
+    /// Values asked for do not fit into an answer.
+    pub(super) fn too_large(too_large: TooLarge) -> Problem {
+        let TooLarge { bytes, limit } = too_large;
+        let detail =
+            format!("the values asked for have {bytes} bytes, the limit is {limit}; ask for fewer keys at once");
+        Problem::new(ProblemKind::TooLarge, detail)
+    }
+
+    pub(super) fn exhausted(exhausted: Exhausted) -> Problem {
+        let Exhausted { fence, generation } = exhausted;
         let (detail, advice) = match fence {
             Some(fence) => (
                 format!("there is no number above the fence, {fence}"),
@@ -198,21 +213,18 @@ fn seconds(millis: u64) -> String {
 
 impl From<WrongResource> for Problem {
     fn from(error: WrongResource) -> Problem {
+        let detail = error.to_string();
         match error {
             WrongResource::Name(error) => error.into(),
             WrongResource::Unused(resource) => {
-                let detail = format!("there is a token for `{resource}`, but no key of the transaction belongs to it");
                 let mut problem =
                     Problem::new(ProblemKind::MalformedBody, detail).advice("Leave the token out, or check the keys.");
                 problem.document.resource = Some(resource);
                 problem
             }
-            WrongResource::Belongs { name, resource } => {
-                let mut problem = Problem::new(
-                    ProblemKind::NotAResource,
-                    format!("`{name}` is not a resource of its own: it is protected by `{resource}`"),
-                )
-                .advice("Use that resource's name, and a token of its lock.");
+            WrongResource::Belongs { resource, .. } => {
+                let mut problem = Problem::new(ProblemKind::NotAResource, detail)
+                    .advice("Use that resource's name, and a token of its lock.");
                 problem.document.resource = Some(resource);
                 problem
             }
@@ -244,6 +256,7 @@ impl From<Rejected> for Problem {
         let detail = rejected.to_string();
         match rejected {
             Rejected::Closing => Problem::draining(&detail),
+            Rejected::WrongResource(wrong) => wrong.into(),
             Rejected::Overloaded { .. } | Rejected::TooManyWaiters { .. } | Rejected::Contended { .. } => {
                 Problem::new(ProblemKind::Overloaded, detail)
                     .advice("This request was not applied. Try again shortly.")
@@ -271,6 +284,7 @@ impl From<ReadError> for Problem {
     fn from(error: ReadError) -> Problem {
         match error {
             ReadError::MappingChanged => Rejected::MappingChanged.into(),
+            ReadError::WrongResource(wrong) => wrong.into(),
             ReadError::Failed(why) => Problem::new(ProblemKind::ReadFailed, why)
                 .advice("Nothing was changed. The operator should look at the gateway's log and the disk."),
         }

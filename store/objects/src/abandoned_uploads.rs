@@ -59,7 +59,7 @@ impl Objects {
     async fn is_fenced_off(&self, upload: &Upload) -> Result<bool, ObjectError> {
         let Some(token) = upload.record.token else { return Ok(false) };
         let guarded = self.store.guards().of_key(&upload.key).map_err(|error| ObjectError::Name(error.to_string()))?;
-        let fence = self.store.fence(&guarded.resource).await??;
+        let fence = self.store.fence(&guarded.resource).await?;
         Ok(fence.generation > token.generation() || fence.token() > Some(token))
     }
 

@@ -1,7 +1,7 @@
 //! Errors of operations on objects.
 
 use fencepost_core::{Key, Refusal, Token};
-use fencepost_store::{Changed, Failure, ObjectOutcome, ReadError, WrongResource};
+use fencepost_store::{Changed, Failure, ObjectOutcome, ReadError, Rejected, WrongResource};
 
 use crate::layout::LayoutError;
 
@@ -111,13 +111,31 @@ pub enum ObjectError {
     Layout(#[from] LayoutError),
     /// The commit was not applied, or its outcome is unknown.
     #[error(transparent)]
-    Failure(#[from] Failure),
+    Failure(Failure),
     /// The store could not be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(ReadError),
     /// The task ended without reporting an outcome.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
+}
+
+impl From<Failure> for ObjectError {
+    fn from(failure: Failure) -> ObjectError {
+        match failure {
+            Failure::Rejected(Rejected::WrongResource(wrong)) => wrong.into(),
+            failure => ObjectError::Failure(failure),
+        }
+    }
+}
+
+impl From<ReadError> for ObjectError {
+    fn from(error: ReadError) -> ObjectError {
+        match error {
+            ReadError::WrongResource(wrong) => wrong.into(),
+            error => ObjectError::Read(error),
+        }
+    }
 }
 
 impl From<WrongResource> for ObjectError {
@@ -166,8 +184,8 @@ impl ObjectError {
 }
 
 /// Converts the outcome of a commit: the change, or the reason why there was none.
-pub(crate) fn done(outcome: Result<ObjectOutcome, WrongResource>) -> Result<Changed, ObjectError> {
-    match outcome? {
+pub(crate) fn done(outcome: ObjectOutcome) -> Result<Changed, ObjectError> {
+    match outcome {
         ObjectOutcome::Done(changed) => Ok(changed),
         ObjectOutcome::Refused(refusals) => Err(ObjectError::Refused(refusals)),
         ObjectOutcome::ConditionFailed { fence } => Err(ObjectError::ConditionFailed { fence }),

@@ -97,7 +97,7 @@ impl Objects {
 
     /// Like [`Objects::foresee`], of the fence alone.
     pub async fn foresee_fence(&self, key: &Key, presented: Option<&Presented>) -> Result<(), ObjectError> {
-        match self.store.foresee(key, presented).await?? {
+        match self.store.foresee(key, presented).await? {
             Ok(_) => Ok(()),
             Err(refusal) => Err(ObjectError::Refused(vec![*refusal])),
         }

@@ -92,7 +92,7 @@ impl Objects {
 
     /// The fence of a resource.
     pub async fn fence(&self, resource: &Resource) -> Result<FenceState, ObjectError> {
-        Ok(self.store.fence(resource).await??)
+        Ok(self.store.fence(resource).await?)
     }
 
     /// Checks that a bucket exists. One that is seen for the first time is adopted with its files.

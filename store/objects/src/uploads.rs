@@ -115,7 +115,7 @@ impl Objects {
             let replaced = self.store.part(upload, number).await?;
             let before = replaced.as_ref().map(|part| Ref(part.id));
             let added = self.store.put_part(key, presented, upload, number, part.clone(), replaced).await?;
-            if !matches!(added, Ok(ObjectOutcome::PartChanged)) || tries == MAX_REPLACED {
+            if added != ObjectOutcome::PartChanged || tries == MAX_REPLACED {
                 let changed = done(added)?;
                 self.release(before.as_slice()).await;
                 return Ok(changed);

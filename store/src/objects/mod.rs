@@ -9,14 +9,15 @@ mod reads;
 mod refs;
 mod uploads;
 
-use fencepost_core::{Access, FenceState, Key, Presented, Refusal, Timestamp, Token, Verdict, decide};
+use fencepost_core::{Access, FenceState, Key, Presented, Reason, Refusal, Timestamp, Token, Verdict, decide};
 
-use crate::command::{Action, Command, Judged, ObjectChange, ObjectCondition, Requirement};
+use crate::command::{Action, Judged, ObjectChange, ObjectCondition, Requirement};
 use crate::engine::Change;
-use crate::outcome::{Changed, Failure, Outcome};
+use crate::failure::Failure;
+use crate::outcome::{ChangeOutcome, Changed, Verdicts};
 use crate::reads::ReadError;
 use crate::record::{Act, Intent, ObjectRecord, RecordKey, encode_number};
-use crate::store::{Store, WrongResource};
+use crate::store::Store;
 
 pub use reads::Listed;
 pub use uploads::{Complete, Upload};
@@ -118,7 +119,7 @@ impl Draft {
 
 impl Store {
     /// Writes an object, if the fence admits it.
-    pub async fn put_object(&self, put: PutObject) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+    pub async fn put_object(&self, put: PutObject) -> Result<ObjectOutcome, Failure> {
         let PutObject { key, presented, condition, mut object, completes } = put;
         object.token = presented.as_ref().map(|presented| presented.token);
         let mut draft = Draft::default();
@@ -134,7 +135,7 @@ impl Store {
     }
 
     /// Removes objects, if every fence admits it. The fences stay.
-    pub async fn delete_objects(&self, delete: DeleteObjects) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+    pub async fn delete_objects(&self, delete: DeleteObjects) -> Result<ObjectOutcome, Failure> {
         let DeleteObjects { presented, keys, folders, judged } = delete;
         let mut draft = Draft::freeing();
         for (key, condition, id) in &keys {
@@ -161,7 +162,7 @@ impl Store {
         presented: Option<&Presented>,
         condition: ObjectCondition,
         mut marker: ObjectRecord,
-    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+    ) -> Result<ObjectOutcome, Failure> {
         marker.token = presented.map(|presented| presented.token);
         let mut draft = Draft::default();
         draft.require(RecordKey::folder(folder), Requirement::Condition(condition), Why::Condition);
@@ -171,11 +172,7 @@ impl Store {
 
     /// Judges a request and raises the fence without changing an object: for other operations of a storage, such as on
     /// buckets.
-    pub async fn judge_object(
-        &self,
-        key: &Key,
-        presented: Option<&Presented>,
-    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+    pub async fn judge_object(&self, key: &Key, presented: Option<&Presented>) -> Result<ObjectOutcome, Failure> {
         self.change_of([key], presented, Access::Claim, Draft::default()).await
     }
 
@@ -184,23 +181,18 @@ impl Store {
         &self,
         key: &Key,
         presented: Option<&Presented>,
-    ) -> Result<Result<Result<FenceState, Box<Refusal>>, WrongResource>, ReadError> {
-        let guarded = match self.guards().of_key(key) {
-            Ok(guarded) => guarded,
-            Err(error) => return Ok(Err(error.into())),
-        };
-        let state = match self.fence(&guarded.resource).await? {
-            Ok(state) => state,
-            Err(wrong) => return Ok(Err(wrong)),
-        };
-        match decide(&state, presented, Access::Write, &guarded.policy) {
-            Verdict::Admit(_) | Verdict::Observe(_) => Ok(Ok(Ok(state))),
-            Verdict::Refuse(reason) => {
-                let refusal =
-                    Refusal { reason, resource: guarded.resource, presented: presented.cloned(), found: state };
-                Ok(Ok(Err(Box::new(refusal))))
-            }
-        }
+    ) -> Result<Result<FenceState, Box<Refusal>>, ReadError> {
+        let guarded = self.guards().of_key(key)?;
+        let state = self.fence(&guarded.resource).await?;
+        Ok(match decide(&state, presented, Access::Write, &guarded.policy) {
+            Verdict::Admit(_) | Verdict::Observe(_) => Ok(state),
+            Verdict::Refuse(reason) => Err(Box::new(Refusal {
+                reason,
+                resource: guarded.resource,
+                presented: presented.cloned(),
+                found: state,
+            })),
+        })
     }
 
     /// Judges a change on the resources of all these keys, then applies it.
@@ -210,19 +202,16 @@ impl Store {
         presented: Option<&Presented>,
         access: Access,
         draft: Draft,
-    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+    ) -> Result<ObjectOutcome, Failure> {
         let guards = self.guards();
         let mut judged: Vec<Judged> = Vec::new();
         for key in keys {
-            let guarded = match guards.of_key(key) {
-                Ok(guarded) => guarded,
-                Err(error) => return Ok(Err(error.into())),
-            };
+            let guarded = guards.of_key(key)?;
             if !judged.iter().any(|judged| judged.guarded.resource == guarded.resource) {
                 judged.push(Judged { guarded, presented: presented.cloned(), access });
             }
         }
-        self.change(judged, draft).await.map(Ok)
+        self.change(judged, draft).await
     }
 
     async fn change(&self, judged: Vec<Judged>, draft: Draft) -> Result<ObjectOutcome, Failure> {
@@ -230,17 +219,34 @@ impl Store {
         if judged.is_empty() && change.require.is_empty() && change.edits.is_empty() {
             return Ok(ObjectOutcome::Done(Changed::default()));
         }
-        let command = Command { judged, once: None, action: Action::Objects(change) };
-        Ok(match self.door.submit(command).await? {
-            Outcome::Changed(changed) => ObjectOutcome::Done(*changed),
-            Outcome::Refused(refusals) => ObjectOutcome::Refused(refusals),
-            Outcome::Unmet { at, fence } => match why[at] {
+        if let Some(refusal) = self.door.known_refusal(&judged, None)? {
+            return Ok(ObjectOutcome::Refused(vec![refusal]));
+        }
+        Ok(match self.door.submit(judged, None, |reply| Action::Objects(change, reply)).await? {
+            ChangeOutcome::Changed(changed) => ObjectOutcome::Done(changed),
+            ChangeOutcome::Refused(refusals) => ObjectOutcome::Refused(refusals),
+            ChangeOutcome::Unmet { at, fence } => match why[at] {
                 Why::Condition => ObjectOutcome::ConditionFailed { fence },
                 Why::Collected => ObjectOutcome::Collected,
                 Why::NoUpload => ObjectOutcome::NoUpload,
                 Why::PartChanged => ObjectOutcome::PartChanged,
             },
-            other => unreachable!("a change of objects ends as one, not as {other:?}"),
         })
+    }
+}
+
+impl Verdicts for ObjectOutcome {
+    fn refusals(&self) -> &[Refusal] {
+        match self {
+            ObjectOutcome::Refused(refusals) => refusals,
+            _ => &[],
+        }
+    }
+
+    fn observed(&self) -> Vec<Reason> {
+        match self {
+            ObjectOutcome::Done(changed) => changed.observed.iter().map(|(_, reason)| *reason).collect(),
+            _ => Vec::new(),
+        }
     }
 }

@@ -13,7 +13,7 @@ use fencepost_core::{Key, Timestamp};
 use super::{Draft, ObjectOutcome, Why};
 use crate::command::Requirement;
 use crate::engine::{EngineError, Purpose};
-use crate::outcome::{Failure, Rejected};
+use crate::failure::{Failure, Rejected};
 use crate::reads::{Page, ReadError};
 use crate::record::{self, Intent, ObjectRecord, RecordKey, decode_number, encode_number};
 use crate::store::Store;

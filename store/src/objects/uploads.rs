@@ -4,10 +4,10 @@ use fencepost_core::{Access, Key, Presented, Timestamp};
 
 use super::{Draft, ObjectOutcome, Why};
 use crate::command::Requirement;
-use crate::outcome::Failure;
+use crate::failure::Failure;
 use crate::reads::{Page, ReadError};
 use crate::record::{self, PartRecord, RecordKey, UploadId, UploadRecord};
-use crate::store::{Store, WrongResource};
+use crate::store::Store;
 
 /// An upload that was begun and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Store {
         presented: Option<&Presented>,
         id: UploadId,
         mut record: UploadRecord,
-    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+    ) -> Result<ObjectOutcome, Failure> {
         record.token = presented.map(|presented| presented.token);
         let mut draft = Draft::default();
         draft.require(RecordKey::upload(key, id), Requirement::Absent, Why::NoUpload);
@@ -71,7 +71,7 @@ impl Store {
         number: u16,
         part: PartRecord,
         replaced: Option<PartRecord>,
-    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+    ) -> Result<ObjectOutcome, Failure> {
         let place = RecordKey::part(upload, number);
         let mut draft = Draft::default();
         draft.require(RecordKey::upload(key, upload), Requirement::Present, Why::NoUpload);
@@ -110,7 +110,7 @@ impl Store {
         key: &Key,
         presented: Option<&Presented>,
         complete: Complete,
-    ) -> Result<Result<ObjectOutcome, WrongResource>, Failure> {
+    ) -> Result<ObjectOutcome, Failure> {
         let mut draft = Draft::freeing();
         complete.into_draft(key, &mut draft);
         self.change_of([key], presented, Access::Claim, draft).await

@@ -4,92 +4,127 @@
 
 use std::num::NonZeroU64;
 
-use fencepost_core::{Access, FenceState, Holder, Presented, Reason, Resource, Token};
+use fencepost_core::{Access, FenceState, Holder, Presented, Reason, Refusal, Resource, Token, Verdict};
 
-use super::{Draft, Overlay, Passed};
-use crate::command::{Acquire, Command, Judged, Take};
+use super::once::Earlier;
+use super::{Overlay, Refused};
+use crate::command::{Acquire, Judged, Once, Take};
 use crate::engine::Change;
-use crate::outcome::{Grant, Held, Holding, Outcome};
+use crate::outcome::{
+    AcquireOutcome, Exhausted, FinalOutcome, ForceReleaseOutcome, Grant, Held, Holding, LeaseLost, RecordedGrant,
+    ReleaseOutcome, RenewOutcome,
+};
 use crate::record::{Lease, LeaseId, LockRecord, Pending, RecordKey};
+use crate::reply::Draft;
 
 impl Overlay {
-    pub(super) fn acquire(&mut self, command: &Command, acquire: &Acquire) -> Draft {
-        let resource = resource(command);
-        if let Some(by) = self.in_the_way(command, acquire.take) {
+    pub(super) fn acquire(
+        &mut self,
+        lock: &Judged,
+        once: Option<&Once>,
+        acquire: &Acquire,
+    ) -> Draft<AcquireOutcome<Pending>> {
+        if let Some(earlier) = self.earlier(once) {
+            return Draft::Pending(self.replay_grant(lock, earlier));
+        }
+        let resource = &lock.guarded.resource;
+        if let Some(by) = self.in_the_way(lock, acquire.take) {
             return held(Some(by));
         }
-        let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
-        let passed = match self.pass_own(command, token, Some(&acquire.holder)) {
+        let Some(token) = self.next_token(resource) else {
+            return Draft::Pending(AcquireOutcome::Exhausted(self.exhausted(resource)));
+        };
+        let (own, verdict) = match self.pass_own(lock, token, Some(&acquire.holder)) {
             Ok(passed) => passed,
-            Err(refused) => return refused,
+            Err(refused) => return refused.draft(AcquireOutcome::Refused),
         };
         // Checked after the judge: a refusal by the fence is answered at once, because waiting would not change it.
         if acquire.take == Take::Never {
             return held(None);
         }
-        let observed = self.admit_own(&passed);
+        let observed = self.admit_one(&own, verdict);
         let lease = Lease { id: acquire.lease, holder: acquire.holder.clone(), token, ttl_ms: acquire.ttl_ms };
         let version = self.put_lock(resource, LockRecord { last: token, lease: Some(lease.clone()) });
-        self.granted(lease, observed, version)
+        let grant = self.grant(lease, observed, version);
+        if let Some(once) = once {
+            self.record(once, FinalOutcome::Granted(grant.clone()));
+        }
+        Draft::Pending(AcquireOutcome::Granted(grant))
     }
 
-    pub(super) fn renew(&mut self, command: &Command, lease: LeaseId, ttl_ms: u64) -> Draft {
-        let resource = resource(command);
-        let Some((last, held)) = self.current(resource, lease) else { return Draft::Pending(self.lost(command)) };
-        // A lease whose token the fence refuses is useless, so its holder is informed.
-        let presented = Presented { token: held.token, holder: Some(held.holder.clone()), issuer: Some(self.issuer()) };
-        let judged = [self.judged(command, presented)];
-        let passed = match self.pass(&judged) {
-            Ok(passed) => passed,
-            Err(Draft::Settled(_)) => return Draft::Settled(super::settle(self.lost(command), None)),
-            Err(Draft::Pending(_)) => return Draft::Pending(self.lost(command)),
+    fn replay_grant(&self, lock: &Judged, earlier: Earlier<'_>) -> AcquireOutcome<Pending> {
+        let recorded = match earlier {
+            Earlier::Abandoned => return AcquireOutcome::Abandoned,
+            Earlier::Same(FinalOutcome::Granted(grant)) if self.is_current(lock, grant.lease) => {
+                RecordedGrant::Granted(grant.clone())
+            }
+            // A lease that another holder has by now would be worse than none.
+            Earlier::Same(FinalOutcome::Granted(_)) => RecordedGrant::Lost(self.lost(lock)),
+            Earlier::Other | Earlier::Same(_) => return AcquireOutcome::KeyReused,
         };
-        let observed = self.admit(&judged, &passed).into_iter().next().map(|(_, reason)| reason);
+        AcquireOutcome::Replayed(recorded, self.token(lock))
+    }
+
+    pub(super) fn renew(&mut self, lock: &Judged, lease: LeaseId, ttl_ms: u64) -> Draft<RenewOutcome<Pending>> {
+        let resource = &lock.guarded.resource;
+        let Some((last, held)) = self.current(resource, lease) else {
+            return Draft::Pending(RenewOutcome::Lost(self.lost(lock)));
+        };
+        // A lease whose token the fence refuses is useless, so its holder is informed.
+        let (own, verdict) = match self.pass_own(lock, held.token, Some(&held.holder)) {
+            Ok(passed) => passed,
+            Err(refused) => return refused.draft(|_| RenewOutcome::Lost(self.lost(lock))),
+        };
+        let observed = self.admit_one(&own, verdict);
         let lease = Lease { ttl_ms, ..held };
         let version = self.put_lock(resource, LockRecord { last, lease: Some(lease.clone()) });
-        self.granted(lease, observed, version)
+        Draft::Pending(RenewOutcome::Renewed(self.grant(lease, observed, version)))
     }
 
-    pub(super) fn release(&mut self, command: &Command, lease: LeaseId) -> Draft {
-        let resource = resource(command);
-        let Some((last, _)) = self.current(resource, lease) else { return Draft::Pending(self.lost(command)) };
+    pub(super) fn release(&mut self, lock: &Judged, lease: LeaseId) -> Draft<ReleaseOutcome> {
+        let resource = &lock.guarded.resource;
+        let Some((last, _)) = self.current(resource, lease) else {
+            return Draft::Pending(ReleaseOutcome::Lost(self.lost(lock)));
+        };
         self.free_lock(resource, last);
-        Draft::Pending(Outcome::Released)
+        Draft::Pending(ReleaseOutcome::Released)
     }
 
     /// Takes the lock from its holder, and raises the fence above the holder's token.
-    pub(super) fn force_release(&mut self, command: &Command) -> Draft {
-        let resource = resource(command);
+    pub(super) fn force_release(&mut self, lock: &Judged) -> Draft<ForceReleaseOutcome> {
+        let resource = &lock.guarded.resource;
         let Some((last, held)) = self.lock(resource).and_then(|(_, lock)| Some((lock.last, lock.lease.clone()?)))
         else {
-            return Draft::Pending(Outcome::NotHeld);
+            return Draft::Pending(ForceReleaseOutcome::NotHeld);
         };
         let state = &self.fence(resource).state;
         let fenced = state.generation > held.token.generation() || state.token() > Some(held.token);
         // If the fence already refuses the holder, for example after a rotation, it need not be raised.
         let mut last = last;
         if !fenced {
-            let Some(token) = self.next_token(resource) else { return Draft::Pending(self.exhausted(resource)) };
-            match self.pass_own(command, token, None) {
-                Ok(passed) => {
-                    self.admit_own(&passed);
+            let Some(token) = self.next_token(resource) else {
+                return Draft::Pending(ForceReleaseOutcome::Exhausted(self.exhausted(resource)));
+            };
+            match self.pass_own(lock, token, None) {
+                Ok((own, verdict)) => {
+                    self.admit_one(&own, verdict);
                 }
-                Err(refused) => return refused,
+                Err(refused) => return refused.draft(ForceReleaseOutcome::Refused),
             }
             last = token;
         }
         self.free_lock(resource, last);
-        let fence = self.fence(resource).state.token();
-        Draft::Pending(Outcome::ForceReleased { holder: held.holder, token: held.token, fence })
+        let fence = self.token(lock);
+        Draft::Pending(ForceReleaseOutcome::Released { holder: held.holder, token: held.token, fence })
     }
 
     /// The lease that blocks the lock, unless the lock may be taken.
-    fn in_the_way(&self, command: &Command, take: Take) -> Option<Held<Pending>> {
-        let (version, lock) = self.lock(resource(command))?;
-        let lease = lock.lease.as_ref()?;
+    fn in_the_way(&self, lock: &Judged, take: Take) -> Option<Held<Pending>> {
+        let (version, record) = self.lock(&lock.guarded.resource)?;
+        let lease = record.lease.as_ref()?;
         let ran_out =
             matches!((version, take), (Pending::Stored(stored), Take::Expired(watched)) if *stored == watched);
-        if ran_out || self.is_over(command, lease) {
+        if ran_out || self.is_over(lock, lease) {
             return None;
         }
         Some(Held { holder: lease.holder.clone(), token: lease.token, ttl_ms: lease.ttl_ms, version: *version })
@@ -97,10 +132,8 @@ impl Overlay {
 
     /// Returns whether the fence refuses the lease's token. Then its holder can neither write nor renew, and the lease
     /// protects nothing.
-    fn is_over(&self, command: &Command, lease: &Lease) -> bool {
-        let presented =
-            Presented { token: lease.token, holder: Some(lease.holder.clone()), issuer: Some(self.issuer()) };
-        self.pass(&[self.judged(command, presented)]).is_err()
+    fn is_over(&self, lock: &Judged, lease: &Lease) -> bool {
+        self.pass_own(lock, lease.token, Some(&lease.holder)).is_err()
     }
 
     /// One above every number granted or seen in the resource's generation; `None` if there is no higher number.
@@ -115,58 +148,38 @@ impl Overlay {
     /// Judges a token of the built-in lock service, like any other token.
     fn pass_own(
         &self,
-        command: &Command,
+        lock: &Judged,
         token: Token,
         holder: Option<&Holder>,
-    ) -> Result<([Judged; 1], Passed), Draft> {
+    ) -> Result<(Judged, Verdict), Refused<Box<Refusal>>> {
         let presented = Presented { token, holder: holder.cloned(), issuer: Some(self.issuer()) };
-        let judged = [self.judged(command, presented)];
-        let passed = self.pass(&judged)?;
-        Ok((judged, passed))
-    }
-
-    /// Raises the fence to a token of the built-in lock service that passed.
-    fn admit_own(&mut self, (judged, passed): &([Judged; 1], Passed)) -> Option<Reason> {
-        self.admit(judged, passed).into_iter().next().map(|(_, reason)| reason)
-    }
-
-    fn judged(&self, command: &Command, presented: Presented) -> Judged {
-        let Some(judged) = command.judged.first() else { unreachable!("a lock is a resource") };
-        Judged { guarded: judged.guarded.clone(), presented: Some(presented), access: Access::Claim }
+        let own = Judged { guarded: lock.guarded.clone(), presented: Some(presented), access: Access::Claim };
+        let verdict = self.pass_one(&own)?;
+        Ok((own, verdict))
     }
 
     fn issuer(&self) -> fencepost_core::Issuer {
         self.meta.issuer()
     }
 
-    fn granted(&self, lease: Lease, observed: Option<Reason>, version: Pending) -> Draft {
+    fn grant(&self, lease: Lease, observed: Option<Reason>, version: Pending) -> Box<Grant<Pending>> {
         let Lease { id, holder, token, ttl_ms } = lease;
-        let issuer = self.issuer();
-        Draft::Pending(Outcome::Granted(Box::new(Grant {
-            lease: id,
-            token,
-            holder,
-            issuer,
-            ttl_ms,
-            observed,
-            version,
-        })))
+        Box::new(Grant { lease: id, token, holder, issuer: self.issuer(), ttl_ms, observed, version })
     }
 
-    fn exhausted(&self, resource: &Resource) -> Outcome<Pending> {
+    fn exhausted(&self, resource: &Resource) -> Exhausted {
         let state = &self.fence(resource).state;
-        Outcome::Exhausted { fence: state.token(), generation: state.generation }
+        Exhausted { fence: state.token(), generation: state.generation }
     }
 
-    pub(super) fn lost(&self, command: &Command) -> Outcome<Pending> {
-        let resource = resource(command);
-        let held = self.lock(resource).and_then(|(_, lock)| lock.lease.as_ref());
-        let held = held.filter(|lease| !self.is_over(command, lease));
-        Outcome::LeaseLost { holder: held.map(|lease| lease.holder.clone()), fence: self.fence(resource).state.token() }
+    fn lost(&self, lock: &Judged) -> LeaseLost {
+        let held = self.lock(&lock.guarded.resource).and_then(|(_, record)| record.lease.as_ref());
+        let held = held.filter(|lease| !self.is_over(lock, lease));
+        LeaseLost { holder: held.map(|lease| lease.holder.clone()), fence: self.token(lock) }
     }
 
-    pub(super) fn is_current(&self, command: &Command, lease: LeaseId) -> bool {
-        self.current(resource(command), lease).is_some_and(|(_, held)| !self.is_over(command, &held))
+    fn is_current(&self, lock: &Judged, lease: LeaseId) -> bool {
+        self.current(&lock.guarded.resource, lease).is_some_and(|(_, held)| !self.is_over(lock, &held))
     }
 
     fn current(&self, resource: &Resource, lease: LeaseId) -> Option<(Token, Lease)> {
@@ -197,13 +210,6 @@ impl Overlay {
 }
 
 /// The lock cannot be taken now. `by` is `None` if it is free but others wait for it.
-fn held(by: Option<Held<Pending>>) -> Draft {
-    Draft::Pending(Outcome::Held(Box::new(Holding { by, remaining_ms: 0, waiting: 0 })))
-}
-
-fn resource(command: &Command) -> &Resource {
-    match command.judged.first() {
-        Some(judged) => &judged.guarded.resource,
-        None => unreachable!("a lock is a resource"),
-    }
+fn held(by: Option<Held<Pending>>) -> Draft<AcquireOutcome<Pending>> {
+    Draft::Pending(AcquireOutcome::Held(Box::new(Holding { by, remaining_ms: 0, waiting: 0 })))
 }

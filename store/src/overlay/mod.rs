@@ -11,10 +11,12 @@ use bytes::Bytes;
 use fencepost_core::{FenceState, Key, Reason, Refusal, Resource, Timestamp, Token, Verdict, decide};
 use foldhash::{HashMap, HashMapExt, HashSet};
 
-use crate::command::{Action, Command, Judged};
-use crate::engine::{Change, Loaded, Record, Version, Want};
-use crate::outcome::{Claimed, Outcome};
+use crate::command::{Action, Claim, Command, Judged};
+use crate::engine::{Change, Loaded, Record, Want};
+use crate::outcome::{ClaimOutcome, Claimed, TooLarge};
 use crate::record::{self, LockRecord, Meta, OutcomeKey, Pending, RecordKey, Recorded, Undecodable, Value};
+
+use crate::reply::Draft;
 
 pub(crate) use plan::Plan;
 
@@ -33,19 +35,6 @@ enum Content {
     Whole(Value),
     /// The size of its record. The bytes were not loaded: no command wanted them, or they did not fit.
     Size(usize),
-}
-
-/// An outcome that may still need the versions that its commit assigns.
-pub(crate) enum Draft {
-    /// Justified by durable records alone: may be answered before the commit.
-    Settled(Outcome),
-    /// Depends on the commit.
-    Pending(Outcome<Pending>),
-}
-
-/// Completes the outcome, once the first version of the commit is known.
-pub(crate) fn settle(outcome: Outcome<Pending>, first: Option<Version>) -> Outcome {
-    outcome.map(&|version: Pending| version.settle(first))
 }
 
 /// The records of a batch, including the effects of the commands so far.
@@ -70,9 +59,20 @@ pub(crate) struct Overlay {
     now: Timestamp,
 }
 
-/// The verdicts of a command that the judge let pass.
-struct Passed {
-    verdicts: Vec<Verdict>,
+/// What the judge refused.
+struct Refused<R> {
+    refusals: R,
+    /// By stored fences alone. A refusal justified by this batch stands or falls with it (G4).
+    durable: bool,
+}
+
+impl<R> Refused<R> {
+    fn draft<P>(self, outcome: impl FnOnce(R) -> P) -> Draft<P> {
+        match self.durable {
+            true => Draft::Settled(outcome(self.refusals)),
+            false => Draft::Pending(outcome(self.refusals)),
+        }
+    }
 }
 
 impl Overlay {
@@ -133,95 +133,101 @@ impl Overlay {
         self.short.then(|| commands.iter().position(|command| command.reads().any(lacks)))?
     }
 
-    /// Judges one command and applies it. A recorded outcome takes precedence over the judge.
-    pub(crate) fn apply(&mut self, command: &Command) -> Draft {
-        if let Some(replayed) = self.replay(command) {
-            return replayed;
-        }
+    /// Judges one command and applies it; its reply gets the outcome. A recorded outcome is found before the judge is asked.
+    pub(crate) fn judge(&mut self, command: &mut Command) {
+        let Command { judged, once, action } = command;
+        let once = once.as_ref();
         self.raised = false;
-        let draft = match &command.action {
-            Action::Write(write) => self.write(command, write),
-            Action::Claim { keys, max_bytes } => self.claim(command, keys, *max_bytes),
-            Action::Acquire(acquire) => self.acquire(command, acquire),
-            Action::Renew { lease, ttl_ms } => self.renew(command, *lease, *ttl_ms),
-            Action::Release { lease } => self.release(command, *lease),
-            Action::ForceRelease => self.force_release(command),
-            Action::Rotate { from, issuer } => self.rotate(command, *from, issuer.as_ref()),
-            Action::RotateAll { from, at_least } => self.rotate_all(*from, *at_least),
-            Action::Objects(change) => self.change_objects(command, change),
-            Action::Abandon(key) => self.abandon(key),
-            Action::Forget { index, outcomes } => self.forget(index, outcomes),
-        };
-        if let (Some(once), Draft::Pending(outcome)) = (&command.once, &draft) {
-            self.record(once, outcome);
+        match action {
+            Action::WriteOne(write, reply) => reply.judged(self.write_one(one(judged), once, write)),
+            Action::Write(write, reply) => reply.judged(self.write(judged, once, write)),
+            Action::Claim(claim, reply) => reply.judged(self.claim(one(judged), claim)),
+            Action::Acquire(acquire, reply) => reply.judged(self.acquire(one(judged), once, acquire)),
+            Action::Renew { lease, ttl_ms, reply } => reply.judged(self.renew(one(judged), *lease, *ttl_ms)),
+            Action::Release { lease, reply } => reply.judged(self.release(one(judged), *lease)),
+            Action::ForceRelease { reply } => reply.judged(self.force_release(one(judged))),
+            Action::Rotate { from, issuer, reply } => reply.judged(self.rotate(one(judged), *from, issuer.as_ref())),
+            Action::RotateAll { from, at_least, reply } => reply.judged(self.rotate_all(*from, *at_least)),
+            Action::Objects(change, reply) => reply.judged(self.change_objects(judged, change)),
+            Action::Abandon(key, reply) => reply.judged(self.abandon(key)),
+            Action::Forget { index, outcomes, reply } => reply.judged(self.forget(index, outcomes)),
         }
-        draft
+    }
+
+    /// Asks the judge about one resource.
+    fn pass_one(&self, judged: &Judged) -> Result<Verdict, Refused<Box<Refusal>>> {
+        let Judged { guarded, presented, access } = judged;
+        let slot = self.fence(&guarded.resource);
+        match decide(&slot.state, presented.as_ref(), *access, &guarded.policy) {
+            Verdict::Refuse(reason) => {
+                let (resource, presented, found) = (guarded.resource.clone(), presented.clone(), slot.state.clone());
+                let refusal = Refusal { reason, resource, presented, found };
+                Err(Refused { refusals: Box::new(refusal), durable: !slot.dirty })
+            }
+            verdict => Ok(verdict),
+        }
     }
 
     /// Judges every resource. If one refuses, the whole command is refused and no fence is raised.
-    fn pass(&self, judged: &[Judged]) -> Result<Passed, Draft> {
+    fn pass(&self, judged: &[Judged]) -> Result<Vec<Verdict>, Refused<Vec<Refusal>>> {
         let (mut verdicts, mut refusals, mut durable) = (Vec::with_capacity(judged.len()), Vec::new(), true);
-        for Judged { guarded, presented, access } in judged {
-            let slot = self.fence(&guarded.resource);
-            let verdict = decide(&slot.state, presented.as_ref(), *access, &guarded.policy);
-            if let Verdict::Refuse(reason) = verdict {
-                durable &= !slot.dirty;
-                refusals.push(Refusal {
-                    reason,
-                    resource: guarded.resource.clone(),
-                    presented: presented.clone(),
-                    found: slot.state.clone(),
-                });
+        for judged in judged {
+            match self.pass_one(judged) {
+                Ok(verdict) => verdicts.push(verdict),
+                Err(refused) => {
+                    durable &= refused.durable;
+                    refusals.push(*refused.refusals);
+                }
             }
-            verdicts.push(verdict);
         }
-        match refusals.is_empty() {
-            true => Ok(Passed { verdicts }),
-            // A refusal that is justified only by this batch must wait for its commit (G4).
-            false if durable => Err(Draft::Settled(Outcome::Refused(refusals))),
-            false => Err(Draft::Pending(Outcome::Refused(refusals))),
+        if refusals.is_empty() { Ok(verdicts) } else { Err(Refused { refusals, durable }) }
+    }
+
+    /// Raises the fence, if it was admitted. Why it would have been refused, if it was merely observed.
+    fn admit_one(&mut self, judged: &Judged, verdict: Verdict) -> Option<Reason> {
+        match (verdict, &judged.presented) {
+            (Verdict::Admit(step), Some(presented)) => {
+                let now = self.now;
+                let slot = self.fence_mut(&judged.guarded.resource);
+                if let Some(next) = slot.state.after(step, presented, now) {
+                    (slot.state, slot.dirty) = (next, true);
+                    self.raised = true;
+                }
+                None
+            }
+            (Verdict::Observe(reason) | Verdict::Refuse(reason), _) => Some(reason),
+            (Verdict::Admit(_), None) => unreachable!("nothing is admitted without a token"),
         }
     }
 
     /// Raises the fences of the admitted resources. Returns the refusals that observe mode suppressed.
-    fn admit(&mut self, judged: &[Judged], passed: &Passed) -> Vec<(Resource, Reason)> {
+    fn admit(&mut self, judged: &[Judged], verdicts: &[Verdict]) -> Vec<(Resource, Reason)> {
         let mut observed = Vec::new();
-        for (Judged { guarded, presented, .. }, verdict) in judged.iter().zip(&passed.verdicts) {
-            match (verdict, presented) {
-                (Verdict::Admit(step), Some(presented)) => {
-                    let now = self.now;
-                    let slot = self.fence_mut(&guarded.resource);
-                    if let Some(next) = slot.state.after(*step, presented, now) {
-                        (slot.state, slot.dirty) = (next, true);
-                        self.raised = true;
-                    }
-                }
-                (Verdict::Observe(reason) | Verdict::Refuse(reason), _) => {
-                    observed.push((guarded.resource.clone(), *reason));
-                }
-                (Verdict::Admit(_), None) => unreachable!("nothing is admitted without a token"),
+        for (judged, verdict) in judged.iter().zip(verdicts) {
+            if let Some(reason) = self.admit_one(judged, *verdict) {
+                observed.push((judged.guarded.resource.clone(), reason));
             }
         }
         observed
     }
 
-    fn claim(&mut self, command: &Command, keys: &[Key], max_bytes: usize) -> Draft {
-        let passed = match self.pass(&command.judged) {
-            Ok(passed) => passed,
-            Err(refused) => return refused,
+    fn claim(&mut self, judged: &Judged, claim: &Claim) -> Draft<ClaimOutcome<Pending>> {
+        let verdict = match self.pass_one(judged) {
+            Ok(verdict) => verdict,
+            Err(refused) => return refused.draft(ClaimOutcome::Refused),
         };
-        if let Some(too_large) = self.too_large(keys.iter(), max_bytes) {
-            return too_large;
+        if let Some(too_large) = self.too_large(claim.keys.iter(), claim.max_bytes) {
+            return Draft::Pending(ClaimOutcome::TooLarge(too_large));
         }
-        let observed = self.admit(&command.judged, &passed).into_iter().next().map(|(_, reason)| reason);
-        let state = self.first_fence(command).cloned().unwrap_or_default();
-        let values = keys.iter().map(|key| (key.clone(), self.whole(key))).collect();
-        Draft::Pending(Outcome::Claimed(Box::new(Claimed { state, values, observed })))
+        let observed = self.admit_one(judged, verdict);
+        let state = self.fence(&judged.guarded.resource).state.clone();
+        let values = claim.keys.iter().map(|key| (key.clone(), self.whole(key))).collect();
+        Draft::Pending(ClaimOutcome::Claimed(Box::new(Claimed { state, values, observed })))
     }
 
     /// Ends a command whose answer would be too large, before anything changes. If a value was not loaded, the answer
     /// is too large: the value is, by itself or together with the command's other values.
-    fn too_large<'k>(&self, keys: impl Iterator<Item = &'k Key>, limit: usize) -> Option<Draft> {
+    fn too_large<'k>(&self, keys: impl Iterator<Item = &'k Key>, limit: usize) -> Option<TooLarge> {
         let (mut bytes, mut whole) = (0, true);
         for (_, content) in keys.filter_map(|key| self.values.get(key)?.as_ref()) {
             bytes += match content {
@@ -232,7 +238,7 @@ impl Overlay {
                 }
             };
         }
-        (bytes > limit || !whole).then_some(Draft::Pending(Outcome::TooLarge { bytes, limit }))
+        (bytes > limit || !whole).then_some(TooLarge { bytes, limit })
     }
 
     /// A value for an answer.
@@ -251,14 +257,19 @@ impl Overlay {
         self.fences.get_mut(resource).unwrap_or_else(|| unreachable!("the plan names every fence"))
     }
 
-    fn first_fence(&self, command: &Command) -> Option<&FenceState> {
-        command.judged.first().map(|judged| &self.fence(&judged.guarded.resource).state)
+    fn token(&self, judged: &Judged) -> Option<Token> {
+        self.fence(&judged.guarded.resource).state.token()
+    }
+
+    /// The fence of the first resource.
+    fn first_token(&self, judged: &[Judged]) -> Option<Token> {
+        judged.first().and_then(|judged| self.token(judged))
     }
 
     /// The fence of the only resource; `None` if there are several.
-    fn only_token(&self, command: &Command) -> Option<Token> {
-        match command.judged.len() {
-            1 => self.first_fence(command).and_then(FenceState::token),
+    fn only_token(&self, judged: &[Judged]) -> Option<Token> {
+        match judged {
+            [judged] => self.token(judged),
             _ => None,
         }
     }
@@ -315,6 +326,11 @@ impl Content {
             Content::Size(_) => None,
         }
     }
+}
+
+/// The resource of a command that is about one.
+fn one(judged: &[Judged]) -> &Judged {
+    judged.first().unwrap_or_else(|| unreachable!("the command is about a resource"))
 }
 
 fn stored(record: &Record) -> Pending {

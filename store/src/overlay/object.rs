@@ -1,25 +1,26 @@
 //! Changes to the records about objects: judged, checked against their requirements, then applied, all or nothing.
 
 use bytes::Bytes;
-use fencepost_core::{Access, FenceState, Verdict};
+use fencepost_core::{Access, Verdict};
 
-use super::{Draft, Overlay};
-use crate::command::{Command, ObjectChange, ObjectCondition, Requirement};
+use super::Overlay;
+use crate::command::{Judged, ObjectChange, ObjectCondition, Requirement};
 use crate::engine::Change;
-use crate::outcome::{Changed, Outcome};
+use crate::outcome::{ChangeOutcome, Changed};
 use crate::record::{ObjectRecord, Pending, RecordKey};
+use crate::reply::Draft;
 
 impl Overlay {
-    pub(super) fn change_objects(&mut self, command: &Command, change: &ObjectChange) -> Draft {
-        let passed = match self.pass(&command.judged) {
-            Ok(passed) => passed,
-            Err(refused) => return refused,
+    pub(super) fn change_objects(&mut self, judged: &[Judged], change: &ObjectChange) -> Draft<ChangeOutcome> {
+        let verdicts = match self.pass(judged) {
+            Ok(verdicts) => verdicts,
+            Err(refused) => return refused.draft(ChangeOutcome::Refused),
         };
-        let observed = self.admit(&command.judged, &passed);
-        let fence = self.first_fence(command).and_then(FenceState::token);
+        let observed = self.admit(judged, &verdicts);
+        let fence = self.first_token(judged);
         // The fence stays raised even if a requirement fails: a newer holder exists.
         if let Some(at) = change.require.iter().position(|(key, requirement)| !self.meets(key, requirement)) {
-            return Draft::Pending(Outcome::Unmet { at, fence });
+            return Draft::Pending(ChangeOutcome::Unmet { at, fence });
         }
         for (key, edit) in &change.edits {
             let at = self.change(key.clone(), edit.clone());
@@ -30,12 +31,12 @@ impl Overlay {
                 };
             }
         }
-        for (judged, verdict) in command.judged.iter().zip(&passed.verdicts) {
+        for (judged, verdict) in judged.iter().zip(&verdicts) {
             if judged.access == Access::Write && matches!(verdict, Verdict::Admit(_)) {
                 self.spend(&judged.guarded.resource);
             }
         }
-        Draft::Pending(Outcome::Changed(Box::new(Changed { fence, observed })))
+        Draft::Pending(ChangeOutcome::Changed(Changed { fence, observed }))
     }
 
     fn meets(&self, key: &RecordKey, requirement: &Requirement) -> bool {

@@ -2,68 +2,73 @@
 
 use fencepost_core::{Resource, Token};
 
-use super::{Draft, Overlay};
-use crate::command::{Command, Once};
+use super::Overlay;
+use crate::command::{Judged, Once};
 use crate::engine::Change;
-use crate::outcome::Outcome;
+use crate::outcome::{Applied, Done, FinalOutcome, Transacted};
 use crate::record::{OutcomeKey, Pending, RecordKey, Recorded};
+use crate::reply::Draft;
+
+/// What is recorded under the key of a request.
+pub(super) enum Earlier<'o> {
+    /// The key can never apply.
+    Abandoned,
+    /// The outcome of another request.
+    Other,
+    /// The outcome of this request.
+    Same(&'o FinalOutcome<Pending>),
+}
 
 impl Overlay {
     /// The outcome of an earlier request with the same key, if there is one.
-    pub(super) fn replay(&self, command: &Command) -> Option<Draft> {
-        let once = command.once.as_ref()?;
+    pub(super) fn earlier(&self, once: Option<&Once>) -> Option<Earlier<'_>> {
+        let once = once?;
         let recorded = self.outcomes.get(&once.record())?.as_ref()?;
-        let outcome = match &recorded.outcome {
-            Outcome::Abandoned => Outcome::Abandoned,
-            _ if recorded.fingerprint != once.fingerprint => Outcome::KeyReused,
-            // Never return a lease that is no longer current: another holder may have the lock.
-            Outcome::Granted(grant) if !self.is_current(command, grant.lease) => {
-                Outcome::Replayed(Box::new(self.lost(command)), self.fences_now(command))
-            }
-            outcome => Outcome::Replayed(Box::new(outcome.clone()), self.fences_now(command)),
-        };
-        Some(Draft::Pending(outcome))
+        Some(match &recorded.outcome {
+            FinalOutcome::Abandoned => Earlier::Abandoned,
+            _ if recorded.fingerprint != once.fingerprint => Earlier::Other,
+            outcome => Earlier::Same(outcome),
+        })
     }
 
     /// The current fences. A recorded outcome has the fences of its time; a caller that was overtaken since must see
     /// the new ones.
-    fn fences_now(&self, command: &Command) -> Vec<(Resource, Option<Token>)> {
-        let now = |resource: &Resource| (resource.clone(), self.fence(resource).state.token());
-        command.judged.iter().map(|judged| now(&judged.guarded.resource)).collect()
+    pub(super) fn fences_now(&self, judged: &[Judged]) -> Vec<(Resource, Option<Token>)> {
+        judged.iter().map(|judged| (judged.guarded.resource.clone(), self.token(judged))).collect()
     }
 
     /// Records an outcome that commits: a success, or a failure that raised a fence. Everything else is judged again
     /// when it is retried.
-    pub(super) fn record(&mut self, once: &Once, outcome: &Outcome<Pending>) {
+    pub(super) fn record(&mut self, once: &Once, outcome: FinalOutcome<Pending>) {
         let commits = match outcome {
-            Outcome::Transacted(_) | Outcome::Granted(_) => true,
-            Outcome::ConditionFailed { .. } | Outcome::Impossible { .. } => self.raised,
-            _ => false,
+            FinalOutcome::Transacted(_) | FinalOutcome::Granted(_) => true,
+            FinalOutcome::ConditionFailed(_) | FinalOutcome::Impossible(_) => self.raised,
+            FinalOutcome::Abandoned => false,
         };
         if commits {
-            self.keep(once.record(), once.fingerprint, outcome.clone());
+            self.keep(once.record(), once.fingerprint, outcome);
         }
     }
 
-    fn keep(&mut self, key: OutcomeKey, fingerprint: [u8; 32], outcome: Outcome<Pending>) {
+    fn keep(&mut self, key: OutcomeKey, fingerprint: [u8; 32], outcome: FinalOutcome<Pending>) {
         let recorded = Recorded { fingerprint, at: self.now, outcome };
-        let Some(bytes) = recorded.encode(self.changes.len()) else { return };
+        let bytes = recorded.encode(self.changes.len());
         self.change(RecordKey::outcome(&key), Change::Put(bytes));
         self.outcomes.insert(key.clone(), Some(recorded));
         self.recorded.push(key);
     }
 
     /// Ensures that a key can never apply, unless it already has.
-    pub(super) fn abandon(&mut self, key: &OutcomeKey) -> Draft {
+    pub(super) fn abandon(&mut self, key: &OutcomeKey) -> Draft<FinalOutcome<Pending>> {
         if let Some(Some(recorded)) = self.outcomes.get(key) {
             return Draft::Pending(recorded.outcome.clone());
         }
-        self.keep(key.clone(), [0; 32], Outcome::Abandoned);
-        Draft::Pending(Outcome::Abandoned)
+        self.keep(key.clone(), [0; 32], FinalOutcome::Abandoned);
+        Draft::Pending(FinalOutcome::Abandoned)
     }
 
     /// Removes outcomes and the index that lists them. It can delete nothing else, because the record kind is fixed.
-    pub(super) fn forget(&mut self, index: &RecordKey, outcomes: &[OutcomeKey]) -> Draft {
+    pub(super) fn forget(&mut self, index: &RecordKey, outcomes: &[OutcomeKey]) -> Draft<()> {
         // Without its index, the outcomes are already removed, and may have been recorded again.
         if self.indexes.remove(index) {
             for outcome in outcomes {
@@ -74,6 +79,17 @@ impl Overlay {
             }
             self.change(index.clone(), Change::Delete);
         }
-        Draft::Pending(Outcome::Forgotten)
+        Draft::Pending(())
+    }
+}
+
+impl Transacted<Pending> {
+    /// A transaction of one put or delete, as which these are recorded, as their callers know it.
+    pub(super) fn of_one(&self) -> Applied<Pending> {
+        let version = self.results.first().and_then(|(_, done)| match done {
+            Done::Put(version) | Done::Sum(version, _) | Done::Read(version, _) => Some(*version),
+            Done::Absent => None,
+        });
+        Applied { version, fence: self.fence, observed: self.observed.first().map(|(_, reason)| *reason) }
     }
 }

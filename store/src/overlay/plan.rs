@@ -53,7 +53,7 @@ impl Plan {
                 Action::Forget { index, .. } => {
                     add(&mut plan.indexes, &mut plan.wanted, index, Want::Version, RecordKey::clone);
                 }
-                Action::Objects(change) => {
+                Action::Objects(change, _) => {
                     for (key, _) in &change.require {
                         add(&mut plan.objects, &mut plan.wanted, key, Want::Bytes, RecordKey::clone);
                     }

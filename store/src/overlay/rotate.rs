@@ -2,38 +2,37 @@
 
 use fencepost_core::{FenceState, Issuer};
 
-use super::{Draft, Overlay};
-use crate::command::Command;
-use crate::outcome::Outcome;
-use crate::record::Pending;
+use super::Overlay;
+use crate::command::Judged;
+use crate::outcome::{Exhausted, RotateOutcome};
+use crate::reply::Draft;
 
 impl Overlay {
     /// Ends one resource's generation. Compares the generation first, so that a retry does not rotate twice.
-    pub(super) fn rotate(&mut self, command: &Command, from: u32, issuer: Option<&Issuer>) -> Draft {
-        let Some(judged) = command.judged.first() else { unreachable!("a rotation names its resource") };
+    pub(super) fn rotate(&mut self, judged: &Judged, from: u32, issuer: Option<&Issuer>) -> Draft<RotateOutcome> {
         let slot = self.fence_mut(&judged.guarded.resource);
         if slot.state.generation != from {
-            return Draft::Pending(Outcome::OtherGeneration { found: slot.state.generation });
+            return Draft::Pending(RotateOutcome::OtherGeneration { found: slot.state.generation });
         }
         let Some(generation) = from.checked_add(1) else {
-            return Draft::Pending(Outcome::Exhausted { fence: None, generation: from });
+            return Draft::Pending(RotateOutcome::Exhausted(Exhausted { fence: None, generation: from }));
         };
         slot.state = FenceState { issuer: issuer.cloned(), ..FenceState::unseen(generation) };
         slot.dirty = true;
         if generation > self.meta.highest_generation {
             (self.meta.highest_generation, self.meta_changed) = (generation, true);
         }
-        Draft::Pending(Outcome::<Pending>::Rotated { generation })
+        Draft::Pending(RotateOutcome::Rotated { generation })
     }
 
     /// Ends the generation of every resource, seen or not. The base is set above every generation that this store
     /// knows, and to at least `at_least`, because a restored store does not know them all.
-    pub(super) fn rotate_all(&mut self, from: u32, at_least: u32) -> Draft {
+    pub(super) fn rotate_all(&mut self, from: u32, at_least: u32) -> Draft<RotateOutcome> {
         if self.meta.base_generation != from {
-            return Draft::Pending(Outcome::OtherGeneration { found: self.meta.base_generation });
+            return Draft::Pending(RotateOutcome::OtherGeneration { found: self.meta.base_generation });
         }
         let Some(generation) = self.meta.highest_generation.max(from).checked_add(1) else {
-            return Draft::Pending(Outcome::Exhausted { fence: None, generation: from });
+            return Draft::Pending(RotateOutcome::Exhausted(Exhausted { fence: None, generation: from }));
         };
         let generation = generation.max(at_least);
         self.meta.base_generation = generation;
@@ -43,6 +42,6 @@ impl Overlay {
             slot.state = FenceState::unseen(generation);
             slot.dirty = true;
         }
-        Draft::Pending(Outcome::Rotated { generation })
+        Draft::Pending(RotateOutcome::Rotated { generation })
     }
 }

@@ -8,7 +8,7 @@ use fencepost_core::{Holder, Issuer, Key, Reason, Resource, Timestamp, Token};
 
 use super::{LeaseId, OutcomeKey, RECORD_FORMAT, Reader, Undecodable, Value, put_long, put_short};
 use crate::engine::Version;
-use crate::outcome::{Done, Grant, Impossible, Outcome, Transacted};
+use crate::outcome::{Done, FailedCondition, FinalOutcome, Grant, Impossible, ImpossibleAddition, Transacted};
 
 /// A version that is stored, or that the commit of this batch will assign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,7 @@ pub(crate) struct Recorded {
     pub(crate) fingerprint: [u8; 32],
     /// When it was recorded; for people, and for removal after the retention.
     pub(crate) at: Timestamp,
-    /// Transacted, ConditionFailed, Impossible, Granted or Abandoned.
-    pub(crate) outcome: Outcome<Pending>,
+    pub(crate) outcome: FinalOutcome<Pending>,
 }
 
 const TRANSACTED: u8 = 1;
@@ -51,31 +50,36 @@ const SUM: u8 = 3;
 const READ: u8 = 4;
 
 impl Recorded {
-    /// Encodes the record as change `own` of its commit. `None`: this kind of outcome is not recorded.
-    pub(crate) fn encode(&self, own: usize) -> Option<Bytes> {
+    /// To bytes, as the `own`-th change of its commit.
+    pub(crate) fn encode(&self, own: usize) -> Bytes {
         let mut out = Encoder { out: BytesMut::with_capacity(128), own };
         out.out.put_u8(RECORD_FORMAT);
         out.out.put_slice(&self.fingerprint);
         out.out.put_u64_le(self.at.0);
         match &self.outcome {
-            Outcome::Transacted(transacted) => out.transacted(transacted),
-            Outcome::ConditionFailed { at, key, current, fence } => {
+            FinalOutcome::Transacted(transacted) => out.transacted(transacted),
+            FinalOutcome::ConditionFailed(FailedCondition { at, key, current, fence }) => {
                 out.place(CONDITION_FAILED, *at, key);
                 out.version(*current);
                 out.token(*fence);
             }
-            Outcome::Impossible { at, key, why: Impossible::NotANumber } => out.place(NOT_A_NUMBER, *at, key),
-            Outcome::Impossible { at, key, why: Impossible::OutOfBounds { value, by, min, max } } => {
+            FinalOutcome::Impossible(ImpossibleAddition { at, key, why: Impossible::NotANumber }) => {
+                out.place(NOT_A_NUMBER, *at, key);
+            }
+            FinalOutcome::Impossible(ImpossibleAddition {
+                at,
+                key,
+                why: Impossible::OutOfBounds { value, by, min, max },
+            }) => {
                 out.place(OUT_OF_BOUNDS, *at, key);
                 for number in [value, by, min, max] {
                     out.out.put_i64_le(*number);
                 }
             }
-            Outcome::Granted(grant) => out.granted(grant),
-            Outcome::Abandoned => out.out.put_u8(ABANDONED),
-            _ => return None,
+            FinalOutcome::Granted(grant) => out.granted(grant),
+            FinalOutcome::Abandoned => out.out.put_u8(ABANDONED),
         }
-        Some(out.out.freeze())
+        out.out.freeze()
     }
 
     /// Decodes a record that has the version `own`.
@@ -84,23 +88,25 @@ impl Recorded {
         let fingerprint = input.input.array()?;
         let at = Timestamp(input.input.u64()?);
         let outcome = match input.input.u8()? {
-            TRANSACTED => Outcome::Transacted(Box::new(input.transacted()?)),
+            TRANSACTED => FinalOutcome::Transacted(Box::new(input.transacted()?)),
             CONDITION_FAILED => {
                 let (at, key) = input.place()?;
-                Outcome::ConditionFailed { at, key, current: input.version()?, fence: input.token()? }
+                let (current, fence) = (input.version()?, input.token()?);
+                FinalOutcome::ConditionFailed(FailedCondition { at, key, current, fence })
             }
             NOT_A_NUMBER => {
                 let (at, key) = input.place()?;
-                Outcome::Impossible { at, key, why: Impossible::NotANumber }
+                FinalOutcome::Impossible(ImpossibleAddition { at, key, why: Impossible::NotANumber })
             }
             OUT_OF_BOUNDS => {
                 let (at, key) = input.place()?;
                 let (value, by) = (input.input.i64()?, input.input.i64()?);
                 let (min, max) = (input.input.i64()?, input.input.i64()?);
-                Outcome::Impossible { at, key, why: Impossible::OutOfBounds { value, by, min, max } }
+                let why = Impossible::OutOfBounds { value, by, min, max };
+                FinalOutcome::Impossible(ImpossibleAddition { at, key, why })
             }
-            GRANTED => Outcome::Granted(Box::new(input.granted()?)),
-            ABANDONED => Outcome::Abandoned,
+            GRANTED => FinalOutcome::Granted(Box::new(input.granted()?)),
+            ABANDONED => FinalOutcome::Abandoned,
             _ => return Err(Undecodable("an outcome is of an unknown kind")),
         };
         Ok(Recorded { fingerprint, at, outcome })

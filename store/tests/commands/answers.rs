@@ -1,13 +1,13 @@
 //! When an answer is sent (G4, trap 10): not before the state that justifies it is durable.
 
 use crate::testbed::{
-    Queued, applied, claim, claimed, delete, fence, memory_store, put, put_if, queue, reason, refused, text, token,
-    version, within,
+    Outcome, Queued, applied, claim, claimed, delete, fence, memory_store, put, put_if, queue, reason, refused, text,
+    token, version, within,
 };
 use fencepost_core::Reason;
 use fencepost_store::engine::Version;
 use fencepost_store::engines::memory::{Fault, Memory};
-use fencepost_store::{Condition, Failure, Outcome, Rejected, Store};
+use fencepost_store::{Condition, Failure, Rejected, Store};
 
 /// Keeps the committer busy, so that the commands queued next share a batch.
 async fn busy<'a>(store: &'a Store, memory: &Memory) -> Queued<'a> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use crate::testbed::counted::{Counted, Loads};
 use crate::testbed::requests::{done, failed_at, impossible, transacted, txn};
 use crate::testbed::{
-    Ended, applied, claim, claimed, ended, fence, fence_change, guard, key, memory_store, memory_store_of, put, put_of,
-    queue, read, resource, text, token, version, within,
+    Ended, Outcome, applied, claim, claimed, ended, fence, fence_change, guard, key, memory_store, memory_store_of,
+    put, put_of, queue, read, resource, text, token, version, within,
 };
 use bytes::Bytes;
 use fencepost_core::{Guards, Policy};
@@ -14,8 +14,8 @@ use fencepost_store::engine::{Change, Ownership};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::RecordKey;
 use fencepost_store::{
-    BatchReport, ClaimKeys, Condition, Delete, Done, Failure, Impossible, NoObserver, Observer, Outcome, Rejected,
-    Store, StoreOptions,
+    BatchReport, ClaimKeys, Condition, Delete, Done, Failure, Impossible, NoObserver, Observer, Rejected, Store,
+    StoreOptions,
 };
 
 #[derive(Default)]

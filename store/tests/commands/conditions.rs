@@ -2,13 +2,13 @@
 
 use crate::testbed::requests::{done, failed_at, impossible, txn};
 use crate::testbed::{
-    applied, fence, fences, memory_store, put, queue, read, reason, some, text, token, version, within,
+    Outcome, applied, fence, fences, memory_store, put, queue, read, reason, some, text, token, version, within,
 };
 use bytes::Bytes;
 use fencepost_core::Reason;
 use fencepost_store::engine::Version;
 use fencepost_store::engines::memory::Fault;
-use fencepost_store::{Condition, Done, Impossible, Outcome};
+use fencepost_store::{Condition, Done, Impossible};
 
 #[tokio::test]
 async fn each_kind_of_condition_holds_or_does_not() {

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use crate::testbed::{
-    applied, body, claim, claimed, fence, guard, key, memory_store_of, put, put_if, read, reason, refused, resource,
-    text, token,
+    Outcome, applied, body, claim, claimed, fence, guard, key, memory_store_of, put, put_if, read, reason, refused,
+    resource, text, token,
 };
 use fencepost_core::{FenceState, Guards, Key, Policy, Presented, Reason, Timestamp};
 use fencepost_store::engine::{Change, Ownership};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::{RecordKey, Value, encode_fence};
-use fencepost_store::{Condition, Failure, Outcome, ReadError, Rejected, Store, remap};
+use fencepost_store::{Condition, Failure, ReadError, Rejected, Store, remap};
 
 async fn shared() -> (Store, Memory) {
     memory_store_of(Ownership::Shared, Guards::default()).await

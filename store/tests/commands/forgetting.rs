@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 
 use crate::testbed::directory::roomy;
 use crate::testbed::requests::{acquire, granted, idempotency_key, once, replayed, transacted, txn, wanted};
-use crate::testbed::{applied, claim, claimed, ended, held, put, put_of, reason, refused, resource, token, within};
+use crate::testbed::{
+    Outcome, applied, claim, claimed, ended, held, put, put_of, reason, refused, resource, token, within,
+};
 use bytes::Bytes;
 use fencepost_core::{Guards, Reason};
 use fencepost_store::engine::{Change, Engine, Scan};
 use fencepost_store::engines::EngineOpenError;
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::engines::rocksdb::RocksDb;
-use fencepost_store::{Condition, NoObserver, Outcome, Put, Store, StoreOptions};
+use fencepost_store::{Condition, NoObserver, Put, Store, StoreOptions};
 use tempfile::TempDir;
 
 fn retaining(retention: Duration) -> StoreOptions {
@@ -58,7 +60,7 @@ async fn fill(store: &Store) {
     granted(acquire(store, lock).await);
     claimed(claim(store, "claimed", token("34")).await);
     applied(put(store, "rotated", token("34"), "x").await);
-    store.rotate(&resource("rotated"), 0, None).await.unwrap().unwrap();
+    store.rotate(&resource("rotated"), 0, None).await.unwrap();
 }
 
 async fn until_forgotten(engine: &dyn Engine) {

@@ -6,14 +6,14 @@ use crate::testbed::requests::{
     LONG, SHORT, acquire, awaited, force_release, grant, granted, lost, number, once, release, renew, replayed, wanted,
 };
 use crate::testbed::{
-    applied, claim, claimed, everywhere, fence, fence_change, guard, held, issued, memory_store, memory_store_of, put,
-    queue, reason, refused, resource, token, within,
+    Outcome, applied, claim, claimed, everywhere, fence, fence_change, guard, held, issued, memory_store,
+    memory_store_of, put, queue, reason, refused, resource, token, within,
 };
 use fencepost_core::{Claim, Mode, Policy, Reason};
 use fencepost_store::engine::Ownership;
 use fencepost_store::engines::memory::Fault;
 use fencepost_store::record::{LeaseId, RecordKey};
-use fencepost_store::{AcquireLock, Grant, Outcome, WrongResource};
+use fencepost_store::{AcquireLock, Grant, RotateOutcome, WrongResource};
 
 #[tokio::test]
 async fn a_grant_raises_the_fence_in_the_same_commit() {
@@ -28,7 +28,7 @@ async fn a_grant_raises_the_fence_in_the_same_commit() {
     assert_eq!((granted.token.to_string(), granted.holder.as_str(), granted.ttl_ms), ("34".into(), "A#1", LONG));
     assert_eq!(granted.issuer, store.issuer());
     assert!(granted.issuer.as_str().starts_with("fencepost:"));
-    let state = store.fence(&resource("a")).await.unwrap().unwrap();
+    let state = store.fence(&resource("a")).await.unwrap();
     assert_eq!((state.holder, state.issuer), (Some(granted.holder.clone()), Some(store.issuer())));
     assert_eq!(reason(put(&store, "a", token("33"), "the former holder").await), Reason::Stale);
     applied(put(&store, "a", issued("34", "A#1", store.issuer().as_str()), "the holder").await);
@@ -75,8 +75,8 @@ async fn t06_a_resource_of_another_lock_service_is_not_granted() {
     let refusal = refused(acquire(&store, wanted("a", "B#1", LONG)).await);
     assert_eq!(refusal.reason, Reason::ForeignIssuer);
     assert_eq!((memory.commits().len(), fence(&store, "a").await.as_deref()), (commits, Some("5")));
-    assert_eq!(store.lock(&resource("a")).await.unwrap().unwrap(), None);
-    store.rotate(&resource("a"), 0, None).await.unwrap().unwrap();
+    assert_eq!(store.lock(&resource("a")).await.unwrap(), None);
+    store.rotate(&resource("a"), 0, None).await.unwrap();
     assert_eq!(grant(&store, "a", "B#1").await.token.to_string(), "1:1");
     let foreign = put(&store, "a", issued("1:9", "A#1", "etcd:1"), "x").await;
     assert_eq!(reason(foreign), Reason::ForeignIssuer, "now it is bound to this store");
@@ -87,7 +87,7 @@ async fn t06_observing_grants_without_touching_the_fence_and_tokens_still_grow()
     let policy = Policy { mode: Mode::Observe, ..Policy::default() };
     let (store, _) = memory_store_of(Ownership::Exclusive, everywhere(policy)).await;
     applied(put(&store, "a", issued("5", "A#1", "etcd:1"), "x").await);
-    let before = store.fence(&resource("a")).await.unwrap().unwrap();
+    let before = store.fence(&resource("a")).await.unwrap();
     let mut last = 5;
     for round in 0..4 {
         let granted = granted(acquire(&store, wanted("a", "B#1", SHORT)).await);
@@ -104,7 +104,7 @@ async fn t06_observing_grants_without_touching_the_fence_and_tokens_still_grow()
                 release(&store, "a", &next).await.unwrap();
             }
         }
-        assert_eq!(store.fence(&resource("a")).await.unwrap().unwrap(), before);
+        assert_eq!(store.fence(&resource("a")).await.unwrap(), before);
     }
 }
 
@@ -121,7 +121,7 @@ async fn t07_an_exhausted_number_is_said_and_rotate_recovers() {
     release(&store, "a", &last).await.unwrap();
     assert_eq!(acquire(&store, wanted("a", "B#1", LONG)).await, exhausted);
     assert_eq!(within(acquire(&store, awaited("a", "B#1", LONG))).await, exhausted, "waiting would not help");
-    store.rotate(&resource("a"), 0, None).await.unwrap().unwrap();
+    store.rotate(&resource("a"), 0, None).await.unwrap();
     assert_eq!(grant(&store, "a", "B#1").await.token.to_string(), "1:1");
 }
 
@@ -167,7 +167,7 @@ async fn p03_a_lease_that_was_overtaken_is_over_for_the_next_acquirer() {
     granted(acquire(&store, asked()).await);
     applied(put(&store, "b", token("50"), "from elsewhere").await);
     assert_eq!(lost(Ok(replayed(acquire(&store, asked()).await))), None, "a recorded grant is over as well");
-    assert_eq!(store.lock(&resource("b")).await.unwrap().unwrap().unwrap().remaining_ms, 0);
+    assert_eq!(store.lock(&resource("b")).await.unwrap().unwrap().remaining_ms, 0);
     // This also holds if both are judged in one batch.
     memory.inject(Fault::Hold);
     let blocked = queue(put(&store, "x", token("1"), "v")).await;
@@ -201,7 +201,7 @@ async fn p03_where_the_guard_observes_an_overtaken_lease_lasts() {
 async fn after_a_rotation_the_next_grant_is_in_the_new_generation() {
     let (store, _) = memory_store().await;
     let first = grant(&store, "a", "A#1").await;
-    store.rotate(&resource("a"), 0, None).await.unwrap().unwrap();
+    store.rotate(&resource("a"), 0, None).await.unwrap();
     assert_eq!(lost(renew(&store, "a", &first, LONG).await), None);
     release(&store, "a", &first).await.unwrap();
     let second = grant(&store, "a", "B#1").await;
@@ -220,11 +220,11 @@ async fn a_lock_is_a_resource_under_its_guards() {
     let (store, _) = memory_store_of(Ownership::Exclusive, guard("orders/*/**", Some("orders/*"), policy)).await;
     let expected = WrongResource::Belongs { name: "orders/1/lines".into(), resource: resource("orders/1") };
     let name = resource("orders/1/lines");
-    assert_eq!(store.acquire(wanted("orders/1/lines", "A#1", LONG)).await, Ok(Err(expected.clone())));
-    assert_eq!(store.release(&name, LeaseId([1; 16])).await, Ok(Err(expected.clone())));
-    assert_eq!(store.renew(&name, LeaseId([1; 16]), Duration::from_secs(1)).await, Ok(Err(expected.clone())));
-    assert_eq!(store.force_release(&name).await, Ok(Err(expected.clone())));
-    assert_eq!(store.lock(&name).await.unwrap(), Err(expected));
+    assert_eq!(store.acquire(wanted("orders/1/lines", "A#1", LONG)).await, Err(expected.clone().into()));
+    assert_eq!(store.release(&name, LeaseId([1; 16])).await, Err(expected.clone().into()));
+    assert_eq!(store.renew(&name, LeaseId([1; 16]), Duration::from_secs(1)).await, Err(expected.clone().into()));
+    assert_eq!(store.force_release(&name).await, Err(expected.clone().into()));
+    assert_eq!(store.lock(&name).await, Err(expected.into()));
     // A grant counts as a claim.
     let granted = grant(&store, "orders/1", "A#1").await;
     applied(put(&store, "orders/1/lines", held(&granted.token.to_string(), "A#1"), "lines").await);
@@ -235,10 +235,10 @@ async fn a_lock_is_taken_also_after_a_rotation_to_another_issuer() {
     let (store, _) = memory_store().await;
     let first = grant(&store, "a", "A#1").await;
     let issuer = Some(fencepost_core::Issuer::new("etcd:1").unwrap());
-    assert_eq!(store.rotate(&resource("a"), 0, issuer).await, Ok(Ok(Outcome::Rotated { generation: 1 })));
-    let Ok(Ok(Outcome::ForceReleased { holder, token, fence })) = store.force_release(&resource("a")).await else {
+    assert_eq!(store.rotate(&resource("a"), 0, issuer).await, Ok(RotateOutcome::Rotated { generation: 1 }));
+    let Ok(Outcome::ForceReleased { holder, token, fence }) = force_release(&store, "a").await else {
         panic!("the rotation retired its token, so nothing has to be raised, and the lock is free");
     };
     assert_eq!((holder.as_str(), token, fence), ("A#1", first.token, None));
-    assert_eq!(store.lock(&resource("a")).await, Ok(Ok(None)));
+    assert_eq!(store.lock(&resource("a")).await, Ok(None));
 }

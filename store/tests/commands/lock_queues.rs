@@ -7,11 +7,11 @@ use crate::testbed::requests::{
     Reports, acquire, awaited, force_release, granted, in_the_way, once, release, replayed, reported, wanted,
 };
 use crate::testbed::{
-    Ended, applied, ended, memory_store, put, queue, queue_when_free, reason, resource, token, within,
+    Ended, Outcome, applied, ended, memory_store, put, queue, queue_when_free, reason, resource, token, within,
 };
 use fencepost_core::{Guards, Issuer, Reason};
 use fencepost_store::engines::memory::{Fault, Memory};
-use fencepost_store::{AcquireLock, Failure, Grant, Outcome, Rejected, Store, StoreOptions};
+use fencepost_store::{AcquireLock, Failure, Grant, Rejected, Store, StoreOptions};
 use tokio::task::JoinHandle;
 
 const LONG: u64 = 600_000;
@@ -35,12 +35,12 @@ async fn waiter(store: &Arc<Store>, wanted: AcquireLock, before: usize) -> JoinH
 }
 
 async fn waiting(store: &Store, name: &str) -> usize {
-    store.lock(&resource(name)).await.unwrap().unwrap().map_or(0, |lock| lock.waiting)
+    store.lock(&resource(name)).await.unwrap().map_or(0, |lock| lock.waiting)
 }
 
 async fn until_free(store: &Store, name: &str) {
     within(async {
-        while store.lock(&resource(name)).await.unwrap().unwrap().is_some() {
+        while store.lock(&resource(name)).await.unwrap().is_some() {
             tokio::task::yield_now().await;
         }
     })
@@ -173,7 +173,7 @@ async fn a_grant_with_a_key_is_kept_for_the_retry() {
     memory.release();
     // Others may be in front; the retry still finds its lease.
     within(async {
-        while store.lock(&resource("a")).await.unwrap().unwrap().is_none() {
+        while store.lock(&resource("a")).await.unwrap().is_none() {
             tokio::task::yield_now().await;
         }
     })
@@ -314,7 +314,7 @@ async fn c12_a_waiter_that_meets_a_full_queue_of_commands_keeps_its_place() {
     within(memory.wait_held()).await;
     let queued = queue(put(&store, "y", token("1"), "v")).await;
     within(async {
-        while store.lock(&resource("a")).await.unwrap().unwrap().is_some_and(|lock| lock.remaining_ms > 0) {
+        while store.lock(&resource("a")).await.unwrap().is_some_and(|lock| lock.remaining_ms > 0) {
             tokio::task::yield_now().await;
         }
     })
@@ -395,7 +395,7 @@ async fn p03_a_waiter_gets_a_lock_whose_lease_was_overtaken() {
                 applied(put(&store, name, token("99"), "from elsewhere").await);
             }
             "rotated" => {
-                store.rotate(&resource(name), 0, None).await.unwrap().unwrap();
+                store.rotate(&resource(name), 0, None).await.unwrap();
             }
             _ => {
                 store.rotate_all(0).await.unwrap();

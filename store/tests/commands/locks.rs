@@ -8,12 +8,12 @@ use crate::testbed::requests::{
     LONG, SHORT, acquire, awaited, grant, granted, in_the_way, lost, number, once, release, renew, replayed, reported,
     wanted,
 };
-use crate::testbed::{applied, fence, memory_store, put, queue, resource, token, within};
+use crate::testbed::{Outcome, applied, fence, memory_store, put, queue, resource, token, within};
 use fencepost_core::{Guards, Holder, Issuer};
 use fencepost_store::engine::Ownership;
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::LeaseId;
-use fencepost_store::{AcquireLock, Outcome, Store, StoreOptions};
+use fencepost_store::{AcquireLock, Store, StoreOptions};
 use tempfile::TempDir;
 
 #[tokio::test]
@@ -24,14 +24,14 @@ async fn who_has_it_and_for_how_long_is_told() {
     assert_eq!((by.holder.as_str(), by.token, by.ttl_ms), ("A#1", first.token, 50_000));
     assert!((1..=50_000).contains(&remaining), "{remaining}");
     assert_eq!(fence(&store, "a").await.as_deref(), Some("1"), "asking raises nothing");
-    let shown = store.lock(&resource("a")).await.unwrap().unwrap().unwrap();
+    let shown = store.lock(&resource("a")).await.unwrap().unwrap();
     assert_eq!((shown.holder.as_str(), shown.token, shown.waiting), ("A#1", first.token, 0));
     assert!((1..=50_000).contains(&shown.remaining_ms));
     granted(acquire(&store, wanted("b", "B#1", LONG)).await);
     let listed = store.locks("", None, 10).await.unwrap().entries;
     assert_eq!(listed.iter().map(|lock| lock.resource.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     release(&store, "a", &first).await.unwrap();
-    assert_eq!(store.lock(&resource("a")).await.unwrap().unwrap(), None);
+    assert_eq!(store.lock(&resource("a")).await.unwrap(), None);
     assert_eq!(store.locks("", None, 10).await.unwrap().entries.len(), 1);
 }
 
@@ -172,7 +172,7 @@ async fn the_same_request_finds_its_lease_while_it_is_current() {
     assert_eq!(acquire(&store, other).await, Ok(Outcome::KeyReused));
     release(&store, "a", &first).await.unwrap();
     assert_eq!(lost(Ok(replayed(acquire(&store, asked()).await))), None);
-    assert_eq!(store.lock(&resource("a")).await.unwrap().unwrap(), None, "a replay grants nothing");
+    assert_eq!(store.lock(&resource("a")).await.unwrap(), None, "a replay grants nothing");
     grant(&store, "a", "B#1").await;
     assert_eq!(lost(Ok(replayed(acquire(&store, asked()).await))).as_deref(), Some("B#1"));
 }
@@ -205,7 +205,7 @@ async fn looking_at_a_lease_does_not_prolong_it() {
                 Ok(Outcome::Held(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
                 ended => break granted(ended),
             }
-            store.lock(&resource("a")).await.unwrap().unwrap();
+            store.lock(&resource("a")).await.unwrap();
         }
     };
     let second = tokio::time::timeout(Duration::from_secs(20), asking).await.unwrap();
@@ -257,5 +257,5 @@ async fn t33_a_lock_given_back_through_another_gateway_is_not_renewed() {
     assert_eq!(within(release(&b, "l", &first)).await, Ok(Outcome::Released));
     memory.release();
     assert_eq!(lost(renewing.answer().await), None);
-    assert_eq!(a.lock(&resource("l")).await.unwrap().unwrap(), None);
+    assert_eq!(a.lock(&resource("l")).await.unwrap(), None);
 }

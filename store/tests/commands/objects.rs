@@ -27,7 +27,7 @@ async fn put_if(store: &Store, name: &str, number: &str, etag: &str, condition: 
         object: object(id, etag),
         completes: None,
     };
-    store.put_object(put).await.unwrap().unwrap()
+    store.put_object(put).await.unwrap()
 }
 
 async fn put(store: &Store, name: &str, number: &str, etag: &str) -> ObjectOutcome {
@@ -62,7 +62,7 @@ async fn a_write_is_one_commit_of_fence_index_intent_and_ref() {
         object: object(id, "e"),
         completes: None,
     };
-    done(store.put_object(put).await.unwrap().unwrap());
+    done(store.put_object(put).await.unwrap());
     let made = memory.commits().split_off(commits);
     assert_eq!(made.len(), 1);
     assert_eq!(fence_change("reports/a", &made[0].changes).as_deref(), Some("34"));
@@ -75,7 +75,7 @@ async fn a_write_is_one_commit_of_fence_index_intent_and_ref() {
     store.settle_intents(&[id]).await.unwrap();
     assert!(store.intents(None, 10).await.unwrap().entries.is_empty());
     // A value of the same name is separate, but under the same fence.
-    assert!(store.read(&key("reports/a"), None).await.unwrap().unwrap().unwrap().value.is_none());
+    assert!(store.read(&key("reports/a"), None).await.unwrap().unwrap().value.is_none());
 }
 
 #[tokio::test]
@@ -84,10 +84,10 @@ async fn t09_every_verb_of_objects_is_judged() {
     done(put(&store, "a", "34", "rightful").await);
     let id = UploadId([1; 16]);
     let upload = UploadRecord { started: Timestamp(1), token: None, attributes: Vec::new() };
-    done(store.begin_upload(&key("a"), Some(&token("34")), id, upload.clone()).await.unwrap().unwrap());
+    done(store.begin_upload(&key("a"), Some(&token("34")), id, upload.clone()).await.unwrap());
     let part = |id| PartRecord { id, size: 3, etag: "p".into(), modified: Timestamp(2), attributes: Vec::new() };
     let own = part(fresh(&store).await);
-    done(store.put_part(&key("a"), Some(&token("34")), id, 1, own.clone(), None).await.unwrap().unwrap());
+    done(store.put_part(&key("a"), Some(&token("34")), id, 1, own.clone(), None).await.unwrap());
     let before = (etag(&store, "a").await, store.pending_refs(None, 100).await.unwrap().entries.len());
 
     let late = Some(token("33"));
@@ -98,15 +98,15 @@ async fn t09_every_verb_of_objects_is_judged() {
         keys: vec![(key("a"), ObjectCondition::Always, Some(gone))],
         ..DeleteObjects::default()
     };
-    assert_eq!(refused(store.delete_objects(delete).await.unwrap().unwrap()), Reason::Stale);
+    assert_eq!(refused(store.delete_objects(delete).await.unwrap()), Reason::Stale);
     let begun = store.begin_upload(&key("a"), late.as_ref(), UploadId([2; 16]), upload).await;
-    assert_eq!(refused(begun.unwrap().unwrap()), Reason::Stale);
+    assert_eq!(refused(begun.unwrap()), Reason::Stale);
     let other = part(fresh(&store).await);
     let added = store.put_part(&key("a"), late.as_ref(), id, 1, other, Some(own.clone())).await;
-    assert_eq!(refused(added.unwrap().unwrap()), Reason::Stale);
+    assert_eq!(refused(added.unwrap()), Reason::Stale);
     let complete = || Complete { id, parts: vec![(1, own.clone())] };
     let aborted = store.abort_upload(&key("a"), late.as_ref(), complete()).await;
-    assert_eq!(refused(aborted.unwrap().unwrap()), Reason::Stale);
+    assert_eq!(refused(aborted.unwrap()), Reason::Stale);
     let whole = PutObject {
         key: key("a"),
         presented: late.clone(),
@@ -114,8 +114,8 @@ async fn t09_every_verb_of_objects_is_judged() {
         object: object(fresh(&store).await, "whole"),
         completes: Some(complete()),
     };
-    assert_eq!(refused(store.put_object(whole).await.unwrap().unwrap()), Reason::Stale);
-    assert_eq!(refused(store.judge_object(&key("a"), late.as_ref()).await.unwrap().unwrap()), Reason::Stale);
+    assert_eq!(refused(store.put_object(whole).await.unwrap()), Reason::Stale);
+    assert_eq!(refused(store.judge_object(&key("a"), late.as_ref()).await.unwrap()), Reason::Stale);
     assert_eq!(refused(put_without_token(&store).await), Reason::MissingToken);
 
     assert_eq!(etag(&store, "a").await, before.0);
@@ -128,7 +128,7 @@ async fn t09_every_verb_of_objects_is_judged() {
 async fn put_without_token(store: &Store) -> ObjectOutcome {
     let object = object(fresh(store).await, "without");
     let put = PutObject { key: key("a"), presented: None, condition: ObjectCondition::Always, object, completes: None };
-    store.put_object(put).await.unwrap().unwrap()
+    store.put_object(put).await.unwrap()
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_delete_keeps_the_fence_and_leaves_an_intent() {
         keys: vec![(key("a"), ObjectCondition::Always, Some(id))],
         ..DeleteObjects::default()
     };
-    done(store.delete_objects(delete).await.unwrap().unwrap());
+    done(store.delete_objects(delete).await.unwrap());
     assert_eq!(etag(&store, "a").await, None);
     assert_eq!(fence(&store, "a").await.as_deref(), Some("35"));
     let intents = store.intents(None, 10).await.unwrap().entries;
@@ -170,7 +170,7 @@ async fn deletes_are_all_or_none() {
         (key("b"), ObjectCondition::Always, Some(ids.start + 1)),
     ];
     let delete = DeleteObjects { presented: Some(token("5")), keys, ..DeleteObjects::default() };
-    assert_eq!(refused(store.delete_objects(delete).await.unwrap().unwrap()), Reason::Stale);
+    assert_eq!(refused(store.delete_objects(delete).await.unwrap()), Reason::Stale);
     assert!(etag(&store, "a").await.is_some() && etag(&store, "b").await.is_some());
     assert_eq!(fence(&store, "a").await.as_deref(), Some("1"), "nothing is raised");
 }
@@ -210,15 +210,15 @@ async fn t34_a_ref_is_published_or_collected_never_both() {
         object: object(id, "e"),
         completes: None,
     };
-    done(store.put_object(put(refs.start)).await.unwrap().unwrap());
+    done(store.put_object(put(refs.start)).await.unwrap());
     assert_eq!(store.collect_refs(&pending).await.unwrap(), [refs.start + 1, refs.start + 2]);
     // A collected ref cannot be published.
-    let late = store.put_object(put(refs.start + 1)).await.unwrap().unwrap();
+    let late = store.put_object(put(refs.start + 1)).await.unwrap();
     assert_eq!(late, ObjectOutcome::Collected);
     assert_eq!(store.object(&key("a")).await.unwrap().unwrap().id, refs.start);
     // A ref is never reserved twice, nor published twice.
     assert!(store.reserve_refs(1).await.unwrap().start > refs.end - 1);
-    assert_eq!(store.put_object(put(refs.start)).await.unwrap().unwrap(), ObjectOutcome::Collected);
+    assert_eq!(store.put_object(put(refs.start)).await.unwrap(), ObjectOutcome::Collected);
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
     let (store, _) = memory_store().await;
     let (name, by, id) = (key("a"), Some(token("1")), UploadId([9; 16]));
     let upload = UploadRecord { started: Timestamp(1), token: None, attributes: vec![("a".into(), "b".into())] };
-    done(store.begin_upload(&name, by.as_ref(), id, upload).await.unwrap().unwrap());
+    done(store.begin_upload(&name, by.as_ref(), id, upload).await.unwrap());
     assert_eq!(store.upload(&name, id).await.unwrap().unwrap().record.token.unwrap().to_string(), "1");
     let mut parts = Vec::new();
     for number in [1u16, 2, 10_000] {
@@ -257,18 +257,18 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
             modified: Timestamp(2),
             attributes: Vec::new(),
         };
-        done(store.put_part(&name, by.as_ref(), id, number, part.clone(), None).await.unwrap().unwrap());
+        done(store.put_part(&name, by.as_ref(), id, number, part.clone(), None).await.unwrap());
         parts.push((number, part));
     }
     assert_eq!(store.parts(id, None, 10).await.unwrap().entries, parts);
     assert_eq!(store.parts(id, Some(1), 1).await.unwrap().entries, parts[1..2]);
     // The bytes of a replaced part go to the collector.
     let replaced = PartRecord { id: fresh(&store).await, etag: "again".into(), ..parts[1].1.clone() };
-    let unseen = store.put_part(&name, by.as_ref(), id, 2, replaced.clone(), None).await.unwrap().unwrap();
+    let unseen = store.put_part(&name, by.as_ref(), id, 2, replaced.clone(), None).await.unwrap();
     assert_eq!(unseen, ObjectOutcome::PartChanged, "only what was seen is replaced");
     let seen = store.part(id, 2).await.unwrap();
     assert_eq!(seen.as_ref(), Some(&parts[1].1));
-    done(store.put_part(&name, by.as_ref(), id, 2, replaced.clone(), seen).await.unwrap().unwrap());
+    done(store.put_part(&name, by.as_ref(), id, 2, replaced.clone(), seen).await.unwrap());
     let pending = store.pending_refs(None, 10).await.unwrap().entries;
     assert_eq!(pending.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [parts[1].1.id]);
     // A completion that names a replaced part changes nothing.
@@ -280,11 +280,11 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
         object: object(whole, "whole"),
         completes: Some(Complete { id, parts: parts.to_vec() }),
     };
-    let outcome = store.put_object(complete(&parts, whole)).await.unwrap().unwrap();
+    let outcome = store.put_object(complete(&parts, whole)).await.unwrap();
     assert_eq!(outcome, ObjectOutcome::PartChanged);
     assert!(store.upload(&name, id).await.unwrap().is_some() && etag(&store, "a").await.is_none());
     parts[1].1 = replaced;
-    done(store.put_object(complete(&parts, whole)).await.unwrap().unwrap());
+    done(store.put_object(complete(&parts, whole)).await.unwrap());
     assert_eq!(etag(&store, "a").await.as_deref(), Some("whole"));
     assert!(store.upload(&name, id).await.unwrap().is_none());
     assert!(store.parts(id, None, 10).await.unwrap().entries.is_empty());
@@ -292,12 +292,12 @@ async fn an_upload_ends_once_and_its_parts_go_to_the_collector() {
         store.pending_refs(None, 10).await.unwrap().entries.into_iter().map(|(id, _)| id).collect();
     assert!(parts.iter().all(|(_, part)| pending.contains(&part.id)) && !pending.contains(&whole));
     // The upload has ended: no new part, no second completion, no abort.
-    let again = store.put_object(complete(&[], fresh(&store).await)).await.unwrap().unwrap();
+    let again = store.put_object(complete(&[], fresh(&store).await)).await.unwrap();
     assert_eq!(again, ObjectOutcome::NoUpload);
     let late = PartRecord { id: fresh(&store).await, ..parts[0].1.clone() };
-    let late = store.put_part(&name, by.as_ref(), id, 1, late, None).await.unwrap().unwrap();
+    let late = store.put_part(&name, by.as_ref(), id, 1, late, None).await.unwrap();
     assert_eq!(late, ObjectOutcome::NoUpload);
-    let aborted = store.abort_upload(&name, by.as_ref(), Complete { id, parts: Vec::new() }).await.unwrap().unwrap();
+    let aborted = store.abort_upload(&name, by.as_ref(), Complete { id, parts: Vec::new() }).await.unwrap();
     assert_eq!(aborted, ObjectOutcome::NoUpload);
 }
 
@@ -309,7 +309,7 @@ async fn parts_without_an_upload_are_found_and_forgotten() {
     let upload = UploadRecord { started: Timestamp(1), token: None, attributes: Vec::new() };
     let mut all = Vec::new();
     for id in [UploadId([1; 16]), UploadId([2; 16])] {
-        done(store.begin_upload(&name, by.as_ref(), id, upload.clone()).await.unwrap().unwrap());
+        done(store.begin_upload(&name, by.as_ref(), id, upload.clone()).await.unwrap());
         for number in [1, 2, 10_000] {
             let part = PartRecord {
                 id: fresh(&store).await,
@@ -318,7 +318,7 @@ async fn parts_without_an_upload_are_found_and_forgotten() {
                 modified: Timestamp(2),
                 attributes: Vec::new(),
             };
-            done(store.put_part(&name, by.as_ref(), id, number, part.clone(), None).await.unwrap().unwrap());
+            done(store.put_part(&name, by.as_ref(), id, number, part.clone(), None).await.unwrap());
             all.push((id, number, part));
         }
     }
@@ -327,7 +327,7 @@ async fn parts_without_an_upload_are_found_and_forgotten() {
     // The abort does not list the last part.
     let known = all[3..5].iter().map(|(_, number, part)| (*number, part.clone())).collect();
     let over = Complete { id: UploadId([2; 16]), parts: known };
-    done(store.abort_upload(&name, by.as_ref(), over).await.unwrap().unwrap());
+    done(store.abort_upload(&name, by.as_ref(), over).await.unwrap());
     let (id, number, late) = all[5].clone();
     assert_eq!(store.parts(id, None, 10).await.unwrap().entries, [(number, late.clone())]);
     store.forget_parts(id, vec![(number, late.clone())]).await.unwrap();
@@ -342,7 +342,7 @@ async fn parts_spend_nothing_and_the_completion_does() {
     let (store, _) = memory_store_of(Ownership::Exclusive, guard("a", None, once)).await;
     let id = UploadId([3; 16]);
     let upload = UploadRecord { started: Timestamp(1), token: None, attributes: Vec::new() };
-    done(store.begin_upload(&key("a"), Some(&token("1")), id, upload).await.unwrap().unwrap());
+    done(store.begin_upload(&key("a"), Some(&token("1")), id, upload).await.unwrap());
     done(put(&store, "a", "1", "the one write").await);
     assert_eq!(refused(put(&store, "a", "1", "another").await), Reason::Spent);
 }
@@ -364,9 +364,9 @@ async fn observing_changes_objects_and_never_fences() {
 async fn the_early_look_agrees_with_the_judge_and_raises_nothing() {
     let (store, _) = memory_store().await;
     done(put(&store, "a", "34", "e").await);
-    let refusal = store.foresee(&key("a"), Some(&token("33"))).await.unwrap().unwrap().unwrap_err();
+    let refusal = store.foresee(&key("a"), Some(&token("33"))).await.unwrap().unwrap_err();
     assert_eq!(refusal.reason, Reason::Stale);
-    assert!(store.foresee(&key("a"), Some(&token("35"))).await.unwrap().unwrap().is_ok());
+    assert!(store.foresee(&key("a"), Some(&token("35"))).await.unwrap().is_ok());
     assert_eq!(fence(&store, "a").await.as_deref(), Some("34"));
 }
 
@@ -398,7 +398,7 @@ fn folder_of(name: &str) -> Option<&str> {
 
 async fn put_folder(store: &Store, folder: &str, number: &str, condition: ObjectCondition) -> ObjectOutcome {
     let marker = ObjectRecord { size: 0, inode: 0, ..object(0, "empty") };
-    store.put_folder(&key(folder), Some(&token(number)), condition, marker).await.unwrap().unwrap()
+    store.put_folder(&key(folder), Some(&token(number)), condition, marker).await.unwrap()
 }
 
 #[tokio::test]
@@ -419,18 +419,18 @@ async fn b_slash_a_folder_marker_is_one_commit_under_the_fence_of_its_folder() {
         judged: vec![key("b/x")],
         ..DeleteObjects::default()
     };
-    done(store.delete_objects(nothing("35")).await.unwrap().unwrap());
-    assert_eq!(refused(store.delete_objects(nothing("34")).await.unwrap().unwrap()), Reason::Stale);
+    done(store.delete_objects(nothing("35")).await.unwrap());
+    assert_eq!(refused(store.delete_objects(nothing("34")).await.unwrap()), Reason::Stale);
     let folder = |number: &str| DeleteObjects {
         presented: Some(token(number)),
         folders: vec![(key("b/x"), ObjectCondition::Always)],
         ..DeleteObjects::default()
     };
-    assert_eq!(refused(store.delete_objects(folder("34")).await.unwrap().unwrap()), Reason::Stale);
+    assert_eq!(refused(store.delete_objects(folder("34")).await.unwrap()), Reason::Stale);
     assert!(store.folder(&key("b/x")).await.unwrap().is_some());
-    done(store.delete_objects(folder("35")).await.unwrap().unwrap());
+    done(store.delete_objects(folder("35")).await.unwrap());
     assert!(store.folder(&key("b/x")).await.unwrap().is_none());
-    done(store.delete_objects(folder("35")).await.unwrap().unwrap());
+    done(store.delete_objects(folder("35")).await.unwrap());
 }
 
 fn name_of(entry: &Listed) -> String {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::testbed::directory::roomy;
 use crate::testbed::requests::{Txn, done, idempotency_key, once, once_by, replayed, transacted, txn};
 use crate::testbed::{
-    Ended, applied, claim, claimed, ended, fence, key, memory_store, put, put_of, queue, read, reason, text, token,
-    within,
+    Ended, Outcome, applied, claim, claimed, ended, fence, key, memory_store, put, put_of, queue, read, reason, text,
+    token, within,
 };
 use fencepost_core::{Guards, Reason};
 use fencepost_store::engines::memory::Fault;
 use fencepost_store::engines::rocksdb::RocksDb;
 use fencepost_store::{
-    Applied, Condition, Delete, Done, Failure, NoObserver, Once, Outcome, Put, Rejected, Store, StoreOptions,
+    Applied, Condition, Delete, Done, Failure, FinalOutcome, NoObserver, Once, Put, Rejected, Store, StoreOptions,
 };
 use tempfile::TempDir;
 
@@ -27,7 +27,7 @@ async fn put_if_once(store: &Store, name: &str, number: &str, when: Condition, b
 }
 
 async fn recorded(store: &Store, name: &str) -> Option<Outcome> {
-    store.outcome("anonymous", &idempotency_key(name)).await.unwrap().map(|recorded| recorded.outcome)
+    store.outcome("anonymous", &idempotency_key(name)).await.unwrap().map(|recorded| recorded.outcome.into())
 }
 
 /// Adds one, so that the value counts how often it was applied.
@@ -292,13 +292,13 @@ async fn t35_not_recorded_is_not_final_and_abandoned_is() {
     applied(put_once(&store, "a", "5", "late, but it came", once("late", 1)).await);
     assert!(matches!(recorded(&store, "late").await, Some(Outcome::Transacted(_))));
 
-    assert_eq!(store.abandon("anonymous", &idempotency_key("never")).await, Ok(Outcome::Abandoned));
+    assert_eq!(store.abandon("anonymous", &idempotency_key("never")).await, Ok(FinalOutcome::Abandoned));
     assert_eq!(recorded(&store, "never").await, Some(Outcome::Abandoned));
     for fingerprint in [1, 2] {
         let late = put_once(&store, "a", "9", "too late", once("never", fingerprint)).await;
         assert_eq!(late, Ok(Outcome::Abandoned));
     }
-    assert_eq!(store.abandon("anonymous", &idempotency_key("never")).await, Ok(Outcome::Abandoned));
+    assert_eq!(store.abandon("anonymous", &idempotency_key("never")).await, Ok(FinalOutcome::Abandoned));
     assert_eq!(text(&store, "a").await.as_deref(), Some("late, but it came"));
     assert_eq!(fence(&store, "a").await.as_deref(), Some("5"), "it was not even judged");
     applied(put_once(&store, "a", "9", "another caller", once_by("somebody", "never", 1)).await);
@@ -309,7 +309,7 @@ async fn abandoning_what_was_applied_says_so() {
     let (store, _) = memory_store().await;
     let Applied { version, .. } = applied(put_once(&store, "a", "5", "one", once("k", 1)).await);
     match store.abandon("anonymous", &idempotency_key("k")).await {
-        Ok(Outcome::Transacted(all)) => assert_eq!(all.results, [(key("a"), Done::Put(version.unwrap()))]),
+        Ok(FinalOutcome::Transacted(all)) => assert_eq!(all.results, [(key("a"), Done::Put(version.unwrap()))]),
         other => panic!("{other:?}"),
     }
     assert!(matches!(replayed(put_once(&store, "a", "5", "one", once("k", 1)).await), Outcome::Applied(_)));

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use crate::testbed::requests::{transacted, txn};
 use crate::testbed::{
-    Ended, applied, claim, claimed, ended, everywhere, fence, guard, held, issued, memory_store, memory_store_of, put,
-    queue, read, reason, resource, text, token, within,
+    Ended, Outcome, applied, claim, claimed, ended, everywhere, fence, guard, held, issued, memory_store,
+    memory_store_of, put, queue, read, reason, resource, text, token, within,
 };
 use fencepost_core::{Equal, FenceState, Guards, Issuer, Policy, Reason};
 use fencepost_store::engine::{Change, Engine, Ownership};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::{Meta, RecordKey, encode_fence};
-use fencepost_store::{Failure, Outcome, PrefixRotated, RotatePrefix, Store, StoreOptions, WrongResource};
+use fencepost_store::{Failure, PrefixRotated, RotatePrefix, Store, StoreOptions, WrongResource};
 
 async fn rotate(store: &Store, name: &str, from: u32) -> Ended {
     ended(store.rotate(&resource(name), from, None).await)
 }
 
 async fn rotate_all(store: &Store, from: u32) -> Ended {
-    store.rotate_all(from).await
+    ended(store.rotate_all(from).await)
 }
 
 fn rotated(generation: u32) -> Ended {
@@ -26,7 +26,7 @@ fn rotated(generation: u32) -> Ended {
 }
 
 async fn state(store: &Store, name: &str) -> FenceState {
-    store.fence(&resource(name)).await.unwrap().unwrap()
+    store.fence(&resource(name)).await.unwrap()
 }
 
 async fn meta(memory: &Memory) -> Meta {
@@ -86,7 +86,7 @@ async fn a_resource_never_seen_may_be_rotated_and_names_are_checked() {
     assert_eq!(rotate(&store, "orders/1", 0).await, rotated(1));
     assert_eq!(reason(put(&store, "orders/1/lines", token("5"), "x").await), Reason::RetiredGeneration);
     let expected = WrongResource::Belongs { name: "orders/1/lines".into(), resource: resource("orders/1") };
-    assert_eq!(store.rotate(&resource("orders/1/lines"), 0, None).await, Ok(Err(expected)));
+    assert_eq!(store.rotate(&resource("orders/1/lines"), 0, None).await, Err(expected.into()));
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 //! Effects of writes, deletes and claims on fence and data. Traps are named by their number.
 
 use crate::testbed::{
-    applied, body, claim, claim_keys, claimed, delete, everywhere, fence, guard, held, issued, key, memory_store,
-    memory_store_of, put, put_if, put_of, read, reason, refused, resource, text, token, version,
+    Outcome, applied, body, claim, claim_keys, claimed, delete, ended, everywhere, fence, guard, held, issued, key,
+    memory_store, memory_store_of, put, put_if, put_of, read, reason, refused, resource, text, token, version,
 };
 use fencepost_core::{Claim, Equal, IssuerRule, Mode, Policy, Reason};
 use fencepost_store::engine::Ownership;
-use fencepost_store::{ClaimKeys, Condition, Delete, Outcome, Store, WrongResource};
+use fencepost_store::{
+    ClaimKeys, ClaimOutcome, Condition, Delete, Failure, ReadError, Rejected, Store, TooLarge, WrongResource,
+};
 use std::num::NonZeroU64;
 
 async fn under(policy: Policy) -> Store {
@@ -95,12 +97,12 @@ async fn t09_every_verb_that_changes_something_is_fenced() {
 async fn t15_without_a_token_nothing_is_written() {
     let (store, memory) = memory_store().await;
     let commits = memory.commits().len();
-    let missing = |ended| assert_eq!(reason(ended), Reason::MissingToken);
-    missing(store.put(put_of("a", None, Condition::Always, "x")).await.map(|named| named.unwrap()));
+    let missing = |result| assert_eq!(reason(result), Reason::MissingToken);
+    missing(ended(store.put(put_of("a", None, Condition::Always, "x")).await));
     let without = Delete { key: key("a"), presented: None, condition: Condition::Always, once: None };
-    missing(store.delete(without).await.map(|named| named.unwrap()));
+    missing(ended(store.delete(without).await));
     let without = ClaimKeys { resource: resource("a"), presented: None, keys: vec![], max_bytes: 1 };
-    missing(store.claim(without).await.map(|named| named.unwrap()));
+    missing(ended(store.claim(without).await));
     assert_eq!(memory.commits().len(), commits);
     assert_eq!(read(&store, "a").await.value, None);
 }
@@ -122,7 +124,7 @@ async fn t37_observe_mode_moves_no_fence_it_would_have_refused() {
         assert_eq!(text(&store, "a").await.as_deref(), Some(why.as_str()), "the data changed");
         assert_eq!(read(&store, "a").await.state, before, "the fence did not, nor what is known of it");
     }
-    let nobody = store.put(put_of("a", None, Condition::Always, "unfenced")).await.map(|named| named.unwrap());
+    let nobody = ended(store.put(put_of("a", None, Condition::Always, "unfenced")).await);
     assert_eq!(applied(nobody).observed, Some(Reason::MissingToken));
     assert_eq!(read(&store, "a").await.value.unwrap().1.token, None);
     let seen = claimed(claim(&store, "a", token("3")).await);
@@ -138,8 +140,8 @@ async fn t37_observe_mode_moves_no_fence_it_would_have_refused() {
 async fn a_failed_condition_raises_the_fence_and_nothing_else() {
     let (store, _) = memory_store().await;
     let first = version(put(&store, "a", token("5"), "one").await);
-    let ended = put_if(&store, "a", token("6"), Condition::Absent, "two").await;
-    match ended {
+    let second = put_if(&store, "a", token("6"), Condition::Absent, "two").await;
+    match second {
         Ok(Outcome::ConditionFailed { current, fence, .. }) => {
             assert_eq!((current, fence.unwrap().to_string()), (Some(first), "6".to_owned()));
         }
@@ -148,8 +150,8 @@ async fn a_failed_condition_raises_the_fence_and_nothing_else() {
     assert_eq!(text(&store, "a").await.as_deref(), Some("one"));
     assert_eq!(reason(put(&store, "a", token("5"), "the older holder").await), Reason::Stale);
     let conditional = Delete { key: key("b"), presented: Some(token("3")), condition: Condition::Exists, once: None };
-    let ended = store.delete(conditional).await.map(|named| named.unwrap());
-    assert!(matches!(ended, Ok(Outcome::ConditionFailed { current: None, .. })), "{ended:?}");
+    let deleted = ended(store.delete(conditional).await);
+    assert!(matches!(deleted, Ok(Outcome::ConditionFailed { current: None, .. })), "{deleted:?}");
     assert_eq!(fence(&store, "b").await.as_deref(), Some("3"));
 }
 
@@ -214,11 +216,11 @@ async fn a_claim_must_name_a_resource_and_keys_of_it() {
         ("orders/1", vec!["elsewhere"], "elsewhere", "elsewhere"),
     ] {
         let expected = WrongResource::Belongs { name: wrong.into(), resource: resource(right) };
-        assert_eq!(store.claim(ask(name, &keys)).await.unwrap(), Err(expected));
+        assert_eq!(store.claim(ask(name, &keys)).await, Err(expected.into()));
         assert_eq!(fence(&store, "orders/1").await, None);
     }
     let expected = WrongResource::Belongs { name: "orders/1/lines".into(), resource: resource("orders/1") };
-    assert_eq!(store.fence(&resource("orders/1/lines")).await.unwrap(), Err(expected));
+    assert_eq!(store.fence(&resource("orders/1/lines")).await, Err(expected.into()));
 }
 
 #[tokio::test]
@@ -227,11 +229,11 @@ async fn a_claim_that_is_too_large_raises_nothing() {
     applied(put(&store, "a", token("5"), "ten bytes!").await);
     let ask =
         |max_bytes| ClaimKeys { resource: resource("a"), presented: Some(token("6")), keys: vec![key("a")], max_bytes };
-    let ended = store.claim(ask(9)).await.unwrap().unwrap();
-    assert_eq!(ended, Outcome::TooLarge { bytes: 10, limit: 9 });
+    let too_large = store.claim(ask(9)).await.unwrap();
+    assert_eq!(too_large, ClaimOutcome::TooLarge(TooLarge { bytes: 10, limit: 9 }));
     assert_eq!(fence(&store, "a").await.as_deref(), Some("5"));
     applied(put(&store, "a", token("5"), "ten bytes!").await);
-    claimed(store.claim(ask(10)).await.map(|named| named.unwrap()));
+    claimed(ended(store.claim(ask(10)).await));
     assert_eq!(fence(&store, "a").await.as_deref(), Some("6"));
 }
 
@@ -240,7 +242,8 @@ async fn a_name_too_long_for_its_resource_is_an_error_and_not_a_panic() {
     let guards = guard("a/*", Some("a/long/prefix/for/all/of/them/*"), Policy::default());
     let (store, _) = memory_store_of(Ownership::Exclusive, guards).await;
     let name = format!("a/{}", "n".repeat(1020));
-    let ended = store.put(put_of(&name, Some(token("1")), Condition::Always, "x")).await.unwrap();
-    assert!(matches!(ended, Err(WrongResource::Name(_))), "{ended:?}");
-    assert!(matches!(store.read(&key(&name), None).await.unwrap(), Err(WrongResource::Name(_))));
+    let ended = store.put(put_of(&name, Some(token("1")), Condition::Always, "x")).await;
+    let rejected = matches!(ended, Err(Failure::Rejected(Rejected::WrongResource(WrongResource::Name(_)))));
+    assert!(rejected, "{ended:?}");
+    assert!(matches!(store.read(&key(&name), None).await, Err(ReadError::WrongResource(WrongResource::Name(_)))));
 }

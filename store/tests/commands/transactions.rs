@@ -2,13 +2,13 @@
 
 use crate::testbed::requests::{Txn, done, failed_at, impossible, transacted, txn};
 use crate::testbed::{
-    Ended, applied, claim, claimed, delete, ended, fence, fences, guard, held, issued, memory_store, memory_store_of,
-    put, queue, read, reason, refused, resource, some, text, token, version, within,
+    Ended, Outcome, applied, claim, claimed, delete, ended, fence, fences, guard, held, issued, memory_store,
+    memory_store_of, put, queue, read, reason, refused, resource, some, text, token, version, within,
 };
 use fencepost_core::{Claim, Equal, GuardSpec, Guards, Mode, Policy, Reason};
 use fencepost_store::engine::Ownership;
 use fencepost_store::engines::memory::Fault;
-use fencepost_store::{Condition, Done, Impossible, Outcome, WrongResource};
+use fencepost_store::{Condition, Done, Impossible, WrongResource};
 
 /// The refusals, by resource.
 #[track_caller]
@@ -149,14 +149,14 @@ async fn tokens_must_be_for_resources_that_are_named() {
     let (store, memory) =
         memory_store_of(Ownership::Exclusive, guard("orders/*/**", Some("orders/*"), Policy::default())).await;
     let commits = memory.commits().len();
-    let send = |txn: Txn| async { store.transact(txn.0).await.unwrap() };
+    let send = |txn: Txn| async { store.transact(txn.0).await };
     let unused = txn().token("orders/1", token("1")).token("orders/2", token("1")).put("orders/1/lines", "x");
-    assert_eq!(send(unused).await, Err(WrongResource::Unused(resource("orders/2"))));
+    assert_eq!(send(unused).await, Err(WrongResource::Unused(resource("orders/2")).into()));
     let twice = txn().token("a", token("1")).token("a", token("2")).put("a", "x");
-    assert_eq!(send(twice).await, Err(WrongResource::Unused(resource("a"))), "one token per resource");
+    assert_eq!(send(twice).await, Err(WrongResource::Unused(resource("a")).into()), "one token per resource");
     let key = txn().token("orders/1/lines", token("1")).put("orders/1/lines", "x");
     let expected = WrongResource::Belongs { name: "orders/1/lines".into(), resource: resource("orders/1") };
-    assert_eq!(send(key).await, Err(expected));
+    assert_eq!(send(key).await, Err(expected.into()));
     assert_eq!(memory.commits().len(), commits);
     let one_token_for_both = txn().token("orders/1", token("1")).put("orders/1/lines", "x").put("orders/1/head", "y");
     transacted(ended(store.transact(one_token_for_both.0).await));

@@ -8,11 +8,11 @@ use std::process::Command;
 use crate::testbed::directory::{edit, logs, roomy, small, try_open};
 use crate::testbed::history::{Seen, Written};
 use crate::testbed::requests::{acquire, grant, once, release, txn, wanted};
-use crate::testbed::{applied, delete, fence, put, reason, text, together, token};
+use crate::testbed::{Outcome, applied, delete, fence, put, reason, text, together, token};
 use fencepost_store::engine::{Batch, Commit, Engine, Purpose};
 use fencepost_store::engines::rocksdb::RocksDb;
 use fencepost_store::engines::{EngineOpenError, EngineOptions, find};
-use fencepost_store::{Failure, Outcome, Rejected};
+use fencepost_store::{Failure, Rejected};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tempfile::TempDir;
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::testbed::directory::{logs, roomy, tables};
 use crate::testbed::{
-    applied, body, claim, claimed, delete, fence, issued, key, open, put, read, reason, refused, text, token,
+    applied, body, claim, claimed, delete, ended, fence, issued, key, open, put, read, reason, refused, text, token,
 };
 use bytes::Bytes;
 use fencepost_core::{FenceState, GuardSpec, Guards, Mode, Policy, Reason, Timestamp};
@@ -66,7 +66,7 @@ async fn make(dir: &Path) {
         body: Bytes::from_static(&[0, 255, 10]),
         once: None,
     };
-    applied(store.put(unfenced).await.map(|named| named.unwrap()));
+    applied(ended(store.put(unfenced).await));
     store.close().await;
 }
 

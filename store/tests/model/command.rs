@@ -211,10 +211,10 @@ impl Command {
             Command::Rotate { resource: name, from, issuer } => {
                 ended(store.rotate(&resource(name), *from, issuer.clone()).await)
             }
-            Command::RotateAll { from } => store.rotate_all(*from).await,
+            Command::RotateAll { from } => ended(store.rotate_all(*from).await),
             Command::Abandon { key } => {
                 let retry = Retry { key: *key, request: 0 };
-                store.abandon("anonymous", &retry.idempotency_key()).await
+                ended(store.abandon("anonymous", &retry.idempotency_key()).await)
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU64;
 
+use crate::testbed::Outcome;
 use bytes::Bytes;
 use fencepost_core::{FenceState, Holder, Key, Presented, Reason, Refusal, Resource, Token};
 use fencepost_store::engine::Version;
 use fencepost_store::record::Value;
-use fencepost_store::{Done, Impossible, Outcome};
+use fencepost_store::{Done, Impossible};
 
 use super::command::{GrantId, WriteId};
 use super::known::Known;
@@ -270,7 +271,7 @@ impl Expected {
             | (Expected::OtherGeneration { found: generation }, Outcome::OtherGeneration { found }) => {
                 generation == found
             }
-            (Expected::Replayed(expected), Outcome::Replayed(found, _)) => expected.is(found, known),
+            (Expected::Replayed(expected), Outcome::Replayed(found)) => expected.is(found, known),
             (Expected::Released, Outcome::Released)
             | (Expected::NotHeld, Outcome::NotHeld)
             | (Expected::KeyReused, Outcome::KeyReused)

@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::testbed::Outcome;
 use fencepost_store::engine::Version;
 use fencepost_store::record::LeaseId;
-use fencepost_store::{Condition, Done, Outcome};
+use fencepost_store::{Condition, Done};
 
 use super::command::{GrantId, When, WriteId};
 use super::expected::{Expected, Left};

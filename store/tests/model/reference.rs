@@ -304,7 +304,7 @@ impl Model {
         let mut found = Vec::new();
         for entry in &listed {
             let read = store.read(&entry.key, None).await.map_err(|error| error.to_string())?;
-            let value = read.ok().and_then(Result::ok).and_then(|read| read.value);
+            let value = read.ok().and_then(|read| read.value);
             found.push((&entry.key, Some(entry.version), entry.token, value.map(|(_, value)| value.body)));
         }
         let stored = |stored: &Stored| (known.version(stored.id), stored.token, Some(stored.body.clone()));

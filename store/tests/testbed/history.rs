@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fencepost_store::Store;
 use fencepost_store::engines::EngineOptions;
-use fencepost_store::{Outcome, Store};
 use tempfile::TempDir;
 
 use super::directory::{self, NotOpened};
@@ -59,7 +59,7 @@ impl History {
                 errors += 1;
                 continue;
             };
-            let read = read.unwrap().unwrap();
+            let read = read.unwrap();
             let found = read.state.token().map(|token| token.to_string());
             if found != Some(token.to_string()) {
                 return Err(format!("the fence of {name} is {found:?}, but {token} was answered"));
@@ -85,7 +85,7 @@ impl History {
     /// Unreadable is not treated as absent: token 1 is stale for all but the very first key.
     async fn compare_stale_writes(&self, store: &Store) -> Result<(), String> {
         for (name, (token, _)) in self.answered.iter().filter(|(_, (token, _))| *token > 1) {
-            if let Ok(Outcome::Applied(_)) = put(store, name, super::token("1"), "from a zombie").await {
+            if let Ok(super::Outcome::Applied(_)) = put(store, name, super::token("1"), "from a zombie").await {
                 return Err(format!("token 1 was applied to {name}, whose fence is {token}"));
             }
         }

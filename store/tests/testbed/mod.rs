@@ -7,6 +7,7 @@ pub(crate) mod counted;
 pub(crate) mod directory;
 pub(crate) mod history;
 pub(crate) mod log_format;
+pub(crate) mod outcome;
 pub(crate) mod requests;
 
 use std::future::{Future, poll_fn};
@@ -21,9 +22,10 @@ use fencepost_store::engine::{Change, Engine, Ownership, Version};
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::record::{RecordKey, Value, decode_fence};
 use fencepost_store::{
-    Applied, ClaimKeys, Claimed, Condition, Delete, Failure, NoObserver, Outcome, Put, Read, Rejected, Store,
-    StoreOptions, WrongResource,
+    Applied, ClaimKeys, Claimed, Condition, Delete, Failure, NoObserver, Put, Read, Rejected, Store, StoreOptions,
 };
+
+pub(crate) use outcome::Outcome;
 
 /// Longer than any test step takes, so that a hang becomes a failure.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -86,11 +88,11 @@ pub(crate) fn put_of(name: &str, presented: Option<Presented>, condition: Condit
     }
 }
 
-/// How a command ended; a wrong resource is not expected.
+/// How a command ended.
 pub(crate) type Ended = Result<Outcome, Failure>;
 
-pub(crate) fn ended(result: Result<Result<Outcome, WrongResource>, Failure>) -> Ended {
-    result.map(|named| named.unwrap())
+pub(crate) fn ended(result: Result<impl Into<Outcome>, Failure>) -> Ended {
+    result.map(Into::into)
 }
 
 pub(crate) async fn put(store: &Store, name: &str, presented: Presented, body: &str) -> Ended {
@@ -118,7 +120,7 @@ pub(crate) async fn claim_keys(store: &Store, name: &str, presented: Presented, 
 }
 
 pub(crate) async fn read(store: &Store, name: &str) -> Read {
-    store.read(&key(name), None).await.unwrap().unwrap().unwrap()
+    store.read(&key(name), None).await.unwrap().unwrap()
 }
 
 /// A key's value, as text.
@@ -132,7 +134,7 @@ pub(crate) fn body(value: &Value) -> String {
 
 /// A resource's fence, as text.
 pub(crate) async fn fence(store: &Store, name: &str) -> Option<String> {
-    store.fence(&resource(name)).await.unwrap().unwrap().token().map(|token| token.to_string())
+    store.fence(&resource(name)).await.unwrap().token().map(|token| token.to_string())
 }
 
 /// The fences of several resources, as text.
@@ -201,8 +203,8 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
 pub(crate) struct Queued<'a>(Pin<Box<dyn Future<Output = Ended> + 'a>>);
 
 /// Polls a command once, which queues it.
-pub(crate) async fn queue<'a>(command: impl Future<Output = Ended> + 'a) -> Queued<'a> {
-    let mut queued = Queued(Box::pin(command));
+pub(crate) async fn queue<'a, O: Into<Outcome>>(command: impl Future<Output = Result<O, Failure>> + 'a) -> Queued<'a> {
+    let mut queued = Queued(Box::pin(async move { ended(command.await) }));
     assert_eq!(queued.now().await, None, "it was answered before it was queued");
     queued
 }

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use fencepost_core::{Guards, Holder, IdempotencyKey, Presented};
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::{
-    AcquireLock, BatchReport, CallerId, Condition, Done, Grant, Held, Impossible, Observer, Once, Operation, Outcome,
-    Store, StoreOptions, Transacted, Transaction,
+    AcquireLock, BatchReport, CallerId, Condition, Done, Grant, Held, Impossible, Observer, Once, Operation, Store,
+    StoreOptions, Transacted, Transaction,
 };
 
-use super::{Ended, ended, key, resource};
+use super::{Ended, Outcome, ended, key, resource};
 
 /// A request of an anonymous caller with this idempotency key and fingerprint.
 pub(crate) fn once(name: &str, fingerprint: u8) -> Once {
@@ -128,7 +128,7 @@ pub(crate) fn done(ended: Ended) -> Vec<Done> {
 #[track_caller]
 pub(crate) fn replayed(ended: Ended) -> Outcome {
     match ended {
-        Ok(Outcome::Replayed(outcome, _)) => *outcome,
+        Ok(Outcome::Replayed(outcome)) => *outcome,
         other => panic!("expected a replay: {other:?}"),
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fencepost_core::{Guards, Key, Resource};
 use fencepost_gateway::bench::{Http, text};
 use fencepost_store::engines::{self, EngineOptions};
-use fencepost_store::{NoObserver, Operation, Outcome, Store, StoreOptions, Transaction};
+use fencepost_store::{NoObserver, Operation, Store, StoreOptions, TransactOutcome, Transaction};
 use tokio::task::JoinSet;
 
 /// The maximum number of keys in a transaction, and of its bytes.
@@ -51,7 +51,7 @@ async fn written(directory: &Path, content: &Content<'_>) -> Result<f64, String>
             at = end;
         } else if let Some(ended) = under_way.join_next().await {
             match ended.map_err(|error| error.to_string())? {
-                Ok(Ok(Outcome::Transacted(_))) => {}
+                Ok(TransactOutcome::Transacted(_)) => {}
                 other => return Err(format!("filling failed: {other:?}")),
             }
         }

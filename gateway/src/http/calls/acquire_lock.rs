@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use fencepost_core::wire::{AcquireRequest, LeaseAnswer, MAX_WAIT_MS};
 use fencepost_core::{ProblemKind, Resource};
-use fencepost_store::{self as store, CallerId, Outcome};
+use fencepost_store::{self as store, AcquireOutcome, CallerId, RecordedGrant};
 use hyper::Method;
 use serde_json::json;
 
 use super::lease::{leased, no_token_nor_conditions, ttl};
+use super::replayed::replayed;
 use super::{Context, HttpCall, Request};
 use crate::http::answer::Answer;
 use crate::http::fingerprint::fingerprint;
@@ -43,7 +44,21 @@ impl HttpCall for AcquireLock {
         let AcquireLock(wanted) = call.into_inner();
         let resource = wanted.resource.clone();
         let outcome = acquire(wanted, context).await?;
-        leased(context.gateway, 201, resource, outcome)
+        context.gateway.metrics.lock(&outcome);
+        match outcome {
+            AcquireOutcome::Granted(grant) => Ok(leased(201, resource, *grant)),
+            AcquireOutcome::Held(holding) => Err(Problem::lock_held(resource, *holding)),
+            AcquireOutcome::Refused(refusal) => Err(Problem::refused(&refusal)),
+            AcquireOutcome::Exhausted(exhausted) => Err(Problem::exhausted(exhausted)),
+            AcquireOutcome::Replayed(RecordedGrant::Granted(grant), fence) => {
+                replayed(Ok(leased(201, resource, *grant)), fence)
+            }
+            AcquireOutcome::Replayed(RecordedGrant::Lost(lost), fence) => {
+                replayed(Err(Problem::lease_lost(resource, lost)), fence)
+            }
+            AcquireOutcome::KeyReused => Err(Problem::key_reused()),
+            AcquireOutcome::Abandoned => Err(Problem::abandoned()),
+        }
     }
 
     fn describe() -> Details {
@@ -65,16 +80,16 @@ impl HttpCall for AcquireLock {
 }
 
 /// Waits for a lock only while enough connections are left for lock holders.
-async fn acquire(wanted: store::AcquireLock, context: &Context<'_>) -> Result<Outcome, Problem> {
+async fn acquire(wanted: store::AcquireLock, context: &Context<'_>) -> Result<AcquireOutcome, Problem> {
     let Context { gateway, caller, .. } = context;
     if wanted.wait.is_zero() {
-        return Ok(gateway.store.acquire(wanted).await??);
+        return Ok(gateway.store.acquire(wanted).await?);
     }
     match gateway.waiting.enter(&caller.waits) {
-        Ok(_waiting) => Ok(gateway.store.acquire(wanted).await??),
+        Ok(_waiting) => Ok(gateway.store.acquire(wanted).await?),
         // A free lock can be acquired without waiting.
-        Err(full) => match gateway.store.acquire(store::AcquireLock { wait: Duration::ZERO, ..wanted }).await?? {
-            Outcome::Held(_) => Err(full.into()),
+        Err(full) => match gateway.store.acquire(store::AcquireLock { wait: Duration::ZERO, ..wanted }).await? {
+            AcquireOutcome::Held(_) => Err(full.into()),
             outcome => Ok(outcome),
         },
     }

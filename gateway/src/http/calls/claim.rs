@@ -4,12 +4,11 @@ use fencepost_core::wire::{ClaimAnswer, ClaimRequest, ClaimedValue, FenceView, M
 use fencepost_core::{Access, Key, ProblemKind, Resource};
 use fencepost_store::engine::Version;
 use fencepost_store::record::Value;
-use fencepost_store::{ClaimKeys, Claimed, Outcome};
+use fencepost_store::{ClaimKeys, ClaimOutcome, Claimed};
 use hyper::Method;
 use serde_json::json;
 
 use super::json_value::text_or_base64;
-use super::outcome::unfulfilled;
 use super::{Context, HttpCall, Request};
 use crate::http::answer::{self, Answer, etag};
 use crate::http::body::hold_anyway;
@@ -48,10 +47,10 @@ impl HttpCall for Claim {
         let (Claim(claim), gateway) = (call.into_inner(), context.gateway);
         let _turn = context.room_for_an_answer().await?;
         let resource = claim.resource.clone();
-        let outcome = gateway.store.claim(claim).await??;
+        let outcome = gateway.store.claim(claim).await?;
         gateway.metrics.claim(&outcome);
         match outcome {
-            Outcome::Claimed(claimed) => {
+            ClaimOutcome::Claimed(claimed) => {
                 let Claimed { state, values, observed } = *claimed;
                 let values = values.into_iter().map(|(key, value)| claimed_value(key, value)).collect();
                 let answer = ClaimAnswer { resource, fence: FenceView::of(&state), values };
@@ -59,7 +58,8 @@ impl HttpCall for Claim {
                     .fence(state.token())
                     .observed(observed.as_slice()))
             }
-            other => Err(unfulfilled(other)),
+            ClaimOutcome::Refused(refusal) => Err(Problem::refused(&refusal)),
+            ClaimOutcome::TooLarge(too_large) => Err(Problem::too_large(too_large)),
         }
     }
 

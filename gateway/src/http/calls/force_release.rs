@@ -2,12 +2,11 @@
 
 use fencepost_core::wire::ForceReleasedAnswer;
 use fencepost_core::{ProblemKind, Resource};
-use fencepost_store::Outcome;
+use fencepost_store::ForceReleaseOutcome;
 use hyper::Method;
 
 use super::Request;
 use super::admin::{AdminCall, Facts};
-use super::outcome::unfulfilled;
 use crate::http::Gateway;
 use crate::http::answer::{Answer, json};
 use crate::http::audit::Entry;
@@ -36,14 +35,15 @@ impl AdminCall for ForceRelease {
 
     async fn act(call: Permitted<ForceRelease>, gateway: &Gateway) -> Result<(Answer, Facts), Problem> {
         let ForceRelease(resource) = call.into_inner();
-        match gateway.store.force_release(&resource).await?? {
-            Outcome::ForceReleased { holder, token, fence } => {
+        match gateway.store.force_release(&resource).await? {
+            ForceReleaseOutcome::Released { holder, token, fence } => {
                 let facts = vec![("holder", holder.as_str().into()), ("token", token.to_string().into())];
                 let answer = ForceReleasedAnswer { name: resource, holder, token, fence };
                 Ok((Answer::json_bytes(json(&answer)), facts))
             }
-            Outcome::NotHeld => Err(Problem::not_held(resource)),
-            other => Err(unfulfilled(other)),
+            ForceReleaseOutcome::NotHeld => Err(Problem::not_held(resource)),
+            ForceReleaseOutcome::Refused(refusal) => Err(Problem::refused(&refusal)),
+            ForceReleaseOutcome::Exhausted(exhausted) => Err(Problem::exhausted(exhausted)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use fencepost_core::wire::{OutcomeAnswer, OutcomeState, TxnResult};
 use fencepost_core::{IdempotencyKey, ProblemKind, Timestamp};
-use fencepost_store::Outcome;
+use fencepost_store::FinalOutcome;
 use hyper::Method;
 
 use super::transact::result;
@@ -54,21 +54,21 @@ impl HttpCall for GetOutcome {
 }
 
 /// A recorded outcome, as it is answered.
-pub(super) fn outcome_answer(key: IdempotencyKey, outcome: Outcome, at: Option<Timestamp>) -> OutcomeAnswer {
+pub(super) fn outcome_answer(key: IdempotencyKey, outcome: FinalOutcome, at: Option<Timestamp>) -> OutcomeAnswer {
     let failed = |kind: ProblemKind| (OutcomeState::Failed, Some(kind.slug().to_owned()));
     let (mut results, mut token) = (None, None);
     let (state, problem) = match outcome {
-        Outcome::Transacted(transacted) => {
+        FinalOutcome::Transacted(transacted) => {
             results = Some(transacted.results.into_iter().map(result).collect());
             (OutcomeState::Applied, None)
         }
-        Outcome::Granted(grant) => {
+        FinalOutcome::Granted(grant) => {
             token = Some(grant.token);
             (OutcomeState::Applied, None)
         }
-        Outcome::ConditionFailed { .. } => failed(ProblemKind::ConditionFailed),
-        Outcome::Impossible { .. } => failed(ProblemKind::AddImpossible),
-        _ => failed(ProblemKind::Abandoned),
+        FinalOutcome::ConditionFailed(_) => failed(ProblemKind::ConditionFailed),
+        FinalOutcome::Impossible(_) => failed(ProblemKind::AddImpossible),
+        FinalOutcome::Abandoned => failed(ProblemKind::Abandoned),
     };
     let recorded_at = at.map(|at| at.to_string());
     OutcomeAnswer { key, outcome: state, problem, results, token, recorded_at }

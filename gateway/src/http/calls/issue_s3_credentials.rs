@@ -2,11 +2,10 @@
 
 use fencepost_core::wire::{S3CredentialsAnswer, S3CredentialsRequest};
 use fencepost_core::{Access, Presented, ProblemKind, Timestamp};
-use fencepost_store::{ClaimKeys, Outcome};
+use fencepost_store::{ClaimKeys, ClaimOutcome};
 use hyper::Method;
 use serde_json::json;
 
-use super::outcome::unfulfilled;
 use super::{Context, HttpCall, Request};
 use crate::http::answer::{self, Answer};
 use crate::http::headers;
@@ -44,21 +43,22 @@ impl HttpCall for IssueS3Credentials {
         let seconds = s3.seconds(ttl_s).map_err(|error| Problem::new(ProblemKind::MalformedBody, error.to_string()))?;
         let token = presented.as_ref().map(|presented| presented.token);
         let claim = ClaimKeys { resource: resource.clone(), presented, keys: Vec::new(), max_bytes: 0 };
-        let outcome = context.gateway.store.claim(claim).await??;
+        let outcome = context.gateway.store.claim(claim).await?;
         context.gateway.metrics.claim(&outcome);
         match (outcome, token) {
-            (Outcome::Claimed(claimed), Some(token)) => {
+            (ClaimOutcome::Claimed(claimed), Some(token)) => {
                 let answer = s3.issue(resource, token, seconds, Timestamp::now());
                 Ok(Answer::json_bytes(answer::json(&answer))
                     .fence(claimed.state.token())
                     .observed(claimed.observed.as_slice()))
             }
-            (Outcome::Claimed(_), None) => Err(Problem::new(
+            (ClaimOutcome::Claimed(_), None) => Err(Problem::new(
                 ProblemKind::MissingToken,
                 "credentials carry a fencing token, also where the guard only observes",
             )
             .advice("Send the token of your lock in the Fencing-Token header.")),
-            (other, _) => Err(unfulfilled(other)),
+            (ClaimOutcome::Refused(refusal), _) => Err(Problem::refused(&refusal)),
+            (ClaimOutcome::TooLarge(too_large), _) => Err(Problem::too_large(too_large)),
         }
     }
 

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use fencepost_core::wire::{LeaseAnswer, MAX_TTL_MS, MIN_TTL_MS, header};
 use fencepost_core::{ProblemKind, Resource};
+use fencepost_store::Grant;
 use fencepost_store::record::LeaseId;
-use fencepost_store::{Grant, Outcome};
 use hyper::HeaderMap;
 
-use super::outcome::{marked, unfulfilled};
-use crate::http::Gateway;
 use crate::http::answer::{Answer, json};
 use crate::http::headers;
 use crate::http::problem::Problem;
@@ -41,17 +39,9 @@ pub(super) fn ttl(ttl_ms: u64) -> Result<Duration, Problem> {
     }
 }
 
-/// A lock that was acquired (201) or renewed (200).
-pub(super) fn leased(gateway: &Gateway, status: u16, resource: Resource, outcome: Outcome) -> Result<Answer, Problem> {
-    gateway.metrics.lock(&outcome);
-    marked(outcome, |outcome| match outcome {
-        Outcome::Granted(grant) => {
-            let Grant { lease, token, holder, issuer, ttl_ms, observed, .. } = *grant;
-            let answer = LeaseAnswer { name: resource, lease: lease.to_string(), token, holder, issuer, ttl_ms };
-            Ok(Answer::json_status(status, json(&answer)).observed(observed.as_slice()))
-        }
-        Outcome::Held(holding) => Err(Problem::lock_held(resource, *holding)),
-        Outcome::LeaseLost { holder, fence } => Err(Problem::lease_lost(resource, holder, fence)),
-        other => Err(unfulfilled(other)),
-    })
+/// A lease as its holder sees it: acquired (201) or renewed (200).
+pub(super) fn leased(status: u16, resource: Resource, grant: Grant) -> Answer {
+    let Grant { lease, token, holder, issuer, ttl_ms, observed, .. } = grant;
+    let answer = LeaseAnswer { name: resource, lease: lease.to_string(), token, holder, issuer, ttl_ms };
+    Answer::json_status(status, json(&answer)).observed(observed.as_slice())
 }

@@ -5,7 +5,7 @@ mod admin;
 mod json_value;
 mod lease;
 mod objects;
-mod outcome;
+mod replayed;
 mod request;
 mod written;
 

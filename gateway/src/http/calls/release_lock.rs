@@ -1,12 +1,11 @@
 //! `DELETE /v1/locks/{name}`: give a lock back.
 
 use fencepost_core::{ProblemKind, Resource};
-use fencepost_store::Outcome;
+use fencepost_store::ReleaseOutcome;
 use fencepost_store::record::LeaseId;
 use hyper::Method;
 
 use super::lease::{no_token_nor_conditions, one_lease};
-use super::outcome::unfulfilled;
 use super::{Context, HttpCall, Request};
 use crate::http::answer::Answer;
 use crate::http::openapi::{Details, Headers, WRITING, parts};
@@ -34,12 +33,11 @@ impl HttpCall for ReleaseLock {
 
     async fn execute(call: Permitted<ReleaseLock>, context: &Context<'_>) -> Result<Answer, Problem> {
         let ReleaseLock { resource, lease } = call.into_inner();
-        let outcome = context.gateway.store.release(&resource, lease).await??;
+        let outcome = context.gateway.store.release(&resource, lease).await?;
         context.gateway.metrics.lock(&outcome);
         match outcome {
-            Outcome::Released => Ok(Answer::new(204)),
-            Outcome::LeaseLost { holder, fence } => Err(Problem::lease_lost(resource, holder, fence)),
-            other => Err(unfulfilled(other)),
+            ReleaseOutcome::Released => Ok(Answer::new(204)),
+            ReleaseOutcome::Lost(lost) => Err(Problem::lease_lost(resource, lost)),
         }
     }
 

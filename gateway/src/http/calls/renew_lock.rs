@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fencepost_core::wire::{LeaseAnswer, RenewRequest};
 use fencepost_core::{ProblemKind, Resource};
+use fencepost_store::RenewOutcome;
 use fencepost_store::record::LeaseId;
 use hyper::Method;
 use serde_json::json;
@@ -41,8 +42,12 @@ impl HttpCall for RenewLock {
 
     async fn execute(call: Permitted<RenewLock>, context: &Context<'_>) -> Result<Answer, Problem> {
         let RenewLock { resource, lease, ttl } = call.into_inner();
-        let outcome = context.gateway.store.renew(&resource, lease, ttl).await??;
-        leased(context.gateway, 200, resource, outcome)
+        let outcome = context.gateway.store.renew(&resource, lease, ttl).await?;
+        context.gateway.metrics.lock(&outcome);
+        match outcome {
+            RenewOutcome::Renewed(grant) => Ok(leased(200, resource, *grant)),
+            RenewOutcome::Lost(lost) => Err(Problem::lease_lost(resource, lost)),
+        }
     }
 
     fn describe() -> Details {

@@ -2,13 +2,12 @@
 
 use fencepost_core::wire::{RotateRequest, RotatedAnswer};
 use fencepost_core::{ProblemKind, Resource};
-use fencepost_store::Outcome;
+use fencepost_store::RotateOutcome;
 use hyper::Method;
 use serde_json::json;
 
 use super::Request;
 use super::admin::{AdminCall, Facts, readable_reason};
-use super::outcome::unfulfilled;
 use crate::http::Gateway;
 use crate::http::answer::{self, Answer};
 use crate::http::audit::Entry;
@@ -45,12 +44,13 @@ impl AdminCall for Rotate {
 
     async fn act(call: Permitted<Rotate>, gateway: &Gateway) -> Result<(Answer, Facts), Problem> {
         let Rotate { resource, request: RotateRequest { from, issuer, .. } } = call.into_inner();
-        match gateway.store.rotate(&resource, from, issuer).await?? {
-            Outcome::Rotated { generation } => {
+        match gateway.store.rotate(&resource, from, issuer).await? {
+            RotateOutcome::Rotated { generation } => {
                 let answer = RotatedAnswer { resource: Some(resource), generation };
                 Ok((Answer::json_bytes(answer::json(&answer)), vec![("generation", generation.into())]))
             }
-            other => Err(unfulfilled(other)),
+            RotateOutcome::OtherGeneration { found } => Err(Problem::other_generation(found)),
+            RotateOutcome::Exhausted(exhausted) => Err(Problem::exhausted(exhausted)),
         }
     }
 

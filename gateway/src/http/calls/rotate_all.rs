@@ -2,13 +2,12 @@
 
 use fencepost_core::ProblemKind;
 use fencepost_core::wire::{RotateAllRequest, RotatedAnswer};
-use fencepost_store::{Outcome, generation_by_clock};
+use fencepost_store::{RotateOutcome, generation_by_clock};
 use hyper::Method;
 use serde_json::json;
 
 use super::Request;
 use super::admin::{AdminCall, Facts, readable_reason};
-use super::outcome::unfulfilled;
 use crate::http::Gateway;
 use crate::http::answer::{self, Answer};
 use crate::http::audit::Entry;
@@ -39,11 +38,12 @@ impl AdminCall for RotateAll {
         // The clock also gives a lower bound, in case this store is an older copy that was restored unnoticed (trap
         // 40).
         match gateway.store.rotate_all_to(from, generation_by_clock()).await? {
-            Outcome::Rotated { generation } => {
+            RotateOutcome::Rotated { generation } => {
                 let answer = RotatedAnswer { resource: None, generation };
                 Ok((Answer::json_bytes(answer::json(&answer)), vec![("generation", generation.into())]))
             }
-            other => Err(unfulfilled(other)),
+            RotateOutcome::OtherGeneration { found } => Err(Problem::other_generation(found)),
+            RotateOutcome::Exhausted(exhausted) => Err(Problem::exhausted(exhausted)),
         }
     }
 

@@ -11,13 +11,14 @@ use fencepost_core::wire::{
 };
 use fencepost_core::{Access, Key, ProblemKind};
 use fencepost_store::record::{MAX_CONTENT_TYPE_BYTES, Value};
-use fencepost_store::{Condition, Done, Operation, Outcome, Transaction};
+use fencepost_store::{Condition, Done, Operation, RecordedTransaction, TransactOutcome, Transacted, Transaction};
 use hyper::Method;
 use serde_json::json;
 
 use super::json_value::text_or_base64;
-use super::outcome::{marked, unfulfilled};
+use super::replayed::replayed;
 use super::{Context, HttpCall, Request};
+use crate::http::Gateway;
 use crate::http::answer::{self, Answer, etag};
 use crate::http::body::hold_anyway;
 use crate::http::fingerprint::fingerprint;
@@ -71,26 +72,30 @@ impl HttpCall for Transact {
         let (Transact(transaction), gateway) = (call.into_inner(), context.gateway);
         let reads = transaction.operations.iter().any(|(_, operation)| *operation == Operation::Get);
         let _turn = if reads { Some(context.room_for_an_answer().await?) } else { None };
-        let outcome = gateway.store.transact(transaction).await??;
+        let outcome = gateway.store.transact(transaction).await?;
         gateway.metrics.transaction(&outcome);
-        let fences_now = match &outcome {
-            // A single fence goes into a header and leaves the body unchanged.
-            Outcome::Replayed(_, fences) if fences.len() > 1 => {
-                fences.iter().cloned().map(|(resource, fence)| FenceNow { resource, fence }).collect()
+        match outcome {
+            TransactOutcome::Transacted(done) => Ok(transacted(gateway, *done, Vec::new())),
+            TransactOutcome::Refused(refusals) => Err(Problem::all_refused(&refusals)),
+            TransactOutcome::ConditionFailed(failed) => Err(Problem::txn_condition_failed(failed)),
+            TransactOutcome::Impossible(addition) => Err(Problem::add_impossible(addition)),
+            TransactOutcome::TooLarge(too_large) => Err(Problem::too_large(too_large)),
+            TransactOutcome::Replayed(recorded, fences) => {
+                // A single fence goes into a header and leaves the body unchanged.
+                let (fence, fences_now) = match fences.as_slice() {
+                    [(_, fence)] => (*fence, Vec::new()),
+                    _ => (None, fences.into_iter().map(|(resource, fence)| FenceNow { resource, fence }).collect()),
+                };
+                let answered = match recorded {
+                    RecordedTransaction::Transacted(done) => Ok(transacted(gateway, *done, fences_now)),
+                    RecordedTransaction::ConditionFailed(failed) => Err(Problem::txn_condition_failed(failed)),
+                    RecordedTransaction::Impossible(addition) => Err(Problem::add_impossible(addition)),
+                };
+                replayed(answered, fence)
             }
-            _ => Vec::new(),
-        };
-        marked(outcome, |outcome| match outcome {
-            Outcome::Transacted(transacted) => {
-                let observed: Vec<_> = transacted.observed.iter().map(|(_, reason)| *reason).collect();
-                let results = transacted.results.into_iter().map(result).collect();
-                let answer = TxnAnswer { results, fences_now };
-                Ok(Answer::json_bytes(hold_anyway(answer::json(&answer), &gateway.answers)).observed(&observed))
-            }
-            Outcome::Refused(refusals) => Err(Problem::all_refused(&refusals)),
-            Outcome::ConditionFailed { at, key, current, .. } => Err(Problem::txn_condition_failed(at, key, current)),
-            other => Err(unfulfilled(other)),
-        })
+            TransactOutcome::KeyReused => Err(Problem::key_reused()),
+            TransactOutcome::Abandoned => Err(Problem::abandoned()),
+        }
     }
 
     fn describe() -> Details {
@@ -128,6 +133,14 @@ impl HttpCall for Transact {
             .problems(&ONCE)
             .problems(&WRITING)
     }
+}
+
+/// What was done, one result per operation.
+fn transacted(gateway: &Gateway, transacted: Transacted, fences_now: Vec<FenceNow>) -> Answer {
+    let observed: Vec<_> = transacted.observed.iter().map(|(_, reason)| *reason).collect();
+    let results = transacted.results.into_iter().map(result).collect();
+    let answer = TxnAnswer { results, fences_now };
+    Answer::json_bytes(hold_anyway(answer::json(&answer), &gateway.answers)).observed(&observed)
 }
 
 fn wrong(detail: impl Into<String>) -> Problem {
