@@ -43,7 +43,7 @@ impl Store {
         issuer: Option<Issuer>,
     ) -> Result<RotateOutcome, Failure> {
         let judged = Judged { guarded: self.resource(resource)?, presented: None, access: Access::Claim };
-        self.door.submit(vec![judged], None, |reply| Action::Rotate { from, issuer, reply }).await
+        self.entry.submit(vec![judged], None, |reply| Action::Rotate { from, issuer, reply }).await
     }
 
     /// Ends the generation of every resource, if the store's base generation is `from`.
@@ -53,7 +53,7 @@ impl Store {
 
     /// Like [`Store::rotate_all`], with a lower bound for the new generation.
     pub async fn rotate_all_to(&self, from: u32, at_least: u32) -> Result<RotateOutcome, Failure> {
-        self.door.submit(Vec::new(), None, |reply| Action::RotateAll { from, at_least, reply }).await
+        self.entry.submit(Vec::new(), None, |reply| Action::RotateAll { from, at_least, reply }).await
     }
 
     /// Rotates a page of existing fences. Resources without a fence are not covered.
@@ -63,16 +63,16 @@ impl Store {
         let page = page.map_err(|error| Rejected::Unavailable(error.to_string()))?;
         let mut done = PrefixRotated { rotated: 0, left: 0, next: page.next };
         // Enough at a time to share commits, but few enough to leave room in the queue for writers.
-        let at_once = (self.door.queue.max_capacity() / 4).clamp(1, 64);
+        let at_once = (self.entry.queue.max_capacity() / 4).clamp(1, 64);
         for resources in page.entries.chunks(at_once) {
             let mut running = tokio::task::JoinSet::new();
             for (resource, state) in resources {
                 match self.resource(resource) {
                     Ok(guarded) if state.generation == from => {
                         let judged = Judged { guarded, presented: None, access: Access::Claim };
-                        let (door, issuer) = (self.door.clone(), issuer.clone());
+                        let (entry, issuer) = (self.entry.clone(), issuer.clone());
                         running.spawn(async move {
-                            door.submit(vec![judged], None, |reply| Action::Rotate { from, issuer, reply }).await
+                            entry.submit(vec![judged], None, |reply| Action::Rotate { from, issuer, reply }).await
                         });
                     }
                     // A fence left behind by an older mapping protects nothing.

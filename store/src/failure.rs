@@ -68,7 +68,7 @@ pub enum Rejected {
         limit: usize,
     },
     /// The process is about to stop, so waiting for locks has ended.
-    #[error("the gateway is shutting down, so nobody waits for a lock any more")]
+    #[error("the gateway is shutting down, so waiting for locks has ended")]
     Closing,
     /// Too many conflicts with other gateways.
     #[error("other gateways changed the same records {attempts} times in a row")]

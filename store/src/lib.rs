@@ -41,18 +41,18 @@
 
 mod admin;
 mod command;
-mod door;
 pub mod engine;
 pub mod engines;
+mod entry;
 mod failure;
 mod fence_cache;
-mod forgetting;
+mod forgetter;
 mod lock_queue;
 mod locks;
 mod objects;
-mod opening;
 mod outcome;
 mod overlay;
+mod own_record;
 mod poison;
 mod position;
 mod reads;
@@ -71,13 +71,13 @@ pub use failure::{Failure, Rejected, WaiterBound};
 pub use lock_queue::{CallerId, MAX_WAITERS, MAX_WAITERS_PER_CALLER, MAX_WAITERS_PER_LOCK};
 pub use locks::AcquireLock;
 pub use objects::{Complete, DeleteObjects, Listed, ObjectOutcome, PutObject, Upload};
-pub use opening::OpenError;
 pub use outcome::{
     AcquireOutcome, Applied, Changed, ClaimOutcome, Claimed, Done, Exhausted, FailedCondition, FinalOutcome,
     ForceReleaseOutcome, Grant, Held, Holding, Impossible, ImpossibleAddition, LeaseLost, RecordedGrant,
     RecordedTransaction, RecordedWrite, ReleaseOutcome, RenewOutcome, RotateOutcome, TooLarge, TransactOutcome,
     Transacted, Verdicts, WriteOutcome,
 };
+pub use own_record::OpenError;
 pub use position::{Position, position};
 pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};
 pub use remap::{RemapError, Remapped, remap};

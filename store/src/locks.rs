@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::command::{Acquire, Action, Judged, Once, Take};
-use crate::door::Door;
+use crate::entry::Entry;
 use crate::failure::{Failure, Rejected};
 use crate::lock_queue::{CallerId, Place};
 use crate::outcome::{AcquireOutcome, ForceReleaseOutcome, Held, Holding, ReleaseOutcome, RenewOutcome};
@@ -120,11 +120,11 @@ impl Store {
             return Err(Rejected::Unavailable("the guards have changed".into()).into());
         };
         // With an idempotency key the caller may still retry and collect the grant.
-        let give_back = once.is_none().then(|| (self.door.clone(), judged.clone(), lease));
+        let give_back = once.is_none().then(|| (self.entry.clone(), judged.clone(), lease));
         let (sender, answer) = oneshot::channel();
-        let (door, once) = (self.door.clone(), once.clone());
+        let (entry, once) = (self.entry.clone(), once.clone());
         tokio::spawn(async move {
-            sender.send(door.submit(vec![judged], once, |reply| Action::Acquire(acquire, reply)).await)
+            sender.send(entry.submit(vec![judged], once, |reply| Action::Acquire(acquire, reply)).await)
         });
         Hearing { answer: Some(answer), give_back }.hear().await
     }
@@ -132,17 +132,17 @@ impl Store {
     /// Renews a lease, even after its TTL if the lock was not taken meanwhile.
     pub async fn renew(&self, resource: &Resource, lease: LeaseId, ttl: Duration) -> Result<RenewOutcome, Failure> {
         let (judged, ttl_ms) = (self.lock_of(resource)?, millis(ttl));
-        self.door.submit(vec![judged], None, |reply| Action::Renew { lease, ttl_ms, reply }).await
+        self.entry.submit(vec![judged], None, |reply| Action::Renew { lease, ttl_ms, reply }).await
     }
 
     /// Releases a lock.
     pub async fn release(&self, resource: &Resource, lease: LeaseId) -> Result<ReleaseOutcome, Failure> {
-        release(&self.door, self.lock_of(resource)?, lease).await
+        release(&self.entry, self.lock_of(resource)?, lease).await
     }
 
     /// Takes a lock from its holder, and raises the fence above the holder's token.
     pub async fn force_release(&self, resource: &Resource) -> Result<ForceReleaseOutcome, Failure> {
-        self.door.submit(vec![self.lock_of(resource)?], None, |reply| Action::ForceRelease { reply }).await
+        self.entry.submit(vec![self.lock_of(resource)?], None, |reply| Action::ForceRelease { reply }).await
     }
 
     /// A lock is judged on the resource of its name; which token is presented is decided with its record.
@@ -181,7 +181,7 @@ impl Store {
 /// The receiver of an attempt's outcome. If it is dropped early, a grant that its caller never received is released.
 struct Hearing {
     answer: Option<oneshot::Receiver<Result<AcquireOutcome, Failure>>>,
-    give_back: Option<(Door, Judged, LeaseId)>,
+    give_back: Option<(Entry, Judged, LeaseId)>,
 }
 
 impl Hearing {
@@ -195,7 +195,7 @@ impl Hearing {
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        let (Some(answer), Some((door, judged, lease)), Ok(runtime)) =
+        let (Some(answer), Some((entry, judged, lease)), Ok(runtime)) =
             (self.answer.take(), self.give_back.take(), Handle::try_current())
         else {
             return;
@@ -203,14 +203,14 @@ impl Drop for Hearing {
         runtime.spawn(async move {
             if let Ok(Ok(AcquireOutcome::Granted(_))) = answer.await {
                 // If this fails too, the lease expires by itself.
-                let _ = release(&door, judged, lease).await;
+                let _ = release(&entry, judged, lease).await;
             }
         });
     }
 }
 
-async fn release(door: &Door, judged: Judged, lease: LeaseId) -> Result<ReleaseOutcome, Failure> {
-    door.submit(vec![judged], None, |reply| Action::Release { lease, reply }).await
+async fn release(entry: &Entry, judged: Judged, lease: LeaseId) -> Result<ReleaseOutcome, Failure> {
+    entry.submit(vec![judged], None, |reply| Action::Release { lease, reply }).await
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
-use crate::opening::{OpenError, read_meta};
+use crate::own_record::{OpenError, read_meta};
 use crate::record::RecordKey;
 use crate::store::Store;
 

@@ -6,7 +6,7 @@
 use fencepost_core::{Guards, SameMapping};
 
 use crate::engine::{Batch, Change, Commit, Engine, EngineError, Purpose, Scan};
-use crate::opening::{OpenError, read_meta};
+use crate::own_record::{OpenError, read_meta};
 use crate::record::{self, Meta, RecordKey, Undecodable};
 
 /// The result of a remap.

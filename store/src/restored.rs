@@ -7,7 +7,7 @@
 use fencepost_core::Timestamp;
 
 use crate::engine::{Batch, Change, Engine, Purpose, Scan};
-use crate::opening::read_meta;
+use crate::own_record::read_meta;
 use crate::record::{self, Meta, RecordKey};
 use crate::remap::{RemapError, commit, next_generation};
 

@@ -11,14 +11,14 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::command::{Action, Claim, Condition, Judged, NewValue, Once, Operation, Step, Write, WriteOne};
-use crate::door::Door;
 use crate::engine::Engine;
+use crate::entry::Entry;
 use crate::failure::Failure;
 use crate::fence_cache::FenceCache;
-use crate::forgetting::{self, Forgetter};
+use crate::forgetter::{self, Forgetter};
 use crate::lock_queue::Locks;
-use crate::opening::{OpenError, open_meta};
 use crate::outcome::{ClaimOutcome, TransactOutcome, WriteOutcome};
+use crate::own_record::{OpenError, open_meta};
 use crate::poison::Poison;
 use crate::record::Meta;
 use crate::sequencer::{BatchReport, Observer, Sequencer};
@@ -180,7 +180,7 @@ impl Observer for NoObserver {
 pub struct Store {
     pub(crate) engine: Arc<dyn Engine>,
     guards: RwLock<Arc<Guards>>,
-    pub(crate) door: Door,
+    pub(crate) entry: Entry,
     pub(crate) locks: Arc<Locks>,
     committer: JoinHandle<()>,
     forgetter: Forgetter,
@@ -201,7 +201,7 @@ impl Store {
     ) -> Result<Store, OpenError> {
         let meta = open_meta(engine.as_ref(), &guards).await?;
         let (queue, receiver) = mpsc::channel(options.queue.max(1));
-        let door = Door { queue, cache: Arc::new(FenceCache::new(options.cached_fences)), poison: Poison::default() };
+        let entry = Entry { queue, cache: Arc::new(FenceCache::new(options.cached_fences)), poison: Poison::default() };
         let locks = Arc::new(Locks::new(options.lock_delay));
         let mut index_id = [0; 8];
         getrandom::fill(&mut index_id).map_err(|error| OpenError::Engine(error.to_string()))?;
@@ -209,8 +209,8 @@ impl Store {
         let sequencer = Sequencer {
             engine: engine.clone(),
             base: base.clone(),
-            cache: door.cache.clone(),
-            poison: door.poison.clone(),
+            cache: entry.cache.clone(),
+            poison: entry.poison.clone(),
             locks: locks.clone(),
             observer,
             mapping_hash: meta.mapping_hash,
@@ -222,11 +222,11 @@ impl Store {
         };
         let committer =
             sequencer.start(&Handle::current(), receiver).map_err(|error| OpenError::Engine(error.to_string()))?;
-        let forgetter = forgetting::start(&engine, &door, options.outcome_retention);
+        let forgetter = forgetter::start(&engine, &entry, options.outcome_retention);
         Ok(Store {
             engine,
             guards: RwLock::new(Arc::new(guards)),
-            door,
+            entry,
             locks,
             committer,
             forgetter,
@@ -239,9 +239,9 @@ impl Store {
 
     /// Completes the queued commands, then closes the engine.
     pub async fn close(self) {
-        let Store { door, committer, engine, forgetter, .. } = self;
+        let Store { entry, committer, engine, forgetter, .. } = self;
         forgetter.stop().await;
-        drop(door);
+        drop(entry);
         // A panic of the thread has already been logged and has poisoned the store.
         let _ = tokio::task::spawn_blocking(move || {
             let _ = committer.join();
@@ -290,17 +290,17 @@ impl Store {
 
     /// Whether the store accepts writes.
     pub fn health(&self) -> Health {
-        if self.door.poison.reason().is_none()
+        if self.entry.poison.reason().is_none()
             && let Some(fault) = self.engine.fault()
         {
-            self.door.poison.set(fault);
+            self.entry.poison.set(fault);
         }
-        self.door.poison.reason().map_or(Health::Ready, |reason| Health::Poisoned(reason.to_owned()))
+        self.entry.poison.reason().map_or(Health::Ready, |reason| Health::Poisoned(reason.to_owned()))
     }
 
     /// Number of queued writes.
     pub fn queue_depth(&self) -> usize {
-        self.door.queue.max_capacity() - self.door.queue.capacity()
+        self.entry.queue.max_capacity() - self.entry.queue.capacity()
     }
 
     /// Writes a value, if the fence admits it.
@@ -324,10 +324,10 @@ impl Store {
     ) -> Result<WriteOutcome, Failure> {
         let guarded = self.guards().of_key(&write.key)?;
         let judged = vec![Judged { guarded, presented, access: Access::Write }];
-        if let Some(refusal) = self.door.known_refusal(&judged, once.as_ref())? {
+        if let Some(refusal) = self.entry.known_refusal(&judged, once.as_ref())? {
             return Ok(WriteOutcome::Refused(Box::new(refusal)));
         }
-        self.door.submit(judged, once, |reply| Action::WriteOne(write, reply)).await
+        self.entry.submit(judged, once, |reply| Action::WriteOne(write, reply)).await
     }
 
     /// Applies everything or nothing, if every fence admits it. A transaction that has no writes, no tokens and no
@@ -337,10 +337,10 @@ impl Store {
         if judged.is_empty() && once.is_none() && write.only_reads() {
             return self.view(write).await;
         }
-        if let Some(refusal) = self.door.known_refusal(&judged, once.as_ref())? {
+        if let Some(refusal) = self.entry.known_refusal(&judged, once.as_ref())? {
             return Ok(TransactOutcome::Refused(vec![refusal]));
         }
-        self.door.submit(judged, once, |reply| Action::Write(write, reply)).await
+        self.entry.submit(judged, once, |reply| Action::Write(write, reply)).await
     }
 
     /// Determines which resources a transaction is judged on: those it writes, and those it presents a token for.
@@ -396,9 +396,9 @@ impl Store {
             }
         }
         let judged = vec![Judged { guarded, presented, access: Access::Claim }];
-        if let Some(refusal) = self.door.known_refusal(&judged, None)? {
+        if let Some(refusal) = self.entry.known_refusal(&judged, None)? {
             return Ok(ClaimOutcome::Refused(Box::new(refusal)));
         }
-        self.door.submit(judged, None, |reply| Action::Claim(Claim { keys, max_bytes }, reply)).await
+        self.entry.submit(judged, None, |reply| Action::Claim(Claim { keys, max_bytes }, reply)).await
     }
 }

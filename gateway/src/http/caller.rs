@@ -10,7 +10,7 @@ use super::answer::Answer;
 use super::body::{ByteBudget, hold, hold_anyway};
 use super::permit::Identity;
 use super::problem::Problem;
-use super::waiting::ConnectionWaits;
+use super::waiters::ConnectionWaits;
 use crate::config::Limits;
 use crate::peer::PeerAddress;
 

@@ -15,7 +15,7 @@ mod problem;
 mod query;
 mod routes;
 mod store_problem;
-mod waiting;
+mod waiters;
 mod wording;
 
 use std::convert::Infallible;
@@ -41,7 +41,7 @@ use body::ByteBudget;
 use caller::Caller;
 use origin::Hosts;
 use problem::Problem;
-use waiting::WaitingConnections;
+use waiters::WaitingConnections;
 
 pub use audit::AuditLog;
 #[cfg(test)]

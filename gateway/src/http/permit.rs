@@ -2,7 +2,7 @@
 
 use super::calls::HttpCall;
 use super::problem::Problem;
-use super::routes::Door;
+use super::routes::Audience;
 
 /// The identity of a caller. Until authentication exists, every caller of the public listener is anonymous; that is why
 /// it listens on loopback by default. A process that may open the Unix socket is an administrator.
@@ -45,8 +45,10 @@ impl<T> Permitted<T> {
 
 /// Decides whether an identity may make a call.
 pub(super) fn permit<C: HttpCall>(identity: &Identity, call: C) -> Result<Permitted<C>, Problem> {
-    match (identity, C::ROUTE.door) {
-        (Identity::Anonymous, Door::Admin) => Err(Problem::admin_only()),
-        (Identity::Anonymous, Door::Public) | (Identity::Administrator(_) | Identity::Signal, _) => Ok(Permitted(call)),
+    match (identity, C::ROUTE.audience) {
+        (Identity::Anonymous, Audience::Admin) => Err(Problem::admin_only()),
+        (Identity::Anonymous, Audience::Public) | (Identity::Administrator(_) | Identity::Signal, _) => {
+            Ok(Permitted(call))
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::problem::Problem;
 
 /// Callers that may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum Audience {
     /// Any caller that reaches the gateway.
     Public,
     /// Administrators, over the Unix socket.
@@ -46,7 +46,7 @@ pub(crate) struct Route {
     pub(super) action: &'static str,
     pub(super) takes: Takes,
     pub(super) query: Query,
-    pub(super) door: Door,
+    pub(super) audience: Audience,
     /// One line for the API document.
     pub(super) summary: &'static str,
 }
@@ -54,8 +54,8 @@ pub(crate) struct Route {
 impl Route {
     /// A whole path that any caller may use, without a body or a query.
     pub(super) const fn new(method: Method, path: &'static str, summary: &'static str) -> Route {
-        let (takes, query, door) = (Takes::Nothing, Query::Nothing, Door::Public);
-        Route { method, path, name: None, action: "", takes, query, door, summary }
+        let (takes, query, audience) = (Takes::Nothing, Query::Nothing, Audience::Public);
+        Route { method, path, name: None, action: "", takes, query, audience, summary }
     }
 
     /// The same, with a name as the rest of the path.
@@ -84,7 +84,7 @@ impl Route {
 
     /// The same, for administrators only.
     pub(super) const fn for_administrators(mut self) -> Route {
-        self.door = Door::Admin;
+        self.audience = Audience::Admin;
         self
     }
 

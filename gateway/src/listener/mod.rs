@@ -3,12 +3,12 @@
 
 mod activity;
 mod admin;
-mod arriving;
-mod closing;
+mod answer_deadline;
+mod close;
 mod connection;
 pub(crate) mod files;
 mod places;
-mod taking;
+mod request_body;
 
 use std::io;
 use std::pin::pin;
@@ -29,16 +29,16 @@ use tokio::task::JoinSet;
 use crate::config::Limits;
 use crate::peer::PeerAddress;
 use activity::Activity;
-use arriving::Framing;
-use closing::{linger, turn_away};
+use answer_deadline::{Answer, Streams, Taking};
+use close::{linger, turn_away};
 use connection::Connection;
 use files::Spare;
 use places::{Place, Places};
-use taking::{Answer, Streams, Taking};
+use request_body::Framing;
 
 pub use admin::{AdminListener, AdminListenerError};
-pub(crate) use arriving::Arriving;
 pub(crate) use places::{Bounds, Full};
+pub(crate) use request_body::Arriving;
 
 /// Connections that may receive a closing answer at once. More are closed without one.
 const MAX_CLOSING_ANSWERS: usize = 64;

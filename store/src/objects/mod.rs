@@ -219,10 +219,10 @@ impl Store {
         if judged.is_empty() && change.require.is_empty() && change.edits.is_empty() {
             return Ok(ObjectOutcome::Done(Changed::default()));
         }
-        if let Some(refusal) = self.door.known_refusal(&judged, None)? {
+        if let Some(refusal) = self.entry.known_refusal(&judged, None)? {
             return Ok(ObjectOutcome::Refused(vec![refusal]));
         }
-        Ok(match self.door.submit(judged, None, |reply| Action::Objects(change, reply)).await? {
+        Ok(match self.entry.submit(judged, None, |reply| Action::Objects(change, reply)).await? {
             ChangeOutcome::Changed(changed) => ObjectOutcome::Done(changed),
             ChangeOutcome::Refused(refusals) => ObjectOutcome::Refused(refusals),
             ChangeOutcome::Unmet { at, fence } => match why[at] {

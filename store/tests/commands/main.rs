@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
 
 mod answers;
-mod batching;
+mod batches;
 mod conditions;
 mod conflicts;
-mod forgetting;
 mod held_body;
 mod lock_fences;
 mod lock_queues;
@@ -16,6 +15,7 @@ mod outcomes;
 mod poison;
 mod reads;
 mod remap;
+mod retention;
 mod rotate;
 mod semantics;
 #[path = "../testbed/mod.rs"]

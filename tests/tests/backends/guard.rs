@@ -2,7 +2,7 @@
 
 mod calls;
 mod diary;
-mod keeping;
+mod renewals;
 mod scripted;
 mod several;
 mod traps;

@@ -6,10 +6,10 @@
 
 mod faults;
 mod garbled;
-mod holding;
+mod holders;
 mod numbers;
 mod stall;
-mod waiting;
+mod waiters;
 mod zombie;
 
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub(crate) use stall::{noticed, patiently};
-pub(crate) use {faults::*, garbled::*, holding::*, numbers::*, waiting::*, zombie::*};
+pub(crate) use {faults::*, garbled::*, holders::*, numbers::*, waiters::*, zombie::*};
 
 /// The kind of a call's error, if it failed.
 pub(crate) fn kind_of<T>(called: &Result<T, Error>) -> Option<ErrorKind> {

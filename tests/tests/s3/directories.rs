@@ -139,7 +139,7 @@ fn a_file_that_the_index_does_not_know_is_not_replaced() {
     assert_eq!((answer.status, code(&answer).as_str()), (409, "ObjectNameClash"), "{}", answer.text());
     assert!(answer.text().contains("objects check --adopt"), "{}", answer.text());
     assert_eq!(fs::read(&file).unwrap(), b"precious");
-    let (exit, ..) = crate::checking::objects(&gateway, &["check", "--adopt"]);
+    let (exit, ..) = crate::checks::objects(&gateway, &["check", "--adopt"]);
     assert_eq!(exit, 0);
     assert_eq!(signer.get("reports/by-hand").text(), "precious");
     assert_eq!(signer.put("reports/by-hand", b"other").status, 200);

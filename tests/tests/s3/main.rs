@@ -10,7 +10,7 @@ mod audited_bodies;
 mod blocked;
 mod bodies;
 mod buckets;
-mod checking;
+mod checks;
 mod checksums;
 mod chunked;
 mod cli;

@@ -13,7 +13,7 @@ use fencepost_harness::process::{GatewayProcess, binary};
 use fencepost_harness::strace;
 use tempfile::TempDir;
 
-use crate::checking::objects_at;
+use crate::checks::objects_at;
 use crate::signing::{Signer, element, elements, etag, md5_of};
 
 /// One fence for the whole bucket, and one for a bucket that does not exist.
@@ -138,7 +138,7 @@ fn parts_of(signer: &Signer, upload: &str) -> usize {
 
 impl Running {
     fn new(gateway: GatewayProcess) -> Running {
-        let s3 = wait::until("the S3 face to listen", PATIENCE, || {
+        let s3 = wait::until("the S3 front end to listen", PATIENCE, || {
             gateway.stdout().split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
         });
         Running { gateway, s3 }

@@ -5,7 +5,7 @@
 
 mod link;
 mod scripts;
-mod waiting;
+mod waiter;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::list::{Backend, Connecting};
 use super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, LockUrl, Wanted};
 use link::Link;
 use scripts::{Answer, Keys, Scripts, millis};
-use waiting::Asking;
+use waiter::Asking;
 
 /// How often a call is repeated if its answer was lost; the scripts compare the holder, which makes that safe.
 const ATTEMPTS: usize = 3;

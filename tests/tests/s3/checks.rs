@@ -65,7 +65,7 @@ fn files_that_were_there_before_are_objects_without_a_fence() {
     assert_eq!(signer.delete("reports/2025/05/31.csv").status, 204);
     assert_eq!(
         objects(&gateway, &["check"]),
-        (0, "1 objects looked at, 0 differences, 0 mended\n".into(), String::new())
+        (0, "1 objects looked at, 0 differences, 0 repaired\n".into(), String::new())
     );
 }
 
@@ -100,7 +100,7 @@ fn what_changed_behind_the_gateway_is_named_and_not_served_until_it_is_adopted()
         "changed: reports/other: it is another file",
         "missing: reports/removed: ",
         "unknown: reports/unknown: ",
-        "5 objects looked at, 5 differences, 0 mended",
+        "5 objects looked at, 5 differences, 0 repaired",
     ] {
         assert!(out.contains(line), "{line} in {out}");
     }
@@ -117,7 +117,7 @@ fn what_changed_behind_the_gateway_is_named_and_not_served_until_it_is_adopted()
     assert!(exit != 0 && error.contains("nowhere"), "{error}");
 
     let (exit, out, _) = objects(&gateway, &["check", "--adopt"]);
-    assert!(exit == 1 && out.contains("5 differences, 4 mended"), "a link stays what it is: {out}");
+    assert!(exit == 1 && out.contains("5 differences, 4 repaired"), "a link stays what it is: {out}");
     fs::remove_file(bucket.join("link")).unwrap();
     assert_eq!(differences(&gateway, &[]), (0, vec![], json!({"looked_at": 4, "differences": [], "mended": 0})));
     let texts = [("longer", "first and more"), ("other", "other"), ("same", "first"), ("unknown", "by hand")];

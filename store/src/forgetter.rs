@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::command::{Action, Command};
-use crate::door::Door;
 use crate::engine::{Engine, Scan};
+use crate::entry::Entry;
 use crate::failure::Failure;
 use crate::fence_cache::FenceCache;
 use crate::outcome::FinalOutcome;
@@ -52,12 +52,12 @@ impl Forgetter {
 }
 
 /// Starts the task.
-pub(crate) fn start(engine: &Arc<dyn Engine>, door: &Door, retention: Duration) -> Forgetter {
+pub(crate) fn start(engine: &Arc<dyn Engine>, entry: &Entry, retention: Duration) -> Forgetter {
     let mut forgetting = Forgetting {
         engine: Arc::downgrade(engine),
-        queue: door.queue.downgrade(),
-        cache: door.cache.clone(),
-        poison: door.poison.clone(),
+        queue: entry.queue.downgrade(),
+        cache: entry.cache.clone(),
+        poison: entry.poison.clone(),
         retention: Retention::new(retention, Timestamp::now()),
         started: Instant::now(),
         from: record::index_prefix(),
@@ -115,9 +115,9 @@ impl Forgetting {
             last = Some(key.clone());
             let index = RecordKey::scanned(key);
             let queue = self.queue.upgrade()?;
-            let door = Door { queue, cache: self.cache.clone(), poison: self.poison.clone() };
+            let entry = Entry { queue, cache: self.cache.clone(), poison: self.poison.clone() };
             removing.spawn(async move {
-                door.submit(Vec::new(), None, |reply| Action::Forget { index, outcomes, reply }).await
+                entry.submit(Vec::new(), None, |reply| Action::Forget { index, outcomes, reply }).await
             });
         }
         let mut removed = 0;
@@ -139,6 +139,6 @@ impl Store {
     /// Ensures that a request with this key is never applied. If it was applied already, returns that outcome.
     pub async fn abandon(&self, caller: &str, key: &IdempotencyKey) -> Result<FinalOutcome, Failure> {
         let key = OutcomeKey::new(caller, key);
-        self.door.submit(Vec::new(), None, |reply| Action::Abandon(key, reply)).await
+        self.entry.submit(Vec::new(), None, |reply| Action::Abandon(key, reply)).await
     }
 }

@@ -13,13 +13,13 @@ use crate::reply::Reply;
 use crate::unsettled::Unsettled;
 
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct Entry {
     pub(crate) queue: mpsc::Sender<Command>,
     pub(crate) cache: Arc<FenceCache>,
     pub(crate) poison: Poison,
 }
 
-impl Door {
+impl Entry {
     /// The refusal that a durable fence in the cache is enough for, if there is one.
     pub(crate) fn known_refusal(&self, judged: &[Judged], once: Option<&Once>) -> Result<Option<Refusal>, Rejected> {
         self.check()?;
