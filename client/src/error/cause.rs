@@ -31,7 +31,7 @@ pub(crate) enum Cause {
     LeaseLost(Loss),
     #[error("{0}; the work under it was cancelled")]
     Cancelled(Loss),
-    #[error("the lock `{0}` is held by somebody else")]
+    #[error("the lock `{0}` is held by another holder")]
     Busy(Resource),
     #[error("the lock `{0}` was lost before its token was claimed; acquire it again")]
     LostBeforeClaim(Resource),

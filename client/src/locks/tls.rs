@@ -239,9 +239,7 @@ impl Terms {
         let why = match among_causes(error, &|error| error.downcast_ref::<rustls::Error>())? {
             // `BadSignature`: the trusted CA has the same name, but another key.
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-                format!(
-                    "nobody who is trusted here vouches for its certificate; name the file of its CA with `{roots}`"
-                )
+                format!("no trusted authority vouches for its certificate; name the file of its CA with `{roots}`")
             }
             error @ rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

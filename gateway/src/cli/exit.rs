@@ -17,10 +17,10 @@ Exit codes:
   2  the command line or configuration is wrong
   3  refused by the fence, or the lease is lost: stop, do not retry with this token
   4  a condition failed, or a number cannot be added: read again, decide anew
-  5  the key has no value, or nobody holds the lock
+  5  the key has no value, or the lock is free
   6  not applied by this request: overloaded, unreachable or out of space; try again later
   7  the outcome is unknown: the write may or may not have been applied
-  8  somebody else holds the lock: try again later";
+  8  another holder has the lock: try again later";
 
 /// A command that did not succeed.
 pub(super) struct Failed {

@@ -300,7 +300,7 @@ fn line(lock: &LockView) -> String {
 }
 
 fn free(name: &Resource) -> Failed {
-    Failed::absent(format!("nobody holds the lock `{name}`"))
+    Failed::absent(format!("the lock `{name}` is free"))
 }
 
 impl Show {

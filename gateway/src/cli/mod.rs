@@ -57,15 +57,15 @@ enum Command {
     Lock(lock::Lock),
     /// Run a program under a lock, with its token in the environment
     Run(run::Run),
-    /// Get credentials for the S3 face
+    /// Get credentials for the S3 front end
     #[command(subcommand)]
     S3(s3::S3),
     /// Test whether a resource of your own is really safe
     Conform(conform::Conform),
-    /// Check the objects behind the S3 face, and remove leftovers
+    /// Check the objects behind the S3 front end, and remove leftovers
     #[command(subcommand)]
     Objects(objects::Objects),
-    /// Have a running gateway read the rules of its guards and the keys of its S3 face again (administrators only)
+    /// Have a running gateway read the rules of its guards and the keys of its S3 front end again (administrators only)
     Reload(admin::Reload),
     /// Measure a running gateway under load; writes to it
     Bench(bench::Bench),

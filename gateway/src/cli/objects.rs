@@ -78,7 +78,7 @@ impl Check {
         match admin.json {
             true => super::print(&serde_json::to_string(&all).map_err(Failed::other)?)?,
             false => super::print(&format!(
-                "{} objects looked at, {} differences, {} mended",
+                "{} objects looked at, {} differences, {} repaired",
                 all.looked_at,
                 all.differences.len(),
                 all.mended
@@ -88,7 +88,7 @@ impl Check {
         match left {
             0 => Ok(()),
             _ if adopt => Err(Failed::other(format!(
-                "{left} could not be mended: what is foreign never becomes an object; move it away. Of the others the line \
+                "{left} could not be repaired: what is foreign never becomes an object; move it away. Of the others the line \
                  says why"
             ))),
             _ if count("missing") > 0 => Err(Failed::other(format!(

@@ -53,7 +53,7 @@ pub(super) struct Run {
     /// File with that URL, which only its owner may read
     #[arg(long, value_name = "FILE", env = "FENCEPOST_LOCK_FILE", conflicts_with = "lock")]
     lock_file: Option<PathBuf>,
-    /// Resource to lock; its fence refuses whoever held the lock before
+    /// Resource to lock; its fence refuses earlier holders
     #[arg(long, value_name = "NAME", env = "FENCEPOST_RESOURCE", value_parser = Resource::new)]
     resource: Resource,
     /// URL of the gateway
@@ -62,7 +62,7 @@ pub(super) struct Run {
     /// How long the lease lasts unless it is renewed, which is done after a third of it
     #[arg(long, value_name = "TIME", default_value = "30s")]
     ttl: Span,
-    /// How long to wait while somebody else holds the lock
+    /// How long to wait while another holder has the lock
     #[arg(long, value_name = "TIME", default_value = "10s")]
     wait: Span,
     /// What to do with the program when the lease is lost
@@ -77,7 +77,7 @@ pub(super) struct Run {
     /// Give the lock up after this time, however long the program takes
     #[arg(long, value_name = "TIME")]
     max_hold: Option<Span>,
-    /// Leave AWS_* in the program's environment alone, even if the gateway has an S3 face
+    /// Leave AWS_* in the program's environment alone, even if the gateway has an S3 front end
     #[arg(long)]
     no_s3: bool,
     /// Name in the holder `name#nonce` [default: this machine and process]
@@ -95,7 +95,7 @@ AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, S3_ENDPOINT_URL, AWS
 write under the same token.
 Its exit code is passed on. Without a program to speak of:
   3    the lease was lost, and the program was ended; or the fence refused the lock's token
-  8    somebody else holds the lock
+  8    another holder has the lock
   126  the program cannot be run          127  there is no such program
   128+N  signal N ended the program, or this command while it waited";
 
@@ -226,7 +226,7 @@ impl Run {
                     told = true;
                     let refused = match loss {
                         Loss::TakenOver => "the fence refuses what the program writes from now on",
-                        _ => "the fence refuses what the program writes once somebody has taken over",
+                        _ => "the fence refuses what the program writes once another holder has taken over",
                     };
                     say(&format!("`{}`: {loss}; {refused}", self.resource));
                     if self.on_lost != OnLost::Notify {

@@ -20,7 +20,7 @@ use formats::{Format, Given};
 
 #[derive(Subcommand)]
 pub(super) enum S3 {
-    /// Get credentials for the S3 face that carry the token of a lock
+    /// Get credentials for the S3 front end that carry the token of a lock
     Credentials(Box<Credentials>),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Credentials {
     /// How long the lease of a lock that is taken lasts unless it is renewed
     #[arg(long, value_name = "TIME", default_value = "30s")]
     ttl: Span,
-    /// How long to wait while somebody else holds the lock
+    /// How long to wait while another holder has the lock
     #[arg(long, value_name = "TIME", default_value = "0s")]
     wait: Span,
     /// How long the credentials last [default: as long as the gateway allows]

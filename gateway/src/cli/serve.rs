@@ -101,7 +101,7 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
     let kind = config.engine_kind().map_err(Failed::usage)?;
     if s3.is_some() && !kind.durable {
         return Err(Failed::usage(format!(
-            "the S3 face keeps objects, and the engine `{}` would forget their fences: use a durable engine",
+            "the S3 front end keeps objects, and the engine `{}` would forget their fences: use a durable engine",
             kind.name
         )));
     }
@@ -245,7 +245,7 @@ fn credentials(settings: &S3Settings, data: &Path, listener: &TcpListener) -> Re
             let address = listener.local_addr().map_err(Failed::other)?;
             if address.ip().is_unspecified() {
                 return Err(Failed::usage(format!(
-                    "the S3 face listens on every address ({address}), and clients need the URL of one: give --s3-endpoint"
+                    "the S3 front end listens on every address ({address}), and clients need the URL of one: give --s3-endpoint"
                 )));
             }
             format!("http://{address}")

@@ -85,7 +85,7 @@ impl fmt::Display for Objects {
 #[derive(Debug, thiserror::Error)]
 pub enum S3SettingsError {
     /// An address without a storage of objects, or the reverse.
-    #[error("the S3 face needs an address and a place for objects: give {0} too, or leave both out")]
+    #[error("the S3 front end needs an address and a place for objects: give {0} too, or leave both out")]
     Half(&'static str),
     /// The storage of objects is not valid.
     #[error("objects: {0}")]
@@ -107,13 +107,13 @@ pub enum S3SettingsError {
 /// The settings of the S3 front end as flags and environment variables.
 #[derive(Args, Clone, Debug, Default)]
 pub struct S3Flags {
-    /// Address of the S3 face; port 0 picks a free one. Needs --objects [default: no S3 face]
+    /// Address of the S3 front end; port 0 picks a free one. Needs --objects [default: no S3 front end]
     #[arg(long, value_name = "ADDRESS", env = "FENCEPOST_S3_LISTEN")]
     pub s3_listen: Option<String>,
-    /// Where the S3 face keeps objects: dir:PATH, with a directory for each bucket. Needs --s3-listen
+    /// Where the S3 front end keeps objects: dir:PATH, with a directory for each bucket. Needs --s3-listen
     #[arg(long, value_name = "dir:PATH", env = "FENCEPOST_OBJECTS")]
     pub objects: Option<Objects>,
-    /// URL of the S3 face that clients are told [default: http:// and the address it listens on]
+    /// URL of the S3 front end that clients are told [default: http:// and the address it listens on]
     #[arg(long, value_name = "URL", env = "FENCEPOST_S3_ENDPOINT")]
     pub s3_endpoint: Option<String>,
     /// Let S3 clients make and remove buckets

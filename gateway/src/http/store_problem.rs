@@ -117,7 +117,7 @@ impl Problem {
     }
 
     pub(super) fn not_held(resource: Resource) -> Problem {
-        let mut problem = Problem::new(ProblemKind::NotHeld, format!("nobody holds the lock `{resource}`"));
+        let mut problem = Problem::new(ProblemKind::NotHeld, format!("the lock `{resource}` is free"));
         problem.document.resource = Some(resource);
         problem
     }
@@ -135,7 +135,7 @@ impl Problem {
         let (detail, advice) = match fence {
             Some(fence) => (
                 format!("there is no number above the fence, {fence}"),
-                "Somebody presented the highest number there is. Have an administrator rotate the resource: \
+                "A caller presented the highest number there is. Have an administrator rotate the resource: \
                  `fencepost fence rotate`.",
             ),
             None => (

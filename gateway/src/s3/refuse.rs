@@ -73,10 +73,7 @@ impl From<&PutObjectInput> for Unkept {
 /// Refuses options that would not be stored.
 pub(super) fn unkept(asked: &Unkept) -> S3Result<()> {
     if let Some(acl) = asked.acl.as_ref().filter(|acl| !USUAL_ACLS.contains(&acl.as_str())) {
-        return Err(s3_error!(
-            NotImplemented,
-            "The ACL `{acl}` is not offered: whoever has keys may read, nobody else."
-        ));
+        return Err(s3_error!(NotImplemented, "The ACL `{acl}` is not offered: only clients with keys may read."));
     }
     if let Some(class) = asked.storage_class.as_ref().filter(|class| *class != StorageClass::STANDARD) {
         let shown: String = class.chars().take(100).flat_map(char::escape_debug).collect();

@@ -44,7 +44,7 @@ pub enum GuardError {
     },
     /// A resource's own name maps to another resource.
     #[error(
-        "guard {guard} maps key `{key}` to resource `{resource}`, but that name itself belongs to resource `{other}`; nobody could claim it"
+        "guard {guard} maps key `{key}` to resource `{resource}`, but that name itself belongs to resource `{other}`; it could not be claimed"
     )]
     Unstable {
         /// Number of the guard, counted from 1.

@@ -61,7 +61,7 @@ problems! {
     /// The name is a key of another resource.
     NotAResource "not-a-resource" 400 "The name is not a resource",
     /// The call is allowed only on the administrator's listener.
-    AdminOnly "admin-only" 403 "Only on the administrator's door",
+    AdminOnly "admin-only" 403 "Only on the administrator's listener",
     /// A web page of another origin sent the request.
     CrossOrigin "cross-origin" 403 "Web pages of other origins may not use the gateway",
     /// No such route.
@@ -71,7 +71,7 @@ problems! {
     /// The lock is not held.
     NotHeld "not-held" 404 "The lock is not held",
     /// The gateway has no S3 front end.
-    NoS3Face "no-s3-face" 404 "The gateway has no S3 face",
+    NoS3Face "no-s3-face" 404 "The gateway has no S3 front end",
     /// The route exists, but not for this method.
     MethodNotAllowed "method-not-allowed" 405 "The method is not allowed here",
     /// The request did not arrive in time.

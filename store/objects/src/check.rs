@@ -49,7 +49,7 @@ pub struct Checked {
     /// The differences found.
     pub differences: Vec<Difference>,
     /// The number of differences repaired.
-    pub mended: usize,
+    pub repaired: usize,
     /// The next run begins after this key. `None`: the bucket is finished.
     pub next: Option<Key>,
 }
@@ -180,13 +180,13 @@ impl Objects {
         let pair = (found, object);
         let Some(difference) = differs(key, &pair) else { return Ok(None) };
         if adopt {
-            let mended = match pair {
+            let repaired = match pair {
                 (Some(found), before) => self.take_in(vec![(found, before)]).await? == 1,
                 (None, Some(object)) => self.store.disown_object(key, &object).await?,
                 (None, None) => false,
             };
-            checked.mended += usize::from(mended);
-            if let (true, Some((id, _))) = (mended, unshown) {
+            checked.repaired += usize::from(repaired);
+            if let (true, Some((id, _))) = (repaired, unshown) {
                 self.unblocked(key, id).await?;
             }
         }

@@ -77,7 +77,7 @@ pub enum ObjectError {
     NotEmpty,
     /// An earlier write of the same object is committed, but the storage could not publish it yet.
     #[error(
-        "an earlier write of `{key}` is committed but could not be put in its place: {why}. Mend the cause; the next write of it tries again. If its bytes are lost, `fencepost objects check --adopt` takes what the storage has"
+        "an earlier write of `{key}` is committed but could not be put in its place: {why}. Repair the cause; the next write of it tries again. If its bytes are lost, `fencepost objects check --adopt` takes what the storage has"
     )]
     Blocked {
         /// The object's name.
@@ -87,7 +87,7 @@ pub enum ObjectError {
     },
     /// This write is committed, but the storage could not publish it yet.
     #[error(
-        "the write of `{key}` is committed and served from here, but could not be put in its place: {why}. Mend the cause; the next write of it, or a restart, tries again"
+        "the write of `{key}` is committed and served from here, but could not be put in its place: {why}. Repair the cause; the next write of it, or a restart, tries again"
     )]
     Unshown {
         /// The object's name.

@@ -142,7 +142,7 @@ impl Objects {
         let place = self.layout.prepare(&key).await?;
         if place.is_taken() && self.store.object(&key).await?.is_none() {
             return Err(LayoutError::Clash(format!(
-                "`{key}` would replace a file that the index does not know: somebody put it there without the gateway. \
+                "`{key}` would replace a file that the index does not know: another program put it there. \
                  `fencepost objects check --adopt` takes it in"
             ))
             .into());

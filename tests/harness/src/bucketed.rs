@@ -95,7 +95,7 @@ impl Bucketed {
         let (config, place) = (config.display().to_string(), format!("dir:{}", objects.display()));
         let arguments = ["--config", &config, "--s3-listen", "127.0.0.1:0", "--objects", &place];
         let gateway = GatewayProcess::start(&dir.path().join("data"), &[&arguments[..], more].concat());
-        let s3 = wait::until("the S3 face to listen", wait::PATIENCE, || {
+        let s3 = wait::until("the S3 front end to listen", wait::PATIENCE, || {
             let said = gateway.stdout();
             said.split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
         });

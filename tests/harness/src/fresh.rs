@@ -41,8 +41,8 @@ impl Fresh {
         std::fs::create_dir(&objects).expect("a temporary directory can be written");
         let config = config.to_str().expect("temporary directories have plain names");
         let place = format!("dir:{}", objects.display());
-        let face = ["--config", config, "--s3-listen", "127.0.0.1:0", "--objects", &place];
-        Fresh::start_in(dir, &[&face, arguments].concat())
+        let front_end = ["--config", config, "--s3-listen", "127.0.0.1:0", "--objects", &place];
+        Fresh::start_in(dir, &[&front_end, arguments].concat())
     }
 
     fn start(arguments: &[&str]) -> Fresh {

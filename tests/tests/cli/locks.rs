@@ -149,8 +149,8 @@ fn e3_e5_e8_a_lock_that_is_lost_free_or_held() {
     // The wait is not counted against --timeout.
     run(&gateway, "lock acquire k --holder b#2 --wait 6s --timeout 5s").assert_failed(8, &["held by `a#1`"]);
     assert!(started.elapsed() >= Duration::from_secs(6), "{:?}", started.elapsed());
-    run(&gateway, "lock show free").assert_failed(5, &["nobody holds the lock `free`"]);
-    admin(&gateway, "lock force-release free").assert_failed(5, &["nobody holds the lock `free`"]);
+    run(&gateway, "lock show free").assert_failed(5, &["the lock `free` is free"]);
+    admin(&gateway, "lock force-release free").assert_failed(5, &["the lock `free` is free"]);
     let taken = admin(&gateway, "lock force-release k");
     assert_eq!(taken.text(), "took k from a#1, whose token was 1; the fence is 2\n");
     for line in ["lock renew k --lease", "lock release k --lease"] {
@@ -300,7 +300,7 @@ fn e2_the_command_line_is_wrong() {
 }
 
 #[test]
-fn e6_there_is_no_administrators_door() {
+fn e6_there_is_no_administrators_listener() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("admin.sock");
     let away = |line: &str| -> Said {

@@ -107,7 +107,7 @@ fn a_replayed_read_tells_what_was_there_then() {
 }
 
 #[test]
-fn both_doors_share_one_space_of_keys() {
+fn both_listeners_share_one_space_of_keys() {
     let gateway = Fresh::memory(&[]);
     let mut admin = Client::connect_unix(&gateway.data().join("admin.sock"));
     let put = [("fencing-token", "1"), ("idempotency-key", "7")];

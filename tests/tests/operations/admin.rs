@@ -37,7 +37,7 @@ fn generation(client: &mut Client, resource: &str) -> Value {
 }
 
 #[test]
-fn the_public_door_answers_403_to_every_administrative_call() {
+fn the_public_listener_answers_403_to_every_administrative_call() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
     assert_eq!(client.put("k", "34", "v").status, 204);
@@ -74,12 +74,12 @@ fn the_admin_socket_serves_everything_else_too() {
 fn rotating_one_resource_retires_its_tokens_and_no_others() {
     let gateway = Fresh::rocksdb(&[]);
     let (mut client, data) = (gateway.client(), gateway.data());
-    let mut door = admin(&data);
+    let mut socket = admin(&data);
     assert_eq!(client.put("a", "34", "v").status, 204);
     assert_eq!(client.put("b", "34", "v").status, 204);
-    let rotated = rotate(&mut door, "a", 0);
+    let rotated = rotate(&mut socket, "a", 0);
     assert_eq!((rotated.status, rotated.json()), (200, json!({"resource": "a", "generation": 1})));
-    let again = rotate(&mut door, "a", 0);
+    let again = rotate(&mut socket, "a", 0);
     assert_eq!((again.status, again.problem().as_str()), (412, "condition-failed"), "a retry does not rotate twice");
     assert_eq!((&again.json()["generation"], &again.json()["outcome"]), (&1.into(), &"not-applied".into()));
     assert_eq!(client.put("a", "35", "w").problem(), "retired-generation");

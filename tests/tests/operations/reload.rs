@@ -52,7 +52,7 @@ fn observe_becomes_enforce_over_the_socket() {
     assert_eq!(stale(&gateway), 409);
     let mut txn = gateway.client();
     let body = json!({"tokens": {"k": "33"}, "then": [{"delete": "k"}]});
-    assert_eq!(txn.post("/v1/txn", &body).status, 409, "by every door");
+    assert_eq!(txn.post("/v1/txn", &body).status, 409, "by every call");
     configure(&gateway, &format!("{ENFORCE}equal = 'reject'\nmax_jump = 5\n"));
     assert_eq!(reload(&gateway).status, 200);
     assert_eq!(gateway.client().put("k", "40", "w").problem(), "implausible");

@@ -29,7 +29,7 @@ fn message(answer: &Answer) -> String {
 fn assert_unshown(answer: &Answer, name: &str) {
     assert_eq!((answer.status, code(answer).as_str()), (500, "InternalError"), "{}", answer.text());
     let message = message(answer);
-    for words in [name, "is committed", "Input/output error", "Mend the cause", "restart"] {
+    for words in [name, "is committed", "Input/output error", "Repair the cause", "restart"] {
         assert!(message.contains(words), "`{words}` in {message}");
     }
 }
@@ -48,7 +48,7 @@ fn assert_reported(world: &World, name: &str, why: &str) {
     let (exit, out, _) = world.administer(&["check"]);
     let line = out.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{name} in {out}"));
     assert!(exit == 1 && line.starts_with(&format!("unshown: {name}: ")) && line.contains(why), "{exit}: {out}");
-    assert!(out.contains(" 1 differences, 0 mended"), "{out}");
+    assert!(out.contains(" 1 differences, 0 repaired"), "{out}");
 }
 
 fn assert_nothing_differs(world: &World) {
@@ -201,7 +201,7 @@ fn a_committed_object_whose_bytes_are_lost_is_blocked_until_the_storage_is_belie
         assert_reported(&world, "reports/x", "is not in the storage");
 
         let (_, out, _) = world.administer(&["check", "--adopt"]);
-        assert!(out.contains(" 1 differences, 1 mended"), "{out}");
+        assert!(out.contains(" 1 differences, 1 repaired"), "{out}");
         let seen = world.seen(&signer);
         assert_eq!(seen.get("x").map(Vec::as_slice), before.map(str::as_bytes));
         assert_nothing_differs(&world);

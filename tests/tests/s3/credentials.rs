@@ -174,7 +174,7 @@ fn without_an_s3_face_there_are_no_credentials_and_no_claim() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
     let answer = ask(&mut client, "34", &json!({"resource": "a"}));
-    assert_eq!((answer.status, answer.problem().as_str()), (404, "no-s3-face"));
+    assert_eq!((answer.status, answer.problem().as_str()), (404, "no-s3-front_end"));
     assert!(answer.text().contains("--s3-listen"), "{}", answer.text());
     assert_eq!(client.fence("a"), None);
 }
@@ -227,25 +227,25 @@ fn the_gateways_own_key_survives_a_restart_and_is_its_own_only() {
     let (data, objects) = (dir.path().join("data"), dir.path().join("objects"));
     std::fs::create_dir(&objects).unwrap();
     let place = format!("dir:{}", objects.display());
-    let face = ["--s3-listen", "127.0.0.1:0", "--objects", &place];
+    let front_end = ["--s3-listen", "127.0.0.1:0", "--objects", &place];
     let key = data.join("s3-mac.key");
 
     let gateway = GatewayProcess::start(&data, &[]);
     gateway.kill();
-    assert!(!key.exists(), "without an S3 face none is made");
-    let gateway = GatewayProcess::start(&data, &face);
+    assert!(!key.exists(), "without an S3 front end none is made");
+    let gateway = GatewayProcess::start(&data, &front_end);
     assert_eq!(ask(&mut gateway.client(), "34", &json!({"resource": "a"})).status, 200);
     let made = std::fs::read_to_string(&key).unwrap();
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     gateway.kill();
-    let gateway = GatewayProcess::start(&data, &face);
+    let gateway = GatewayProcess::start(&data, &front_end);
     assert_eq!(std::fs::read_to_string(&key).unwrap(), made);
     let stale = ask(&mut gateway.client(), "33", &json!({"resource": "a"}));
     assert_eq!(stale.problem(), "stale", "what was answered was durable");
     gateway.kill();
 
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
-    let said = refused_start(&data, &face);
+    let said = refused_start(&data, &front_end);
     assert!(said.contains("s3-mac.key") && said.contains("chmod 600") && !said.contains(made.trim()), "{said}");
 }
 

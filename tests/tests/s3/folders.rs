@@ -157,7 +157,7 @@ fn b_slash_folder_markers_outlive_everything_but_their_removal() {
     let keys: Vec<String> = signer.list("made", 1).into_iter().map(|entry| entry.key).collect();
     assert_eq!(keys, ["x/", "x/deep/", "y/"], "one at a time");
     let (exit, out, _) = world.administer(&["check"]);
-    assert_eq!((exit, out.as_str()), (0, "0 objects looked at, 0 differences, 0 mended\n"));
+    assert_eq!((exit, out.as_str()), (0, "0 objects looked at, 0 differences, 0 repaired\n"));
     let (exit, ..) = world.administer(&["check", "--adopt"]);
     assert_eq!((exit, signer.list("made", 10).len()), (0, 3));
     let kept = signer.request("DELETE", "/made", &[], b"");

@@ -101,7 +101,7 @@ impl Place {
             };
             let Some(own) = own else { return Err(calls.nonsense("a key that was just created is not there")) };
             if own.lease == 0 {
-                return Err(calls.nonsense(&format!("somebody wrote the key `{key}` by hand; delete it")));
+                return Err(calls.nonsense(&format!("the key `{key}` was written by another program; delete it")));
             }
             // A key under another lease was left by an earlier call of this holder whose answer was lost (5).
             let ours = own.lease == lease;

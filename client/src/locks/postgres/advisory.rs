@@ -98,7 +98,7 @@ impl Sessions {
     fn pooled(&self) -> LockError {
         self.failed(
             "its connections go through a proxy that gives one server process to several clients (transaction pooling), \
-             where a session's lock belongs to whoever comes next: connect to the server itself, or use mode=lease",
+             where a session's lock passes to the next client: connect to the server itself, or use mode=lease",
         )
     }
 

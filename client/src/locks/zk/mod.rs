@@ -111,7 +111,7 @@ impl ZooKeeper {
             Ok(Stood::First(head)) => head,
             Ok(Stood::InVain) => return Ok(Acquired::Busy),
             Ok(Stood::Deleted) => {
-                let why = "while waiting, our znode was deleted, with its session or by somebody's hand; ask again";
+                let why = "while waiting, our znode was deleted, with its session or by another program; ask again";
                 return Err(LockError::Unreachable { service: self.ensemble.shown.clone(), why: why.to_owned() });
             }
             Err(error) => return Err(self.ensemble.error(error)),
@@ -151,7 +151,9 @@ impl ZooKeeper {
         };
         let (data, _) = found.map_err(|error| self.ensemble.error(error))?;
         let issuer = String::from_utf8(data).ok().and_then(|uuid| Issuer::new(&format!("zk:{uuid}")).ok());
-        issuer.ok_or_else(|| self.failed(format!("{path} should hold a UUID, and does not. Did somebody write to it?")))
+        issuer.ok_or_else(|| {
+            self.failed(format!("{path} should hold a UUID, and does not. Did another program write to it?"))
+        })
     }
 
     fn failed(&self, why: String) -> LockError {

@@ -204,7 +204,7 @@ async fn maker(from: SocketAddr, to: SocketAddr) -> io::Result<u32> {
     for _ in 0..LOOKS {
         let table = tokio::task::spawn_blocking(|| std::fs::read_to_string(CONNECTIONS)).await?;
         let table = table.map_err(|error| {
-            let why = format!("{CONNECTIONS} cannot be read, and so nobody is let into the tunnel: {error}");
+            let why = format!("{CONNECTIONS} cannot be read, so no connection is let into the tunnel: {error}");
             io::Error::new(io::ErrorKind::Unsupported, why)
         })?;
         match owner(&table, from, to) {

@@ -39,8 +39,8 @@ impl AdminCall for CheckObjects {
         let (checked, next) =
             objects(gateway)?.check_next(bucket.as_deref(), after.as_deref(), adopt).await.map_err(of_objects)?;
         let differences: Vec<_> = checked.differences.into_iter().map(difference).collect();
-        let facts = vec![("differences", differences.len().into()), ("mended", checked.mended.into())];
-        let answer = ObjectsCheckAnswer { looked_at: checked.looked_at, differences, mended: checked.mended, next };
+        let facts = vec![("differences", differences.len().into()), ("mended", checked.repaired.into())];
+        let answer = ObjectsCheckAnswer { looked_at: checked.looked_at, differences, mended: checked.repaired, next };
         Ok((Answer::json_bytes(answer::json(&answer)), facts))
     }
 

@@ -21,7 +21,7 @@ pub(super) struct IssueS3Credentials {
 
 impl HttpCall for IssueS3Credentials {
     const ROUTE: Route =
-        Route::new(Method::POST, "/v1/s3/credentials", "claim, and get credentials for the S3 face").with_body();
+        Route::new(Method::POST, "/v1/s3/credentials", "claim, and get credentials for the S3 front end").with_body();
 
     fn decode(request: Request<'_>) -> Result<IssueS3Credentials, Problem> {
         let headers = request.headers();

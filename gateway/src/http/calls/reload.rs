@@ -17,9 +17,12 @@ use crate::http::routes::Route;
 pub(super) struct Reload;
 
 impl AdminCall for Reload {
-    const ROUTE: Route =
-        Route::new(Method::POST, "/v1/admin/reload", "read the rules of the guards and the keys of the S3 face again")
-            .with_body();
+    const ROUTE: Route = Route::new(
+        Method::POST,
+        "/v1/admin/reload",
+        "read the rules of the guards and the keys of the S3 front end again",
+    )
+    .with_body();
     const ACTION: &'static str = "reload";
 
     fn decode(request: Request<'_>) -> Result<Reload, Problem> {

@@ -37,7 +37,7 @@ const TAGS: [(&str, &str); 8] = [
     ("transactions", "Several keys in one commit."),
     ("fences", "The highest token seen for a resource."),
     ("locks", "The built-in lock service."),
-    ("s3", "Credentials for the S3 face, which has a port of its own."),
+    ("s3", "Credentials for the S3 front end, which has a port of its own."),
     ("outcomes", "What became of a request with an idempotency key."),
     ("admin", "On the administrator's Unix socket only; 403 elsewhere."),
     ("operations", "For those who run the gateway."),

@@ -1,4 +1,4 @@
-//! `/v1/admin`: the administrator's door.
+//! `/v1/admin`: the administrator's listener.
 
 use serde::{Deserialize, Serialize};
 

@@ -26,7 +26,7 @@ pub struct ObjectsCheckAnswer {
     pub looked_at: usize,
     /// Where index and storage differ.
     pub differences: Vec<ObjectDifference>,
-    /// How many of them were mended.
+    /// How many of them were repaired.
     pub mended: usize,
     /// Pass as `after` to go on; absent when all are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! `/v1/s3/credentials`: a lease's credentials for the S3 face.
+//! `/v1/s3/credentials`: a lease's credentials for the S3 front end.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub struct S3CredentialsAnswer {
     pub secret_access_key: String,
     /// When they end by the gateway's clock, RFC 3339. Get new ones for the same token before.
     pub expiration: String,
-    /// The URL of the S3 face.
+    /// The URL of the S3 front end.
     pub endpoint: String,
     /// What may be written with them.
     pub resource: Resource,

@@ -62,7 +62,9 @@ impl Opened for OpenedFile {
                 Ok(()) => Ok(bytes.into()),
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(LayoutError::Failed {
                     what: format!("reading {length} bytes of `{path}` from {start}"),
-                    error: format!("it had {size} bytes when it was opened, and somebody made it shorter since"),
+                    error: format!(
+                        "it had {size} bytes when it was opened, and another program has made it shorter since"
+                    ),
                 }),
                 Err(error) => Err(failed_io(format!("reading `{path}`"), &error)),
             }

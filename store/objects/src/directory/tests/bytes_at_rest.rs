@@ -157,7 +157,7 @@ async fn reads_are_ranges_of_what_was_there() {
     assert_eq!(read(&*opened).await.unwrap(), b"0123456789");
     fs::write(storage.path("bucket/a"), b"01234").unwrap();
     let error = opened.read(0, 10).await.unwrap_err();
-    assert!(error.to_string().contains("somebody made it shorter"), "{error}");
+    assert!(error.to_string().contains("another program has made it shorter"), "{error}");
 }
 
 #[tokio::test]
