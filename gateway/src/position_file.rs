@@ -10,11 +10,12 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fencepost_store::engine::Engine;
 use fencepost_store::{OpenError, Position, Store};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 /// The interval at which the note is updated.
@@ -163,7 +164,7 @@ impl PositionFile {
 
     /// Updates the note, which never goes back.
     pub fn note(&self, position: Position) -> std::io::Result<()> {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted.lock();
         if noted.is_none_or(|noted| noted.is_behind(&position)) {
             write(&self.path, &position)?;
             *noted = Some(position);

@@ -1,11 +1,10 @@
 //! Reading the configuration again while the gateway runs. Only the rules of guards and the keys of the S3 front end
 //! change.
 
-use std::sync::{Mutex, PoisonError};
-
 use fencepost_core::wire::ReloadAnswer;
 use fencepost_core::{Guards, Policy};
 use fencepost_store::{MappingDiffers, Store};
+use parking_lot::Mutex;
 
 use crate::config::{Config, ConfigError, Flags};
 use crate::credentials::S3Credentials;
@@ -41,7 +40,7 @@ impl Reload {
 
     /// Reads the configuration again. If it is not valid, the old rules and keys stay.
     pub fn run(&self, store: &Store, s3: Option<&S3Credentials>) -> Result<ReloadAnswer, ReloadError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         let read = Config::load(&self.flags)?;
         let keys = s3.map(|s3| read.s3.keyring(&self.running.data).map(|keyring| (s3, keyring))).transpose()?;
         let mut changed = changes(&store.guards(), &read.guards);

@@ -5,10 +5,10 @@
 //! slots.
 
 use std::hash::BuildHasher;
-use std::sync::{Mutex, PoisonError};
 
 use fencepost_core::{FenceState, Guarded, Reason, Refusal, Resource, Verdict, decide};
 use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::command::Judged;
 
@@ -47,7 +47,7 @@ impl FenceCache {
     /// Removes all entries.
     pub(crate) fn clear(&self) {
         for slot in &self.slots {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *slot.lock() = None;
         }
     }
 
@@ -68,9 +68,9 @@ impl FenceCache {
         }
     }
 
-    fn slot(&self, resource: &Resource) -> std::sync::MutexGuard<'_, Option<(Resource, FenceState)>> {
+    fn slot(&self, resource: &Resource) -> MutexGuard<'_, Option<(Resource, FenceState)>> {
         let at = usize::try_from(self.hasher.hash_one(resource.as_str()) % self.slots.len() as u64).unwrap_or(0);
-        self.slots[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots[at].lock()
     }
 }
 

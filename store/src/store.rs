@@ -1,12 +1,13 @@
 //! The store: the single entry point to fences and data.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fencepost_core::{Access, Guarded, Guards, Issuer, Key, NameError, Presented, Resource, SameMapping};
+use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -266,7 +267,7 @@ impl Store {
 
     /// The current guards: mapping and rules.
     pub fn guards(&self) -> Arc<Guards> {
-        self.guards.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.guards.read().clone()
     }
 
     /// Replaces the rules. The mapping is stored state and must be the same; if it is not, nothing changes.
@@ -276,7 +277,7 @@ impl Store {
             let stored = fencepost_core::describe_mapping(&self.meta.mapping_text);
             return Err(MappingDiffers { stored, configured: guards.mapping().to_string() });
         }
-        *self.guards.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(guards);
+        *self.guards.write() = Arc::new(guards);
         Ok(())
     }
 

@@ -5,10 +5,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -133,7 +134,7 @@ pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, 
     while let Some(ended) = speaking.join_next().await {
         unexpected += ended.map_err(|error| Trouble::Broken(error.to_string()))??;
     }
-    let latency = latency.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let latency = latency.lock().clone();
     let seconds = load.duration.as_secs_f64();
     Ok(Measured { connections, answered: latency.len(), unexpected, seconds, latency })
 }
@@ -176,7 +177,7 @@ async fn speak<P: Protocol>(
             Some((begin, _)) if sent >= *begin => match answered {
                 Answered::Expected => {
                     let micros = u64::try_from((now - sent).as_micros()).unwrap_or(u64::MAX);
-                    latency.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
+                    latency.lock().saturating_record(micros);
                 }
                 _ => unexpected += 1,
             },

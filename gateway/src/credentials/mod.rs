@@ -9,11 +9,12 @@ pub mod keyring;
 pub mod mac_keys;
 pub mod secret_file;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::wire::S3CredentialsAnswer;
 use fencepost_core::{Resource, Timestamp, Token};
+use parking_lot::RwLock;
 
 use keyring::Keyring;
 use mac_keys::Issued;
@@ -44,12 +45,12 @@ impl S3Credentials {
 
     /// The current keys.
     pub fn keyring(&self) -> Arc<Keyring> {
-        self.keyring.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.keyring.read().clone()
     }
 
     /// Replaces the keys, and returns a description of the differences.
     pub fn replace(&self, keyring: Keyring) -> Vec<String> {
-        let mut current = self.keyring.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.keyring.write();
         let changes = current.changes(&keyring);
         *current = Arc::new(keyring);
         changes

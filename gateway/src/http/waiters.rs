@@ -2,9 +2,10 @@
 //! of the connections, and half of the streams of each, may wait, so that a holder can always connect, renew, write and
 //! release.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fencepost_core::ProblemKind;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::front_end::MAX_STREAMS;
@@ -64,7 +65,7 @@ impl WaitingConnections {
 
 impl ConnectionWaits {
     fn waits(&self) -> MutexGuard<'_, Waits> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -8,7 +8,7 @@
 //! Over HTTP/1 the deadline of the socket is enough, and bodies pass through unchanged.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use bytes::{Buf, Bytes};
 use futures_util::task::AtomicWaker;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, Sleep};
 
 use super::activity::InUse;
@@ -40,7 +41,7 @@ struct Waiting {
 
 impl Taking {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     fn give(self: &Arc<Self>, bytes: Bytes) -> Part {
@@ -173,13 +174,13 @@ impl Streams {
 
     /// Sets the state that belongs to the next stream.
     pub(super) fn next_is(&self, taking: Arc<Taking>) {
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(taking);
+        *self.next.lock() = Some(taking);
     }
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
-        match self.next.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match self.next.lock().take() {
             Some(taking) => {
                 let (stream, limit) = (Box::pin(stream), self.write_timeout);
                 drop(tokio::spawn(Watched { stream, taking, limit, timer: None }));

@@ -6,10 +6,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -46,7 +47,7 @@ pub(super) struct Left<S>(Arc<Mutex<Option<S>>>);
 
 impl<S> Left<S> {
     pub(super) fn take(&self) -> Option<S> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 
@@ -113,7 +114,7 @@ impl<S: Unpin> Connection<S> {
 
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
-        *self.left.0.lock().unwrap_or_else(PoisonError::into_inner) = self.stream.take();
+        *self.left.0.lock() = self.stream.take();
     }
 }
 

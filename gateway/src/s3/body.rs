@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use futures_util::{Stream, StreamExt};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
+use parking_lot::Mutex;
 use s3s::TrailingHeaders;
 use s3s::dto::{PutObjectInput, StreamingBlob};
 use s3s::{S3ErrorCode, S3Result, s3_error};
@@ -88,7 +89,7 @@ pub(super) fn arrived_whole<T>(call: &Call<T>) -> S3Result<Result<(), ObjectErro
     let Some(Measuring(measure)) = measuring else {
         return Err(s3_error!(NotImplemented, "A list comes with its checksum in a header, and not in chunks."));
     };
-    let mut measure = measure.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut measure = measure.lock();
     let measured = std::mem::replace(&mut *measure, Measure::new(std::iter::empty())).finish();
     Ok(measured.keeps(&promised))
 }
@@ -240,7 +241,7 @@ impl Coming {
         };
         if let Some(bytes) = bytes {
             if let Some(Measuring(measure)) = &self.measuring {
-                measure.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
+                measure.lock().update(bytes);
             }
             if let Some(Err(fault)) = self.scan.as_mut().map(|scan| scan.feed(bytes)) {
                 let why = fault.why.clone();

@@ -1,9 +1,10 @@
 //! Denied requests: counted by code, and logged with at most one line a second.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::http::request::Parts;
+use parking_lot::Mutex;
 
 use crate::metrics::{Metrics, S3_DENIALS};
 use crate::peer::PeerAddress;
@@ -36,7 +37,7 @@ impl Denials {
 
     /// Returns the number of requests not logged since the last line, if another line is due.
     fn may_log(&self) -> Option<u64> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         match last.as_mut() {
             Some((at, unlogged)) if at.elapsed() < BETWEEN_LINES => {
                 *unlogged += 1;
@@ -78,7 +79,7 @@ mod tests {
         let denials = Denials::new(Arc::new(Metrics::new()));
         assert_eq!(denials.may_log(), Some(0));
         assert_eq!((denials.may_log(), denials.may_log()), (None, None));
-        denials.last.lock().unwrap().as_mut().unwrap().0 -= BETWEEN_LINES;
+        denials.last.lock().as_mut().unwrap().0 -= BETWEEN_LINES;
         assert_eq!(denials.may_log(), Some(2));
     }
 

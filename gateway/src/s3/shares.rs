@@ -1,9 +1,10 @@
 //! A memory limit of which no peer gets more than a share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::peer::PeerAddress;
@@ -24,7 +25,7 @@ impl Shares {
 
     /// The share of a peer, common to all its connections.
     pub(super) fn of(&self, peer: PeerAddress) -> Share {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = self.peers.lock();
         let own = peers.get(&peer).and_then(Weak::upgrade).unwrap_or_else(|| {
             peers.retain(|_, own| own.strong_count() > 0);
             let own = Arc::new(Semaphore::new(self.share));
@@ -142,6 +143,6 @@ mod tests {
     fn peers_that_are_gone_are_forgotten() {
         let shares = Shares::new(40, 1);
         (0..100).for_each(|last| drop(shares.of(address(last))));
-        assert_eq!(shares.peers.lock().unwrap().len(), 1);
+        assert_eq!(shares.peers.lock().len(), 1);
     }
 }

@@ -1,10 +1,11 @@
 //! The service: the state shared by all calls about objects, its start and its shutdown.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use fencepost_core::{FenceState, Guards, Key, Resource};
 use fencepost_store::Store;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{RwLock, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -115,8 +116,8 @@ impl Objects {
         self.adopted.read().await.contains(bucket)
     }
 
-    pub(crate) fn blocked(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Unshown>> {
-        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn blocked(&self) -> MutexGuard<'_, HashMap<Key, Unshown>> {
+        self.blocked.lock()
     }
 }
 

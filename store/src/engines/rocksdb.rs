@@ -5,12 +5,13 @@
 //! value are stored separately from its version (`bodies.rs`).
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind,
     IteratorMode, LogLevel, Options, ReadOptions, ReadTier, WriteBatch, WriteOptions, properties,
@@ -74,7 +75,7 @@ struct Committer {
 impl RocksDb {
     /// Compares and writes. `None`: RocksDB is stalled, and nothing was written.
     fn try_commit(&self, batch: &Batch) -> Result<Option<Commit>, EngineError> {
-        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
+        let committer = self.committer.lock();
         let db = &self.shared.db;
         let floor = batch.purpose.floor(committer.floor);
         match self.shared.free_space() {

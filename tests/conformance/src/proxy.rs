@@ -10,11 +10,12 @@ mod request_lines;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::net::sockopt::set_socket_linger;
 
 use self::request_lines::RequestLines;
@@ -204,7 +205,7 @@ impl Drop for Proxy {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the state")
+        self.state.lock()
     }
 
     fn cut(&self, connection: &Connection) {
@@ -236,7 +237,7 @@ impl Shared {
                 Rule::Duplicate => return Verdict::Twice,
                 Rule::Reorder => return Verdict::Swap,
             }
-            state = self.changed.wait(state).expect("nobody panics with the state");
+            self.changed.wait(&mut state);
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::http::Client;
@@ -66,7 +67,7 @@ impl GatewayProcess {
         let (stdout, out) = follow(child.stdout.take().expect("stdout is piped"));
         let (stderr, err) = follow(child.stderr.take().expect("stderr is piped"));
         let url = wait::until("the gateway to listen", Duration::from_secs(60), || {
-            let said = stdout.lock().expect("readers do not panic").clone();
+            let said = stdout.lock().clone();
             if let Some(rest) = said.split("listening on ").nth(1) {
                 return rest.split_whitespace().next().map(|url| Ok(url.to_owned()));
             }
@@ -78,7 +79,7 @@ impl GatewayProcess {
                 // Its last output may still be in the pipes.
                 let read = || (out.is_finished() && err.is_finished()).then_some(());
                 wait::until("the gateway's last words", wait::PATIENCE, read);
-                let said = |pipe: &Mutex<String>| pipe.lock().expect("readers do not panic").clone();
+                let said = |pipe: &Mutex<String>| pipe.lock().clone();
                 Err(format!("{ended}\n{}{}", said(&stdout), said(&stderr)))
             }
         }
@@ -106,12 +107,12 @@ impl GatewayProcess {
 
     /// Its standard output so far.
     pub fn stdout(&self) -> String {
-        self.stdout.lock().expect("readers do not panic").clone()
+        self.stdout.lock().clone()
     }
 
     /// Its log so far.
     pub fn stderr(&self) -> String {
-        self.stderr.lock().expect("readers do not panic").clone()
+        self.stderr.lock().clone()
     }
 
     /// True if it has accepted every connection, and read every byte that was sent.
@@ -164,10 +165,9 @@ fn follow(pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<(
     let writer = said.clone();
     let reader = std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            if let Ok(mut said) = writer.lock() {
-                said.push_str(&line);
-                said.push('\n');
-            }
+            let mut said = writer.lock();
+            said.push_str(&line);
+            said.push('\n');
         }
     });
     (said, reader)

@@ -7,7 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::http::{Answer, Client};
 
@@ -200,12 +201,12 @@ impl Record {
 
     /// Locks the record of a key.
     pub fn key(&self, at: usize) -> MutexGuard<'_, KeyRecord> {
-        self.keys[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys[at].lock()
     }
 
     /// Records the version of a change: it must never be shown for another change (E3).
     pub fn saw_version(&self, etag: &str, key: &str, change: u64) -> Checked<()> {
-        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = self.versions.lock();
         let meant = versions.entry(etag.to_owned()).or_insert_with(|| (key.to_owned(), change));
         if (meant.0.as_str(), meant.1) == (key, change) {
             return Ok(());

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::tcgetpgrp;
@@ -43,7 +44,7 @@ impl Terminal {
             let mut buffer = [0; 4096];
             // The other end is closed when all processes on the terminal have exited.
             while let Ok(read @ 1..) = output.read(&mut buffer) {
-                shown.lock().expect("nobody panics with it").push_str(&String::from_utf8_lossy(&buffer[..read]));
+                shown.lock().push_str(&String::from_utf8_lossy(&buffer[..read]));
             }
         });
         Terminal { keyboard, screen, leader }
@@ -56,7 +57,7 @@ impl Terminal {
 
     /// All output so far.
     pub fn screen(&self) -> String {
-        self.screen.lock().expect("nobody panics with it").clone()
+        self.screen.lock().clone()
     }
 
     /// The process group in the foreground.

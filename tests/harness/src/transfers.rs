@@ -5,9 +5,9 @@
 //! accounts never changes, and a counter shows how many transfers of its client were applied.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::http::{Answer, Client};
@@ -74,7 +74,7 @@ impl Transfers {
     }
 
     fn progress(&self, client: usize) -> MutexGuard<'_, Progress> {
-        self.clients[client].lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients[client].lock()
     }
 
     fn current(&self, resource: usize) -> u64 {

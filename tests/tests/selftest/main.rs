@@ -2,12 +2,12 @@
 //! `Budget::full` at the full budget, which takes hours.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use fencepost_conformance::reference::{LAZY, MUTANTS};
 use fencepost_conformance::selftest::{Budget, Report, selftest, tried};
 use fencepost_conformance::verdict::{Level, Status};
 use fencepost_harness::{budget, cpu};
+use parking_lot::Mutex;
 
 /// One of the two selftests uses all cores, and would disturb the one on a busy CPU.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -28,7 +28,7 @@ const NOT_APPLICABLE: [(&str, &str); 8] = [
 
 #[test]
 fn every_mutant_is_failed_by_its_case_and_the_reference_passes() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let report = selftest(&budget::pick(Budget::default(), Budget::full()), &|_, _| ());
     println!("{}", report.text());
     assert!(report.missing.is_empty(), "{:?}: run scripts/setup test", report.missing);
@@ -42,7 +42,7 @@ fn every_mutant_is_failed_by_its_case_and_the_reference_passes() {
 
 #[test]
 fn the_reference_stays_silent_on_one_busy_cpu() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let budget = budget::pick(Budget::default(), Budget::full()).on_a_busy_cpu();
     let report = cpu::on_a_busy_one(|| selftest(&budget, &|_, _| ()));
     println!("{}", report.text());

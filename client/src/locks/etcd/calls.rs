@@ -1,6 +1,5 @@
 //! Calls to etcd's JSON gateway, at any member that answers. Every call may be repeated.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::{Mutex, MutexGuard};
 use rustls::RootCertStore;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -194,8 +194,8 @@ impl Calls {
         Ok(())
     }
 
-    fn token(&self) -> std::sync::MutexGuard<'_, Option<HeaderValue>> {
-        self.signed_in.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn token(&self) -> MutexGuard<'_, Option<HeaderValue>> {
+        self.signed_in.lock()
     }
 
     /// Makes a call, and signs in again once if necessary: tokens expire after some minutes, and with every change of

@@ -1,11 +1,12 @@
 //! `mode=lease`: the row records the holder of the lock, and its expiry by the server's clock.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fencepost_core::{Holder, Resource};
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex as Turn, broadcast};
 use tokio::time::{sleep_until, timeout_at};
@@ -80,7 +81,7 @@ impl Leases {
     }
 
     fn turn(&self, name: &Resource) -> Arc<Turn<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.turns.lock();
         if let Some(turn) = turns.get(name).and_then(Weak::upgrade) {
             return turn;
         }

@@ -6,9 +6,10 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, copy};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -80,7 +81,7 @@ impl Tunnel {
 
     /// Why no connection succeeds, if that is so.
     pub(super) fn trouble(&self) -> Option<Trouble> {
-        self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.trouble.lock().clone()
     }
 }
 
@@ -187,7 +188,7 @@ impl Carrier {
     }
 
     fn note(&self, trouble: Option<Trouble>) {
-        *self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = trouble;
+        *self.trouble.lock() = trouble;
     }
 }
 

@@ -2,7 +2,8 @@
 //! and keep directories in use from being pruned.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::dir::{Dir, failed};
 use super::names::{ObjectPath, split_last};
@@ -45,7 +46,7 @@ pub(super) enum Purpose {
 
 impl Reservations {
     fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 
     /// Reserves a file and the directories above it.

@@ -14,9 +14,9 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::Signal;
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -241,7 +241,7 @@ impl Hooks {
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<Running>> {
-        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.programs.lock()
     }
 
     /// Runs the command of a hook, if there is one. Returns whether there was.

@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tempfile::TempDir;
@@ -62,7 +62,7 @@ impl Started {
 }
 
 fn started() -> MutexGuard<'static, Started> {
-    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+    STARTED.lock()
 }
 
 /// Ends the run on a signal: kills every program that was started here and removes the directories made for them.

@@ -4,9 +4,11 @@
 //! no further effect and its answer is never sent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::record::Record;
 use crate::random::Random;
@@ -97,7 +99,7 @@ impl Store {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The current life of the process: every end begins another one.
@@ -240,7 +242,7 @@ impl<'s> Visit<'s> {
                 return Err(Gone(otherwise));
             }
             state.waiting += 1;
-            state = self.store.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.store.changed.wait_for(&mut state, left);
             state.waiting -= 1;
         }
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::{AGAIN, Budget, Report, Tally, lazy, python, run_one};
 use crate::reference::{Front, Mutant, OverHttp, Service, Setup};
@@ -129,7 +130,7 @@ pub(super) fn run_all(jobs: &[Job], budget: &Budget, watch: &(dyn Fn(usize, usiz
                     let began = Instant::now();
                     let (status, reason) = job.run(budget);
                     {
-                        let mut report = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut report = counted.lock();
                         let rows = match job.who {
                             Who::Reference(_) => &mut report.reference,
                             Who::Lazy => &mut report.lazy,

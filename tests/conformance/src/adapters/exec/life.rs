@@ -2,15 +2,16 @@
 
 use std::io::Write;
 use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::Signal;
 
-use super::listener::{BOOK, LAST_WORDS, Listener, Pending, Pipe, Silence, State, lock};
+use super::listener::{BOOK, LAST_WORDS, Listener, Pending, Pipe, Silence, State};
 use super::protocol::{self, Asked, Reply};
 use crate::adapters::hooks::Hooks;
 use crate::adapters::patience::Patience;
@@ -85,13 +86,13 @@ impl Life {
             listener,
         };
         let init = life.ask(Asked::Init, |id| protocol::init(id, hooks.dir(), instance))?;
-        *lock(&life.init) = init.ok();
+        *life.init.lock() = init.ok();
         Ok(life)
     }
 
     /// Waits for the answer to `init`. `None`: the answer was taken before.
     pub(super) fn ready(&self, patience: Duration) -> Result<Option<Manifest>, Broken> {
-        let Some(init) = lock(&self.init).take() else { return Ok(None) };
+        let Some(init) = self.init.lock().take() else { return Ok(None) };
         match self.receive(&init, patience) {
             Ok(Reply::Manifest(manifest)) => Ok(Some(manifest)),
             Ok(Reply::CannotStart(code)) => Err(self.cannot_start(&code)),
@@ -157,7 +158,7 @@ impl Life {
             state.pending.insert(id, Pending { asked, waiting });
         }
         // Sent in the order of the request numbers.
-        let sent = lock(&self.requests).as_ref().map(|requests| requests.try_send(line));
+        let sent = self.requests.lock().as_ref().map(|requests| requests.try_send(line));
         match sent {
             Some(Err(TrySendError::Full(_))) => {
                 state.pending.remove(&id);
@@ -177,7 +178,7 @@ impl Life {
                 Err(RecvTimeoutError::Timeout) => {}
                 heard => return heard,
             }
-            if in_vain == RecvTimeoutError::Timeout && lock(&self.program).ended().is_some() {
+            if in_vain == RecvTimeoutError::Timeout && self.program.lock().ended().is_some() {
                 in_vain = RecvTimeoutError::Disconnected;
                 patience.shorten(LAST_WORDS);
             }
@@ -230,7 +231,7 @@ impl Life {
     /// Fails if the adapter broke while no request was waiting. One that has not yet answered `init` is left to
     /// `ready`.
     pub(super) fn check(&self) -> Result<(), Broken> {
-        let starting = lock(&self.init).is_some();
+        let starting = self.init.lock().is_some();
         if starting || !self.is_over() || self.is_doomed() { Ok(()) } else { Err(self.surprise("between requests")) }
     }
 
@@ -244,7 +245,7 @@ impl Life {
         if let Pipe::Broken(broken) = &self.state().stdout {
             return broken.clone();
         }
-        let status = lock(&self.program).wait(LAST_WORDS);
+        let status = self.program.lock().wait(LAST_WORDS);
         let state = self.listener.wait_for(|state| !matches!(state.stderr, Pipe::Open));
         let how = match status {
             Some(status) => format!("ended ({status})"),
@@ -263,7 +264,7 @@ impl Life {
 
     /// The process ids of the adapter's group.
     pub(super) fn processes(&self) -> Vec<i32> {
-        lock(&self.program).processes()
+        self.program.lock().processes()
     }
 
     /// Marks the adapter as ended on purpose: its end is no longer an error.
@@ -275,7 +276,7 @@ impl Life {
     /// fail.
     pub(super) fn kill(&self) -> Result<(), Broken> {
         self.doom();
-        lock(&self.program).kill()?;
+        self.program.lock().kill()?;
         drop(self.listener.wait_for(|state| !matches!(state.stdout, Pipe::Open)));
         // A process outside the group may still hold the pipe. Do not wait for it.
         self.listener.end(Pipe::Ended(None));
@@ -285,9 +286,9 @@ impl Life {
     /// Shuts the adapter down: closes its input, then sends SIGTERM, then SIGKILL.
     pub(super) fn stop(&self) -> Result<(), Broken> {
         self.doom();
-        lock(&self.program).signal(Signal::CONT)?;
-        drop(lock(&self.requests).take());
-        let mut program = lock(&self.program);
+        self.program.lock().signal(Signal::CONT)?;
+        drop(self.requests.lock().take());
+        let mut program = self.program.lock();
         if program.wait(GRACE).is_none() {
             program.stop(GRACE)?;
         }
@@ -298,12 +299,12 @@ impl Life {
     /// Pauses its process.
     pub(super) fn pause(&self) -> Result<(), Broken> {
         self.mark_paused();
-        lock(&self.program).pause()
+        self.program.lock().pause()
     }
 
     /// Resumes its process.
     pub(super) fn resume(&self) -> Result<(), Broken> {
-        lock(&self.program).signal(Signal::CONT)?;
+        self.program.lock().signal(Signal::CONT)?;
         self.mark_resumed();
         Ok(())
     }
@@ -321,7 +322,7 @@ impl Life {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.listener.state)
+        self.listener.state.lock()
     }
 
     fn name(&self) -> String {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::lines::{self, LONGEST, Line, Tail, shown};
 use super::protocol::{self, Asked, Reply};
@@ -95,10 +96,9 @@ impl Listener {
     /// Waits briefly for a state that is expected soon.
     pub(super) fn wait_for(&self, there: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut patience = Patience::of(LAST_WORDS);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while !there(&state) && !patience.is_over() {
-            let waited = patience.wait(|slice| self.ended.wait_timeout(state, slice));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            patience.wait(|slice| self.ended.wait_for(&mut state, slice));
         }
         state
     }
@@ -128,7 +128,7 @@ impl Listener {
 
     /// Records that no more answers come and fails the waiting callers. The first cause recorded is kept.
     pub(super) fn end(&self, how: Pipe) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(state.stdout, Pipe::Open) {
             state.stdout = how;
         }
@@ -138,7 +138,7 @@ impl Listener {
 
     fn hear(&self, number: u64, line: &[u8]) -> Result<(), Broken> {
         let (id, fields) = protocol::numbered(line).map_err(|why| self.complain(number, line, &why, None))?;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !matches!(state.stdout, Pipe::Open) {
             // It was killed, and another process still holds its pipe.
             return Ok(());
@@ -184,7 +184,7 @@ impl Listener {
                 Line::Whole(line) | Line::Half(line) => line,
                 Line::TooLong(start) => {
                     // Keep reading in pieces, so that the adapter never blocks on an overlong line.
-                    lock(&self.state).tail.push(&start);
+                    self.state.lock().tail.push(&start);
                     continue;
                 }
             };
@@ -192,14 +192,9 @@ impl Listener {
                 echoed += 1;
                 eprintln!("adapter {}: {}", self.instance, shown(&line));
             }
-            lock(&self.state).tail.push(&line);
+            self.state.lock().tail.push(&line);
         }
-        lock(&self.state).stderr = Pipe::Ended(None);
+        self.state.lock().stderr = Pipe::Ended(None);
         self.ended.notify_all();
     }
-}
-
-/// Locks a mutex, also one poisoned by a panic in another thread.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,9 +9,11 @@ mod listener;
 mod protocol;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::hooks::{Commands, Hooks, free_ports};
 use super::steps::Strace;
@@ -156,7 +158,7 @@ impl ExecSubject {
 
 impl Adapters {
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Life>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

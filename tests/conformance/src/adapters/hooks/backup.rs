@@ -1,8 +1,8 @@
 //! Backups: by the given commands, else by copies of the directory while no process uses it.
 
 use std::fs;
-use std::sync::{MutexGuard, PoisonError};
 
+use parking_lot::MutexGuard;
 use tempfile::TempDir;
 
 use super::{Hooks, copy};
@@ -68,7 +68,7 @@ impl Hooks {
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<TempDir>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

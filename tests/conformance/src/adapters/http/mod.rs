@@ -17,8 +17,10 @@ mod template;
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use alias::Alias;
 use base::Base;
@@ -189,7 +191,7 @@ impl HttpSubject {
                 let connection = self.proxied.connect(deadline)?;
                 let reply =
                     connection.send(&bytes, deadline).and_then(|_| connection.receive(message.is_head(), deadline));
-                let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut parked = self.parked.lock();
                 parked.push_back(connection);
                 if parked.len() > PARKED {
                     parked.pop_front();
@@ -209,7 +211,7 @@ impl HttpSubject {
 
     fn forget_connections(&self) {
         self.instances.iter().for_each(|instance| instance.endpoint.forget());
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.parked.lock().clear();
     }
 
     fn mutate(&self, mutation: &map::Mutation, instance: &Instance, request: &Request<'_>) -> Answer {

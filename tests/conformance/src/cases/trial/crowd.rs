@@ -1,10 +1,12 @@
 //! Several clients at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::{Ended, Trial};
 use crate::answer::Answer;
@@ -62,7 +64,7 @@ impl Trial<'_> {
                 self.over.store(true, Ordering::Release);
             }
             if let Err(ended) = result.unwrap_or_else(|panic| resume_unwind(panic)) {
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut first = first.lock();
                 // A broken rule takes precedence over an answer that was lost before it.
                 if first.is_none() || matches!(ended, Ended::Failed(_)) && !matches!(*first, Some(Ended::Failed(_))) {
                     *first = Some(ended);
@@ -74,7 +76,7 @@ impl Trial<'_> {
             let joined: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
             joined.into_iter().for_each(|result| result.unwrap_or_else(|panic| resume_unwind(panic)));
         });
-        let ended = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = first.lock().take();
         ended.map_or(Ok(()), Err)
     }
 

@@ -1,7 +1,8 @@
 //! Tracks calls in flight, and keeps new ones out while the process is down.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::cases::Ended;
 use crate::subject::Broken;
@@ -39,7 +40,7 @@ pub(super) struct Closed<'g>(&'g Gate);
 
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits until `ready`, at most until the deadline.
@@ -48,7 +49,7 @@ impl Gate {
         while !ready(&state) {
             let left = deadline.checked_duration_since(Instant::now())?;
             state.waiting += 1;
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, left);
             state.waiting -= 1;
         }
         Some(state)

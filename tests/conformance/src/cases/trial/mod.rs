@@ -8,8 +8,9 @@ mod hurt;
 mod later;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Case, Ended};
 use crate::answer::Answer;
@@ -262,7 +263,7 @@ impl<'a> Trial<'a> {
     }
 
     fn recorded(&self) -> MutexGuard<'_, Recorded> {
-        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+        self.recorded.lock()
     }
 
     /// The number of the latest operation of a client.
@@ -326,12 +327,12 @@ impl<'a> Trial<'a> {
 
     /// Adds a remark for the reader of a pass.
     pub fn remark(&self, text: String) {
-        *self.remark.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *self.remark.lock() = Some(text);
     }
 
     /// The remark of the case.
     pub fn remarked(&self) -> Option<String> {
-        self.remark.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.remark.lock().clone()
     }
 
     /// The history so far.

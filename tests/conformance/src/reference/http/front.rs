@@ -2,10 +2,11 @@
 
 use std::io::{self, BufReader, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::request::Head;
@@ -55,7 +56,7 @@ impl Front {
     }
 
     fn connections(&self) -> MutexGuard<'_, Vec<TcpStream>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections.lock()
     }
 
     fn accept(self: &Arc<Front>, listener: &TcpListener) {
