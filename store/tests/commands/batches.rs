@@ -1,6 +1,6 @@
 //! Group commit: which commands share a commit, what it writes, and what happens when the queue is full.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::testbed::counted::{Counted, Loads};
 use crate::testbed::requests::{done, failed_at, impossible, transacted, txn};
@@ -17,13 +17,14 @@ use fencepost_store::{
     BatchReport, ClaimKeys, Condition, Delete, Done, Failure, Impossible, NoObserver, Observer, Rejected, Store,
     StoreOptions,
 };
+use parking_lot::Mutex;
 
 #[derive(Default)]
 struct Reports(Mutex<Vec<BatchReport>>);
 
 impl Observer for Reports {
     fn batch(&self, report: BatchReport) {
-        self.0.lock().unwrap().push(report);
+        self.0.lock().push(report);
     }
 }
 
@@ -54,7 +55,7 @@ async fn what_is_queued_during_a_commit_shares_the_next() {
     }
     assert_eq!(memory.commits().len() - before, 2, "one for the first, one for all the others");
     store.close().await;
-    let reports = reports.0.lock().unwrap();
+    let reports = reports.0.lock();
     assert_eq!(reports.iter().map(|report| report.commands).collect::<Vec<_>>(), [1, 64]);
     assert!(reports.iter().all(|report| report.commit.is_some_and(|commit| commit <= report.total)));
 }

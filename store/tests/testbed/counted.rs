@@ -1,10 +1,11 @@
 //! A memory engine that counts the bytes loaded from it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencepost_store::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Scan, Scanned, Wanted};
 use fencepost_store::engines::memory::Memory;
+use parking_lot::Mutex;
 
 /// Bytes of records in each load, by kind of caller.
 #[derive(Default)]
@@ -18,13 +19,13 @@ pub(crate) struct Loads {
 impl Loads {
     /// The most bytes that the committer loaded at once, and the number of its loads, since the last call.
     pub(crate) fn committer(&self) -> (usize, usize) {
-        let loads = std::mem::take(&mut *self.to_change.lock().unwrap());
+        let loads = std::mem::take(&mut *self.to_change.lock());
         (loads.iter().copied().max().unwrap_or(0), loads.len())
     }
 
     /// The same for readers.
     pub(crate) fn readers(&self) -> (usize, usize) {
-        let loads = std::mem::take(&mut *self.to_read.lock().unwrap());
+        let loads = std::mem::take(&mut *self.to_read.lock());
         (loads.iter().copied().max().unwrap_or(0), loads.len())
     }
 }
@@ -43,13 +44,13 @@ fn bytes(loaded: &Loaded) -> usize {
 impl Engine for Counted {
     async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
         let loaded = self.memory.load_wanted(wanted, spare).await?;
-        self.loads.to_read.lock().unwrap().push(bytes(&loaded));
+        self.loads.to_read.lock().push(bytes(&loaded));
         Ok(loaded)
     }
 
     async fn load_to_change(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
         let loaded = self.memory.load_to_change(wanted, spare).await?;
-        self.loads.to_change.lock().unwrap().push(bytes(&loaded));
+        self.loads.to_change.lock().push(bytes(&loaded));
         Ok(loaded)
     }
 

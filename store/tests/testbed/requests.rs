@@ -1,6 +1,6 @@
 //! Helpers for transactions, retries and locks.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use fencepost_store::{
 };
 
 use super::{Ended, Outcome, ended, key, resource};
+use parking_lot::Mutex;
 
 /// A request of an anonymous caller with this idempotency key and fingerprint.
 pub(crate) fn once(name: &str, fingerprint: u8) -> Once {
@@ -189,13 +190,13 @@ pub(crate) struct Reports(pub(crate) Mutex<Vec<BatchReport>>);
 
 impl Observer for Reports {
     fn batch(&self, report: BatchReport) {
-        self.0.lock().unwrap().push(report);
+        self.0.lock().push(report);
     }
 }
 
 impl Reports {
     pub(crate) fn commands(&self) -> usize {
-        self.0.lock().unwrap().iter().map(|report| report.commands).sum()
+        self.0.lock().iter().map(|report| report.commands).sum()
     }
 }
 

@@ -3,11 +3,12 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::Client;
 use fencepost_harness::process::{GatewayProcess, binary};
+use parking_lot::Mutex;
 use serde_json::json;
 
 /// The attacker's web server. Chromium knows it as `evil.example`, on the public internet.
@@ -34,7 +35,7 @@ impl Site {
 
     /// What the page has sent back to its site.
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -46,7 +47,7 @@ fn serve(stream: TcpStream, page: &str, log: &Mutex<Vec<String>>) {
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
     let body = if path == "/" { page } else { "" };
     if path != "/favicon.ico" && path != "/" {
-        log.lock().unwrap().push(path);
+        log.lock().push(path);
     }
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\naccess-control-allow-origin: *\r\nconnection: close\r\n";
     let _ = (&stream).write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes());

@@ -1,8 +1,8 @@
 //! Concurrent requests: at the end the files, the index and the answers agree.
 
 use std::collections::BTreeSet;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex};
 
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::budget;
@@ -10,6 +10,7 @@ use fencepost_harness::http::Answer;
 
 use crate::signing::{Signer, code, etag, md5_of};
 use crate::world::{agreed, until_nothing_is_staged};
+use parking_lot::Mutex;
 
 /// Asserts that the bucket's directory matches its index.
 fn assert_agreed(gateway: &Bucketed, signer: &Signer) {
@@ -170,7 +171,7 @@ fn a_hundred_writers_while_another_lists() {
             let mut lists = 0;
             loop {
                 let last = over.load(Ordering::SeqCst);
-                let before: BTreeSet<String> = written.lock().unwrap().clone();
+                let before: BTreeSet<String> = written.lock().clone();
                 let found: Vec<String> = signer.list("reports", 7).into_iter().map(|entry| entry.key).collect();
                 assert!(found.is_sorted_by(|one, next| one < next), "in order, and none twice: {found:?}");
                 let found: BTreeSet<String> = found.into_iter().collect();
@@ -190,7 +191,7 @@ fn a_hundred_writers_while_another_lists() {
                         let key = format!("w{}/{writer}-{number}", writer % 10);
                         let answer = signer.put(&format!("reports/{key}"), key.as_bytes());
                         assert_eq!(answer.status, 200, "{}", answer.text());
-                        written.lock().unwrap().insert(key);
+                        written.lock().insert(key);
                     }
                 });
             }

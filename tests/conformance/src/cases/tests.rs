@@ -2,7 +2,6 @@ mod around;
 mod clock_and_backups;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::GROUPS;
@@ -16,6 +15,7 @@ use crate::run::{Options, run};
 use crate::subject::{Begun, Broken, Hook, Part, Request, Subject};
 use crate::token::Token;
 use crate::verdict::{CaseResult, Level, Status};
+use parking_lot::Mutex;
 
 #[test]
 fn a_resource_that_is_right_fails_no_case() {
@@ -323,7 +323,7 @@ impl Subject for ByAge {
         let Op::Write(Write { res, token: Token::Number(token), .. }) = request.op else {
             return Ok(Answer::Unsupported);
         };
-        let mut fences = self.fences.lock().unwrap();
+        let mut fences = self.fences.lock();
         let fence = fences.entry(res.clone()).or_insert((*token, request.id));
         Ok(match fence.0 <= *token {
             true => {

@@ -1,8 +1,9 @@
 //! A gateway that lets claims pass and handles each write as the test scripts it.
 
+use parking_lot::Mutex;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What happens to a write.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ impl ScriptedGateway {
 
     /// The idempotency keys of the writes that arrived.
     pub(super) fn keys(&self) -> Vec<String> {
-        self.keys.lock().unwrap().clone()
+        self.keys.lock().clone()
     }
 }
 
@@ -57,7 +58,7 @@ fn serve(listener: TcpListener, acts: Vec<Act>, keys: &Mutex<Vec<String>>) {
         } else if request.line.starts_with("POST /v1/claim/") {
             answer(&mut stream, 200, "application/json", r#"{"resource": "orders/1", "fence": null, "values": []}"#);
         } else {
-            keys.lock().unwrap().extend(request.key);
+            keys.lock().extend(request.key);
             last = acts.next().or(last);
             match &last {
                 Some(Act::Problem { status, kind, outcome }) => {

@@ -1,6 +1,6 @@
 //! The events that an observer receives.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_client::{Admin, LockEvent, LockObserver, Loss};
@@ -9,6 +9,7 @@ use fencepost_harness::fresh::Fresh;
 
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};
 use crate::suite::{patiently, resource, until};
+use parking_lot::Mutex;
 
 /// An event of a lock.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,13 +35,13 @@ impl LockObserver for Diary {
             LockEvent::Refused(why) => Told::Refused(why.to_owned()),
             other => panic!("{other:?} is new here"),
         };
-        self.0.lock().unwrap().push((lock.clone(), told));
+        self.0.lock().push((lock.clone(), told));
     }
 }
 
 impl Diary {
     fn told_of(&self, lock: &str) -> Vec<Told> {
-        let lines = self.0.lock().unwrap();
+        let lines = self.0.lock();
         lines.iter().filter(|(of, _)| of.as_str() == lock).map(|(_, told)| told.clone()).collect()
     }
 
@@ -56,7 +57,7 @@ impl Diary {
             };
             format!("{lock} {word}")
         };
-        self.0.lock().unwrap().iter().filter(|entry| line(entry).contains(with)).count()
+        self.0.lock().iter().filter(|entry| line(entry).contains(with)).count()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Keeping a lock, and giving it back.
 
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencepost_client::{Admin, Clock, Error, ErrorKind, LockOptions, Loss, Moment};
@@ -12,6 +12,7 @@ use fencepost_harness::fresh::Fresh;
 use super::diary::Diary;
 use super::{LONG, TTL, address, locks, locks_at, options, proxied};
 use crate::suite::{SLACK, kind_of, patiently, resource, until};
+use parking_lot::Mutex;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_is_kept_far_beyond_its_ttl() {
@@ -133,7 +134,7 @@ async fn in_danger_before_it_is_lost() {
     let left = seen.clone();
     let warned = move |time| {
         counter.fetch_add(1, Ordering::SeqCst);
-        *left.lock().unwrap() = time;
+        *left.lock() = time;
     };
     let options = options("a", TTL * 3).on_danger(warned).observer(diary.clone());
     let locks = locks_at(address(&gateway), proxy.address(), options).await;
@@ -141,7 +142,7 @@ async fn in_danger_before_it_is_lost() {
     proxy.shut();
     until("the warning", || warnings.load(Ordering::SeqCst) == 1).await;
     assert!(guard.loss().is_none(), "not lost yet");
-    assert!(*seen.lock().unwrap() <= TTL, "{seen:?} of {:?} left", TTL * 3);
+    assert!(*seen.lock() <= TTL, "{seen:?} of {:?} left", TTL * 3);
     // A short outage: the lease is renewed again, and the next danger is reported again.
     proxy.pass();
     until("a renewal", || guard.validity() > TTL * 2).await;

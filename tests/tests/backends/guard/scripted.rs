@@ -1,11 +1,12 @@
 //! A lock service in memory that pauses at the worst moment, as a test scripts it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use fencepost_client::locks::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
 use fencepost_core::{Holder, Issuer};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// Can its counter be raised?
@@ -65,38 +66,38 @@ impl Scripted {
 
     /// Sets the counter, as after a restore.
     pub(super) fn set_counter(&self, counter: u64) {
-        self.state.lock().unwrap().counter = counter;
+        self.state.lock().counter = counter;
     }
 
     /// Pauses the next call that reaches this moment.
     pub(super) fn pause_at(&self, moment: Moment) -> Pause {
         let (tell, reached) = oneshot::channel();
         let (go_on, wait) = oneshot::channel();
-        self.state.lock().unwrap().pauses.push((moment, tell, wait));
+        self.state.lock().pauses.push((moment, tell, wait));
         Pause { reached, go_on }
     }
 
     /// Ends the holder's lease, as if its ttl had run out.
     pub(super) fn expire(&self) {
-        self.state.lock().unwrap().holder = None;
+        self.state.lock().holder = None;
     }
 
     /// The current holder.
     pub(super) fn holder(&self) -> Option<Holder> {
-        self.state.lock().unwrap().holder.clone()
+        self.state.lock().holder.clone()
     }
 
     pub(super) fn asked(&self) -> Vec<(Holder, u64)> {
-        self.state.lock().unwrap().asked.clone()
+        self.state.lock().asked.clone()
     }
 
     pub(super) fn lifts(&self) -> usize {
-        self.state.lock().unwrap().lifts
+        self.state.lock().lifts
     }
 
     async fn moment(&self, moment: Moment) {
         let paused = {
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock();
             let next = state.pauses.iter().position(|(wanted, ..)| *wanted == moment);
             next.map(|next| state.pauses.remove(next))
         };
@@ -110,7 +111,7 @@ impl Scripted {
     }
 
     fn kept(&self, lease: &Lease) -> Kept {
-        match self.state.lock().unwrap().holder.as_ref() == Some(&lease.holder) {
+        match self.state.lock().holder.as_ref() == Some(&lease.holder) {
             true => Kept::Kept,
             false => Kept::Lost,
         }
@@ -127,7 +128,7 @@ impl LockBackend for Scripted {
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
         let since = fencepost_client::Moment::now();
         let number = {
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock();
             state.asked.push((wanted.holder.clone(), wanted.floor));
             if state.holder.is_some() {
                 return Ok(Acquired::Busy);
@@ -161,7 +162,7 @@ impl LockBackend for Scripted {
     }
 
     async fn lift(&self, lease: &mut Lease, floor: u64) -> Result<Lifted, LockError> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.lifts += 1;
         if self.lift == Lift::Cannot {
             return Ok(Lifted::Unsupported);
@@ -175,7 +176,7 @@ impl LockBackend for Scripted {
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LockError> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         if state.holder.as_ref() == Some(&lease.holder) {
             state.holder = None;
         }

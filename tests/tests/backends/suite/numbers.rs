@@ -1,8 +1,8 @@
 //! The numbers: contract 2, 3 and 7.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fencepost_client::locks::{Acquired, Kept, Lifted, Wanted};
@@ -11,6 +11,7 @@ use super::{
     RECOVERY, SLACK, Service, ask, connect, connect_through, eventually, holder, keep, resource, start, take,
     take_within, try_ask,
 };
+use parking_lot::Mutex;
 
 const CONTENDERS: usize = 8;
 
@@ -46,7 +47,7 @@ pub(crate) async fn numbers_strictly_increase<S: Service>() {
                 let who = format!("c{contender}#{round}");
                 let lease = take_within(backend.as_ref(), "orders/1", &who, S::TTL, RECOVERY).await;
                 {
-                    let mut seen = seen.lock().unwrap();
+                    let mut seen = seen.lock();
                     let number = lease.number.get();
                     assert!(seen.all.insert(number), "{number} was given twice");
                     // The lease of a holder that was asleep for longer than its ttl is over, so its order is not
@@ -64,7 +65,7 @@ pub(crate) async fn numbers_strictly_increase<S: Service>() {
     for contender in contenders {
         contender.await.unwrap();
     }
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock();
     assert_eq!(seen.all.len(), ROUNDS);
     // Otherwise too little was compared; the number of late holders depends on the machine.
     assert!(seen.in_time * 2 >= ROUNDS, "only {} of {ROUNDS} were in time", seen.in_time);

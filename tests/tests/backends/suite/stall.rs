@@ -1,11 +1,12 @@
 //! A stall of the machine invalidates ttls: a case that failed during a stall is tried again, a few times.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Mutex, Once};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use fencepost_conformance::wait;
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 
 /// How often a case is tried at most.
 const TRIES: usize = 4;
@@ -36,12 +37,12 @@ fn watch_the_clock() {
 /// Records a wait that took longer than it should, because of the machine or of the service.
 pub(crate) fn noticed(standstill: Duration) {
     if standstill >= NOTABLE {
-        NOTICED.lock().unwrap().push((Instant::now(), standstill));
+        NOTICED.lock().push((Instant::now(), standstill));
     }
 }
 
 fn longest_since(begin: Instant) -> Duration {
-    let noticed = NOTICED.lock().unwrap();
+    let noticed = NOTICED.lock();
     noticed.iter().filter(|(at, _)| *at >= begin).map(|(_, length)| *length).max().unwrap_or_default()
 }
 
@@ -85,6 +86,6 @@ mod tests {
         let failed = AssertUnwindSafe(patiently(bears, unlucky)).catch_unwind().await;
         assert!(failed.is_err() && tried.load(Ordering::SeqCst) == 1 + TRIES, "{tried:?}");
         // Remove the simulated stalls, so that other tests of this process do not blame them.
-        NOTICED.lock().unwrap().retain(|(_, length)| *length < bears);
+        NOTICED.lock().retain(|(_, length)| *length < bears);
     }
 }

@@ -1,6 +1,6 @@
 //! Waiting for a lock, and giving up: contracts 4 and 10.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_client::locks::Acquired;
@@ -9,6 +9,7 @@ use fencepost_conformance::proxy::{Direction, Proxy};
 use super::{
     RECOVERY, SLACK, Service, ask, connect, connect_through, in_line, keep, start, take, take_within, try_ask,
 };
+use parking_lot::Mutex;
 
 /// A limit that a polled service would not meet.
 const SOON: Duration = Duration::from_millis(250);
@@ -60,18 +61,18 @@ pub(crate) async fn waiters_come_in_order<S: Service>() {
         let (before, order) = (proxy.count(Direction::Up).bytes, order.clone());
         waiting.push(tokio::spawn(async move {
             let lease = take_within(backend.as_ref(), "orders/1", &format!("w{waiter}#1"), S::TTL, RECOVERY).await;
-            order.lock().unwrap().push(waiter);
+            order.lock().push(waiter);
             backend.release(lease).await.unwrap();
         }));
         in_line(&service, "orders/1", waiter + 1, &proxy, before).await;
         proxies.push(proxy);
     }
-    assert!(order.lock().unwrap().is_empty(), "nobody overtakes the holder");
+    assert!(order.lock().is_empty(), "nobody overtakes the holder");
     a.release(kept.stop().await).await.unwrap();
     for waiter in waiting {
         waiter.await.unwrap();
     }
-    let mut order = order.lock().unwrap().clone();
+    let mut order = order.lock().clone();
     if !a.capabilities().fair {
         order.sort_unstable();
     }

@@ -1,9 +1,10 @@
 //! A scripted service that answers byte by byte, and records what it was sent.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ impl Scripted {
                 let shared = accepting.clone();
                 thread::spawn(move || {
                     serve(stream, &shared);
-                    *shared.ended.lock().unwrap() += 1;
+                    *shared.ended.lock() += 1;
                 });
             }
         });
@@ -65,7 +66,7 @@ impl Scripted {
 
     /// The requests so far, head and body, without readiness probes.
     pub(crate) fn seen(&self) -> Vec<String> {
-        self.shared.seen.lock().unwrap().clone()
+        self.shared.seen.lock().clone()
     }
 
     pub(crate) fn last(&self) -> String {
@@ -74,12 +75,12 @@ impl Scripted {
 
     /// How many connections have carried a request.
     pub(crate) fn connections(&self) -> usize {
-        *self.shared.connections.lock().unwrap()
+        *self.shared.connections.lock()
     }
 
     /// How many connections it has closed.
     pub(crate) fn ended(&self) -> usize {
-        *self.shared.ended.lock().unwrap()
+        *self.shared.ended.lock()
     }
 }
 
@@ -113,12 +114,12 @@ fn serve(stream: TcpStream, shared: &Shared) {
             let _ = stream.write_all(b"HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n");
             continue;
         }
-        shared.seen.lock().unwrap().push(format!("{head}{}", String::from_utf8_lossy(&body)));
+        shared.seen.lock().push(format!("{head}{}", String::from_utf8_lossy(&body)));
         if std::mem::take(&mut first) {
-            *shared.connections.lock().unwrap() += 1;
+            *shared.connections.lock() += 1;
         }
         let name = path.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-        let act = shared.acts.lock().unwrap().get(name).cloned();
+        let act = shared.acts.lock().get(name).cloned();
         match act.unwrap_or_else(|| Act::Send(b"HTTP/1.1 204 X\r\n\r\n".to_vec())) {
             Act::Send(bytes) => {
                 let _ = stream.write_all(&bytes);

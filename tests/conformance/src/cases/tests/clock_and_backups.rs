@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use super::{Behind, reference, run_on};
 use crate::answer::Answer;
@@ -13,6 +12,7 @@ use crate::run::{Options, Stop, run};
 use crate::subject::{Broken, Hook, Request, Restored, Shift, Subject};
 use crate::token::Token;
 use crate::verdict::{CaseResult, Level, Status};
+use parking_lot::{Mutex, MutexGuard};
 
 fn with_bug(bug: Bug) -> Service {
     Service::new(SETUPS[0].1, Some(bug), 1)
@@ -62,7 +62,7 @@ fn the_clock_is_right_again_however_the_case_ends() {
 
 #[track_caller]
 fn was_set_right(told: Told<'_>, status: Status) {
-    let hooks = told.hooks.into_inner().unwrap();
+    let hooks = told.hooks.into_inner();
     assert_eq!(hooks[..2], [Hook::Reset, Hook::Clock(Shift::AHEAD)]);
     assert_eq!(hooks[hooks.len() - 2..], [Hook::Clock(Shift::NONE), Hook::Restart], "{status:?}");
 }
@@ -94,7 +94,7 @@ impl Subject for Told<'_> {
     }
 
     fn hook(&self, hook: Hook) -> Result<(), Broken> {
-        self.hooks.lock().unwrap().push(hook);
+        self.hooks.lock().push(hook);
         if let (Hook::Clock(Shift::AHEAD), Some(stop)) = (hook, &self.stop) {
             stop.now("ended by a signal");
         }
@@ -189,7 +189,7 @@ impl Restorable {
     }
 
     fn data(&self) -> MutexGuard<'_, [Data; 2]> {
-        self.data.lock().unwrap()
+        self.data.lock()
     }
 
     fn write(&self, res: &str, token: u64, value: &str, how: Option<How>) -> Answer {

@@ -1,4 +1,3 @@
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use crate::run::Options;
 use crate::subject::{Broken, Hook, Request, Subject};
 use crate::verdict::Level;
 use crate::wait;
+use parking_lot::Mutex;
 
 const CASE: Case = Case {
     id: "T01",
@@ -89,10 +89,10 @@ impl Subject for Stubborn {
         match hook {
             Hook::Kill => {
                 self.down.store(!self.immortal, Ordering::Release);
-                let begun = self.begun.lock().unwrap().take();
-                self.given.lock().unwrap().extend(begun.map(|begun| begun.elapsed()));
+                let begun = self.begun.lock().take();
+                self.given.lock().extend(begun.map(|begun| begun.elapsed()));
             }
-            Hook::Start => *self.begun.lock().unwrap() = Some(Instant::now()),
+            Hook::Start => *self.begun.lock() = Some(Instant::now()),
             Hook::Restart => {
                 wait::pause(self.start);
                 self.keeps.store(false, Ordering::Release);
@@ -285,7 +285,7 @@ fn a_start_is_killed_at_any_moment_of_it() {
     let subject = Stubborn { start: Duration::from_millis(300), ..Stubborn::new(Kill::Everything) };
     let t = trial(&subject);
     t.crash_again(8, &mut Random::from_seed(1)).unwrap();
-    let given = subject.given.lock().unwrap();
+    let given = subject.given.lock();
     assert_eq!(given.len(), 8);
     // By chance all eight would be below a third of it once in six thousand; the fixed seed rules that out.
     assert!(given.iter().any(|time| *time > Duration::from_millis(100)), "{given:?}");
