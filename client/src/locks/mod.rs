@@ -3,6 +3,8 @@
 //! A backend is one file here and one line in [`BACKENDS`]; help text, the table in the docs and the shared test suite
 //! follow from that list.
 
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis"))]
+mod cleanup;
 #[cfg(feature = "etcd")]
 mod etcd;
 #[cfg(feature = "exec")]

@@ -13,6 +13,7 @@ use super::identity::{create_incarnation, new_lease_id};
 use super::keys::Keys;
 use super::wire::{created_by, exists, get, get_newest_before, get_oldest, put};
 use crate::Moment;
+use crate::locks::cleanup::Cleanup;
 use crate::locks::{Kept, Lease, LockError, Wanted};
 
 /// How often creating the incarnation and the key is repeated, if the incarnation keeps vanishing.
@@ -33,7 +34,7 @@ pub(super) struct Place {
     since: Moment,
     /// No other key preceded ours when it was created.
     first: bool,
-    given_up: GiveUp,
+    undo: Cleanup,
 }
 
 /// The result of waiting.
@@ -47,22 +48,13 @@ pub(super) enum Turn {
 }
 
 /// Revokes a lease when it is dropped, unless it was disarmed.
-struct GiveUp {
-    calls: Arc<Calls>,
-    lease: Option<i64>,
-    limit: Duration,
-}
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        let (Some(lease), Ok(runtime)) = (self.lease.take(), tokio::runtime::Handle::try_current()) else { return };
-        let (calls, limit) = (self.calls.clone(), self.limit);
-        runtime.spawn(async move {
-            if let Err(trouble) = calls.revoke(lease, limit).await {
-                tracing::debug!(?trouble, "a place in line could not be given up; it ends with its ttl");
-            }
-        });
-    }
+fn revocation(calls: &Arc<Calls>, lease: i64, limit: Duration) -> Cleanup {
+    let calls = calls.clone();
+    Cleanup::new(async move {
+        if let Err(trouble) = calls.revoke(lease, limit).await {
+            tracing::debug!(?trouble, "a place in line could not be given up; it ends with its ttl");
+        }
+    })
 }
 
 impl Place {
@@ -72,7 +64,7 @@ impl Place {
         let error = |trouble| calls.error(trouble);
         let (since, lease) = (Moment::now(), new_lease_id()?);
         // Armed before the lease is requested, so that a grant whose answer is lost is revoked too.
-        let mut given_up = GiveUp { calls: calls.clone(), lease: Some(lease), limit };
+        let mut undo = revocation(calls, lease, limit);
         let granted = calls.grant(lease, wanted.ttl.as_secs(), limit).await.map_err(error)?;
         if u64::try_from(granted) != Ok(wanted.ttl.as_secs()) {
             return Err(LockError::Invalid(format!(
@@ -106,7 +98,7 @@ impl Place {
             // A key under another lease was left by an earlier call of this holder whose answer was lost (5).
             let ours = own.lease == lease;
             if !ours {
-                given_up = GiveUp { calls: calls.clone(), lease: Some(own.lease), limit };
+                undo = revocation(calls, own.lease, limit);
             }
             let issuer = Issuer::new(&format!("etcd:{}", incarnation.value));
             let issuer = issuer.map_err(|_| calls.nonsense("its incarnation is no UUID"))?;
@@ -117,7 +109,7 @@ impl Place {
                 issuer,
                 since,
                 first: ours && oldest.is_some_and(|oldest| oldest.create_revision == own.create_revision),
-                given_up,
+                undo,
             });
         }
         Err(calls.nonsense("its incarnation is deleted again and again"))
@@ -193,17 +185,17 @@ impl Place {
     }
 
     /// Gives the place up.
-    pub(super) async fn leave(mut self) -> Result<(), LockError> {
+    pub(super) async fn leave(self) -> Result<(), LockError> {
         let left = self.calls.revoke(self.held.lease, patience(self.held.ttl)).await;
-        self.given_up.lease = None;
+        self.undo.disarm();
         left.map_err(|trouble| self.calls.error(trouble))
     }
 
     /// Turns the place into a held lock.
-    pub(super) fn keep(mut self, wanted: &Wanted<'_>) -> Result<Lease, LockError> {
+    pub(super) fn keep(self, wanted: &Wanted<'_>) -> Result<Lease, LockError> {
         let number = u64::try_from(self.held.revision).ok().and_then(NonZeroU64::new);
         let Some(number) = number else { return Err(self.calls.nonsense("a key was created by no revision")) };
-        self.given_up.lease = None;
+        self.undo.disarm();
         Ok(Lease {
             name: wanted.name.clone(),
             holder: wanted.holder.clone(),

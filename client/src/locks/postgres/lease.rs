@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use fencepost_core::{Holder, Resource};
+use fencepost_core::Resource;
 use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex as Turn, broadcast};
@@ -13,6 +13,7 @@ use tokio::time::{sleep_until, timeout_at};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
+use super::super::cleanup::Cleanup;
 use super::super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
 use super::session::{CHANNEL, Session, Trouble};
 use super::settings::Settings;
@@ -269,25 +270,6 @@ impl Server {
     }
 }
 
-/// Releases what an acquisition that was dropped, or failed, may have taken.
-struct Undo {
-    server: Arc<Server>,
-    name: Resource,
-    holder: Holder,
-    armed: bool,
-}
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        let (true, Ok(runtime)) = (self.armed, tokio::runtime::Handle::try_current()) else { return };
-        let (server, name, holder) = (self.server.clone(), self.name.clone(), self.holder.clone());
-        runtime.spawn(async move {
-            // If this fails, the ttl ends the lock.
-            let _ = server.release(&name, holder.as_str()).await;
-        });
-    }
-}
-
 #[async_trait]
 impl LockBackend for Leases {
     fn capabilities(&self) -> Capabilities {
@@ -297,9 +279,13 @@ impl LockBackend for Leases {
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
         let ttl = checked_ttl(CAPABILITIES, wanted.ttl)?;
         let floor = countable(&self.server.settings.service, wanted.floor)?;
-        // The nonce is never reused, so a later grant cannot be released by mistake.
-        let mut undo =
-            Undo { server: self.server.clone(), name: wanted.name.clone(), holder: wanted.holder.clone(), armed: true };
+        let (server, name, holder) = (self.server.clone(), wanted.name.clone(), wanted.holder.clone());
+        // Releases what an acquisition that is dropped, or fails, may have taken. The nonce is never reused, so a later
+        // grant cannot be released by mistake.
+        let undo = Cleanup::new(async move {
+            // If this fails, the ttl ends the lock.
+            let _ = server.release(&name, holder.as_str()).await;
+        });
         let acquired = match wanted.wait.is_zero() {
             false => self.wait(wanted, ttl, floor).await?,
             true => match self.server.take(wanted, ttl, floor, Moment::now()).await? {
@@ -307,7 +293,7 @@ impl LockBackend for Leases {
                 Tried::Busy(_) => Acquired::Busy,
             },
         };
-        undo.armed = false;
+        undo.disarm();
         Ok(acquired)
     }
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 use super::scripts::{Answer, Keys, millis};
 use super::{ATTEMPTS, Acquired, Lease, LockError, Redis, Wanted};
+use crate::locks::cleanup::Cleanup;
 use crate::{Moment, random};
 
 /// The longest time that a place in the queue lasts without being refreshed; never longer than the ttl.
@@ -37,19 +37,19 @@ pub(super) struct Asking<'a> {
     fresh: String,
     place: Duration,
     listening: Option<MultiplexedConnection>,
-    /// The service may know of this acquisition, so it must be undone.
-    known: bool,
 }
 
 impl<'a> Asking<'a> {
     pub(super) fn new(redis: &'a Redis, wanted: &'a Wanted<'a>) -> Result<Asking<'a>, LockError> {
         let fresh = random::uuid().map_err(|why| redis.link.failed(&format!("no random numbers: {why}")))?;
         let (keys, place) = (Keys::of(wanted.name), wanted.ttl.min(PLACE));
-        Ok(Asking { redis, wanted, keys, fresh, place, listening: None, known: false })
+        Ok(Asking { redis, wanted, keys, fresh, place, listening: None })
     }
 
     pub(super) async fn until_answered(mut self) -> Result<Acquired, LockError> {
         let deadline = Instant::now() + self.wanted.wait.min(LONGEST_WAIT);
+        // Armed before the first request, so that a grant whose answer is lost is released too.
+        let undo = self.undo();
         let mut trouble = Trouble::default();
         loop {
             let since = Moment::now();
@@ -67,7 +67,7 @@ impl<'a> Asking<'a> {
             match answer {
                 Answer::Granted { number, incarnation } => {
                     let issuer = self.redis.issuer(&incarnation)?;
-                    self.known = false;
+                    undo.disarm();
                     return Ok(Acquired::Held(Lease {
                         name: self.wanted.name.clone(),
                         holder: self.wanted.holder.clone(),
@@ -85,7 +85,7 @@ impl<'a> Asking<'a> {
                     self.listen(again.min(left).max(Duration::from_millis(1))).await;
                 }
                 ended => {
-                    self.known = false;
+                    undo.disarm();
                     return match ended {
                         Answer::Busy => Ok(Acquired::Busy),
                         Answer::Exhausted => Err(self.redis.exhausted(self.wanted.name, self.wanted.floor)),
@@ -100,12 +100,11 @@ impl<'a> Asking<'a> {
     }
 
     /// Asks once: for the lock, or for a place in the queue if there is time left to wait.
-    async fn ask(&mut self, left: Duration) -> Result<Answer, LockError> {
+    async fn ask(&self, left: Duration) -> Result<Answer, LockError> {
         let place = if left.is_zero() { "0".to_owned() } else { millis(self.place) };
         let wanted = self.wanted;
         let (holder, ttl, floor) = (wanted.holder.as_str(), millis(wanted.ttl), wanted.floor.to_string());
         let arguments = [holder, &ttl, &floor, &self.fresh, &place, MOST_WAITERS];
-        self.known = true;
         let answer: Vec<String> = self.redis.link.run(&self.redis.scripts.acquire.on(&self.keys, &arguments)).await?;
         Answer::read(&answer).ok_or_else(|| self.redis.link.failed(&format!("it answered {answer:?} to acquire")))
     }
@@ -130,20 +129,16 @@ impl<'a> Asking<'a> {
         // Missed notifications are covered by the periodic re-check.
         sleep(until.saturating_duration_since(Instant::now())).await;
     }
-}
 
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        if self.known {
-            let (link, scripts) = (Arc::clone(&self.redis.link), Arc::clone(&self.redis.scripts));
-            let (name, holder) = (self.wanted.name.clone(), self.wanted.holder.to_string());
-            runtime.spawn(async move {
-                if let Err(error) = link.run::<i64>(&scripts.release.on(&Keys::of(&name), &[&holder])).await {
-                    tracing::debug!(lock = %name, %error, "an unfinished acquisition ends with its ttl");
-                }
-            });
-        }
+    /// Releases what the service may have granted, unless it is disarmed.
+    fn undo(&self) -> Cleanup {
+        let (link, scripts) = (Arc::clone(&self.redis.link), Arc::clone(&self.redis.scripts));
+        let (name, holder) = (self.wanted.name.clone(), self.wanted.holder.to_string());
+        Cleanup::new(async move {
+            if let Err(error) = link.run::<i64>(&scripts.release.on(&Keys::of(&name), &[&holder])).await {
+                tracing::debug!(lock = %name, %error, "an unfinished acquisition ends with its ttl");
+            }
+        })
     }
 }
 
