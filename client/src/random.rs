@@ -25,12 +25,10 @@ pub(crate) fn jittered(time: Duration) -> Duration {
 /// A random UUID (version 4).
 #[cfg(any(feature = "redis", feature = "etcd", feature = "zk"))]
 pub(crate) fn uuid() -> Result<String, getrandom::Error> {
-    let mut bytes = [0_u8; 16];
+    // Not `Uuid::new_v4`: it panics if the system provides no random bytes.
+    let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let digits = format!("{:032x}", u128::from_be_bytes(bytes));
-    Ok([&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"))
+    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
 }
 
 #[cfg(test)]
