@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use fencepost_conformance::quantity::{duration, number_and_unit};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -22,19 +23,13 @@ impl Span {
     }
 }
 
-/// Splits digits from their unit.
-fn parts(text: &str) -> Option<(u64, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    Some((text[..end].parse().ok()?, text[end..].trim_start()))
-}
-
 impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Size, String> {
-        parts(text)
+        number_and_unit(text)
             .and_then(|(number, unit)| {
-                let factor: u64 = match unit {
+                let factor: u64 = match unit.trim_start() {
                     "" | "B" => 1,
                     "KiB" => 1 << 10,
                     "MiB" => 1 << 20,
@@ -51,14 +46,9 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Span, String> {
-        parts(text)
-            .and_then(|(number, unit)| match unit {
-                "ms" => Some(Span(Duration::from_millis(number))),
-                "s" => Some(Span(Duration::from_secs(number))),
-                "min" => number.checked_mul(60).map(|seconds| Span(Duration::from_secs(seconds))),
-                "h" => number.checked_mul(3600).map(|seconds| Span(Duration::from_secs(seconds))),
-                _ => None,
-            })
+        number_and_unit(text)
+            .and_then(|(number, unit)| duration(number, unit.trim_start()))
+            .map(Span)
             .ok_or_else(|| format!("`{text}` is not a duration: write a number with ms, s, min or h, such as `30s`"))
     }
 }

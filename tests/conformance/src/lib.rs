@@ -59,6 +59,7 @@ pub mod history;
 pub mod manifest;
 pub mod op;
 pub mod proxy;
+pub mod quantity;
 pub mod random;
 pub mod reference;
 pub mod report;
