@@ -1,6 +1,7 @@
 //! Hand-written signature version 4, so that a test decides which bytes are sent, and when.
 
 use std::net::SocketAddr;
+use std::time::{Duration, UNIX_EPOCH};
 
 use data_encoding::{BASE64, HEXLOWER};
 use fencepost_core::{Timestamp, percent_decode_name};
@@ -301,14 +302,7 @@ fn amz_date() -> String {
 
 /// The current time in the HTTP format, such as `Mon, 16 Nov 2026 15:29:17 GMT`.
 pub(crate) fn http_date() -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let now = Timestamp::now();
-    let day = DAYS[usize::try_from(now.0 / 86_400_000 % 7).unwrap()];
-    let shown = now.to_string();
-    let (date, time) = shown.split_once('T').unwrap();
-    let month = MONTHS[date[5..7].parse::<usize>().unwrap() - 1];
-    format!("{day}, {} {month} {} {} GMT", &date[8..10], &date[..4], &time[..8])
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(Timestamp::now().0))
 }
 
 fn scope(date: &str) -> String {
