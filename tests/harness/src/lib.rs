@@ -17,6 +17,7 @@ pub mod load;
 pub mod process;
 pub mod record;
 pub mod servers;
+pub mod sigv4;
 pub mod small_disk;
 pub mod strace;
 pub mod terminal;

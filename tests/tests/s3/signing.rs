@@ -1,20 +1,17 @@
-//! Hand-written signature version 4, so that a test decides which bytes are sent, and when.
+//! A client of the S3 front end whose requests are signed by hand, so that a test decides which bytes are sent, and
+//! when.
 
 use std::net::SocketAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
 use data_encoding::{BASE64, HEXLOWER};
-use fencepost_core::{Timestamp, percent_decode_name};
+use fencepost_core::Timestamp;
 use fencepost_harness::bucketed::{Bucketed, Credentials};
 use fencepost_harness::http::{Answer, Client};
-use hmac::{Hmac, KeyInit, Mac};
-use md5::Md5;
-use sha2::{Digest, Sha256};
+use fencepost_harness::sigv4::{Presigner, SigningKey, UNSIGNED, amz_date};
+use md5::{Digest, Md5};
 
-/// The value of `x-amz-content-sha256` for an unsigned body.
-const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
-
-/// A client with keys.
+/// A client with a key pair.
 #[derive(Clone)]
 pub(crate) struct Signer {
     pub(crate) address: SocketAddr,
@@ -53,8 +50,7 @@ impl Signer {
         headers: &[(&str, &str)],
         unsigned: &[&str],
     ) -> String {
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let (date, host) = (amz_date(), self.address.to_string());
+        let (date, host) = (amz_date(Timestamp::now()), self.address.to_string());
         let mut sent: Vec<(String, &str)> =
             headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), *value)).collect();
         let has = |sent: &[(String, &str)], wanted: &str| sent.iter().any(|(name, _)| name == wanted);
@@ -67,52 +63,29 @@ impl Signer {
         if !has(&sent, "x-amz-content-sha256") {
             sent.push(("x-amz-content-sha256".to_owned(), UNSIGNED));
         }
-        let mut signed = sent.clone();
-        signed.retain(|(name, _)| !unsigned.contains(&name.as_str()));
-        signed.sort();
-        let payload = signed.iter().find(|(name, _)| name == "x-amz-content-sha256").map_or(UNSIGNED, |found| found.1);
-        let names: Vec<&str> = signed.iter().map(|(name, _)| name.as_str()).collect();
-        let names = names.join(";");
-        let lines: String = signed.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
-        let canonical =
-            format!("{method}\n{}\n{}\n{lines}\n{names}\n{payload}", canonical_path(path), canonical_query(query));
-        let signature = self.signature(&date, &canonical);
-        let credential = format!("{}/{}", self.credentials.access_key_id, scope(&date));
+        let signed: Vec<(&str, &str)> = sent
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value))
+            .filter(|(name, _)| !unsigned.contains(name))
+            .collect();
+        let authorization = SigningKey::new(&self.credentials, &date).authorization(method, target, &signed);
         let mut head = format!("{method} {target} HTTP/1.1\r\n");
         for (name, value) in &sent {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        head.push_str(&format!(
-            "authorization: AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={signature}\r\n\r\n"
-        ));
+        head.push_str(&format!("authorization: {authorization}\r\n\r\n"));
         head
     }
 
     /// A presigned target, valid for this many seconds.
     pub(crate) fn presigned(&self, method: &str, path: &str, seconds: u32) -> String {
-        let date = amz_date();
-        let credential = format!("{}/{}", self.credentials.access_key_id, scope(&date)).replace('/', "%2F");
-        let query = format!(
-            "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={credential}&X-Amz-Date={date}&X-Amz-Expires={seconds}&\
-             X-Amz-SignedHeaders=host"
-        );
-        let canonical = format!("{method}\n{path}\n{query}\nhost:{}\n\nhost\n{UNSIGNED}", self.address);
-        format!("{path}?{query}&X-Amz-Signature={}", self.signature(&date, &canonical))
-    }
-
-    fn signature(&self, date: &str, canonical: &str) -> String {
-        let hashed = HEXLOWER.encode(&Sha256::digest(canonical));
-        self.sign("AWS4-HMAC-SHA256", date, &hashed)
+        let key = SigningKey::new(&self.credentials, &amz_date(Timestamp::now()));
+        Presigner::new(key, &self.address.to_string(), seconds).target(method, path)
     }
 
     /// The signature of a text at this date.
-    pub(crate) fn sign(&self, what: &str, date: &str, said: &str) -> String {
-        let text = format!("{what}\n{date}\n{}\n{said}", scope(date));
-        let mut key = format!("AWS4{}", self.credentials.secret_access_key).into_bytes();
-        for part in scope(date).split('/') {
-            key = keyed(&key, part);
-        }
-        HEXLOWER.encode(&keyed(&key, &text))
+    pub(crate) fn sign(&self, algorithm: &str, date: &str, text: &str) -> String {
+        SigningKey::new(&self.credentials, date).sign(algorithm, text)
     }
 
     /// Connects and sends the head of a request with a body of this length, but no part of the body.
@@ -287,48 +260,7 @@ fn crc_of(polynomial: u32, bytes: &[u8]) -> String {
     BASE64.encode(&(!crc).to_be_bytes())
 }
 
-fn keyed(key: &[u8], text: &str) -> Vec<u8> {
-    let mut mac: Hmac<Sha256> = Hmac::new_from_slice(key).expect("HMAC takes keys of any length");
-    mac.update(text.as_bytes());
-    mac.finalize().into_bytes().to_vec()
-}
-
-/// The current time, such as `20261116T152917Z`.
-fn amz_date() -> String {
-    let now = Timestamp::now().to_string();
-    let seconds = now.split('.').next().unwrap_or_default().trim_end_matches('Z');
-    format!("{}Z", seconds.replace(['-', ':'], ""))
-}
-
 /// The current time in the HTTP format, such as `Mon, 16 Nov 2026 15:29:17 GMT`.
 pub(crate) fn http_date() -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(Timestamp::now().0))
-}
-
-fn scope(date: &str) -> String {
-    format!("{}/us-east-1/s3/aws4_request", &date[..8])
-}
-
-/// Decoded once and encoded as S3 does it, so that every spelling of a path has one signature.
-fn canonical_path(path: &str) -> String {
-    let Ok(decoded) = percent_decode_name(path) else { return path.to_owned() };
-    let mut encoded = String::new();
-    for byte in decoded.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
-                encoded.push(char::from(byte))
-            }
-            other => encoded.push_str(&format!("%{other:02X}")),
-        }
-    }
-    encoded
-}
-
-/// Sorted by name, then by value.
-fn canonical_query(query: &str) -> String {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    let mut pairs: Vec<(&str, &str)> = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
-    pairs.sort_unstable();
-    let pairs: Vec<String> = pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-    pairs.join("&")
 }

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fencepost_harness::bucketed::Credentials;
 use fencepost_harness::http::Client;
 use fencepost_harness::venv;
 
 use super::connection::Connection;
-use super::sign::{Credentials, Signer};
+use super::sign::Signer;
 use super::small::{Does, Small, content, stocked};
 use super::{LARGE, ObjectPeer, READ_OBJECTS, block};
 use crate::server::{Server, free_port};
