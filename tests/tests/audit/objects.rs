@@ -14,6 +14,9 @@ use serde_json::json;
 use signing::Signer;
 
 #[allow(dead_code, reason = "made for the tests of the S3 front end, which use all of it")]
+#[path = "../s3/parsing.rs"]
+mod parsing;
+#[allow(dead_code, reason = "made for the tests of the S3 front end, which use all of it")]
 #[path = "../s3/signing.rs"]
 mod signing;
 
@@ -93,7 +96,7 @@ fn c04_one_upload_below_the_floor_is_refused_and_leaves_nothing() {
 
     // Refused by its announced length: not a byte of the body is sent.
     let refused = signer.begin("PUT", "/reports/large", &[], 200 << 20).receive_after("PUT").unwrap();
-    assert_eq!((refused.status, signing::code(&refused).as_str()), (507, "InsufficientStorage"), "{}", refused.text());
+    assert_eq!((refused.status, parsing::code(&refused).as_str()), (507, "InsufficientStorage"), "{}", refused.text());
     assert_eq!(staged(&disk), (0, 0));
     assert_eq!(client.put("orders/1", "34", "paid").status, 204, "others go on");
 
@@ -106,7 +109,7 @@ fn c04_one_upload_below_the_floor_is_refused_and_leaves_nothing() {
     // The gateway may answer and close the connection before everything is sent.
     let _ = (0..149).try_for_each(|_| upload.send(&chunk));
     let stopped = upload.receive_after("PUT").unwrap();
-    assert_eq!((stopped.status, signing::code(&stopped).as_str()), (507, "InsufficientStorage"), "{}", stopped.text());
+    assert_eq!((stopped.status, parsing::code(&stopped).as_str()), (507, "InsufficientStorage"), "{}", stopped.text());
     until_nothing_is_staged(&disk);
     assert_eq!(client.put("orders/1", "34", "shipped").status, 204, "others go on");
     assert_eq!(signer.put("reports/large", b"small").status, 200, "and so does its holder");

@@ -2,7 +2,7 @@
 
 use fencepost_conformance::wait::{self, PATIENCE};
 
-use crate::signing::{code, element};
+use crate::parsing::{code, element};
 use crate::world::World;
 
 #[test]

@@ -4,7 +4,8 @@ use data_encoding::BASE64;
 use fencepost_harness::bucketed::Bucketed;
 use md5::{Digest, Md5};
 
-use crate::signing::{Signer, code, element, elements};
+use crate::parsing::{code, element, elements};
+use crate::signing::Signer;
 use crate::world::World;
 
 fn delete_with(signer: &Signer, objects: &str) -> fencepost_harness::http::Answer {

@@ -11,7 +11,8 @@ use fencepost_harness::process::{GatewayProcess, binary, run};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::signing::{Signer, code, http_date};
+use crate::parsing::code;
+use crate::signing::{Signer, http_date};
 
 /// Sends a hand-written request.
 fn send(gateway: &Bucketed, head: &str, body: &[u8]) -> Answer {

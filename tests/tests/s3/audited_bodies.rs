@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 
 use crate::chunked::Upload;
 use crate::large::Flat;
-use crate::signing::{Signer, code};
+use crate::parsing::code;
+use crate::signing::Signer;
 use crate::world::until_some_is_staged;
 
 /// Long enough that some of the body is staged.

@@ -5,7 +5,8 @@ use std::fs;
 
 use fencepost_harness::http::Answer;
 
-use crate::signing::{Signer, code, element};
+use crate::parsing::{code, element};
+use crate::signing::Signer;
 use crate::steps::Injected;
 use crate::world::{Running, World, until_nothing_is_staged, until_so_many_are_staged};
 
@@ -101,7 +102,7 @@ fn a_put_that_cannot_be_renamed_is_served_from_staging_until_it_is() {
         match how {
             Healed::ByTheNextWrite => {
                 // This condition holds only if the committed object is published first.
-                let own = format!("\"{}\"", crate::signing::md5_of(b"committed"));
+                let own = format!("\"{}\"", crate::digests::md5_of(b"committed"));
                 let answer = signer.request("PUT", "/reports/x", &[("if-match", &own)], b"after");
                 assert_eq!(answer.status, 200, "{}", answer.text());
                 assert_eq!(world.seen(&signer)["x"], b"after");

@@ -4,7 +4,8 @@ use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Client;
 
-use crate::signing::{Signer, code, element};
+use crate::parsing::{code, element};
+use crate::signing::Signer;
 use crate::world::until_nothing_is_staged;
 
 fn impatient() -> Bucketed {

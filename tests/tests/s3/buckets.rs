@@ -6,7 +6,8 @@ use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Answer;
 
-use crate::signing::{Signer, code};
+use crate::parsing::code;
+use crate::signing::Signer;
 use crate::steps::Steps;
 use crate::takeovers::assert_stale;
 use crate::world::World;

@@ -9,7 +9,9 @@ use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::process::run;
 use serde_json::{Value, json};
 
-use crate::signing::{Signer, code, md5_of};
+use crate::digests::md5_of;
+use crate::parsing::code;
+use crate::signing::Signer;
 use crate::world::{agreed, staged, until_nothing_is_staged, until_some_is_staged};
 
 const BODY: usize = 1 << 20;

@@ -4,7 +4,9 @@ use data_encoding::BASE64;
 use fencepost_harness::bucketed::Bucketed;
 use sha2::{Digest, Sha256};
 
-use crate::signing::{Signer, code, crc32_of, element, elements, etag};
+use crate::digests::crc32_of;
+use crate::parsing::{code, element, elements, etag};
+use crate::signing::Signer;
 
 const PART: usize = 5 << 20;
 

@@ -6,8 +6,10 @@ use fencepost_harness::budget;
 use fencepost_harness::http::{Answer, Client};
 use sha2::{Digest, Sha256};
 
+use crate::digests::{crc32_of, md5_of};
 use crate::large::{BLOCK, Flat, block};
-use crate::signing::{Signer, code, crc32_of, etag, md5_of};
+use crate::parsing::{code, etag};
+use crate::signing::Signer;
 use crate::world::{agreed, until_nothing_is_staged};
 
 const SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";

@@ -10,7 +10,9 @@ use fencepost_harness::http::Client;
 use fencepost_harness::venv;
 use rustix::process::Signal;
 
-use crate::signing::{Signer, code, element, etag, md5_of};
+use crate::digests::md5_of;
+use crate::parsing::{code, element, etag};
+use crate::signing::Signer;
 use crate::steps::Injected;
 use crate::takeovers::assert_stale;
 use crate::world::{Running, World, agreed, staged, until_nothing_is_staged};
@@ -325,7 +327,7 @@ fn a_part_that_is_sent_several_times_at_once_is_taken_each_time() {
         wait::until("only the last to stay", PATIENCE, || (staged(&gateway.objects()).len() == 1).then_some(()));
     }
     let parts = signer.request("GET", &format!("/reports/x?uploadId={upload}"), &[], b"").text();
-    let left = crate::signing::plain(&element(&parts, "ETag").unwrap()).trim_matches('"').to_owned();
+    let left = crate::parsing::plain(&element(&parts, "ETag").unwrap()).trim_matches('"').to_owned();
     assert_eq!(signer.complete("reports/x", &upload, std::slice::from_ref(&left)).status, 200);
     assert_eq!(md5_of(&agreed(&signer, "reports")["x"]), left);
     until_nothing_is_staged(&gateway.objects());

@@ -2,7 +2,8 @@
 
 use fencepost_harness::bucketed::Bucketed;
 
-use crate::signing::{Signer, code, etag};
+use crate::parsing::{code, etag};
+use crate::signing::Signer;
 use crate::takeovers::assert_stale;
 use crate::world::{agreed, until_nothing_is_staged};
 

@@ -4,7 +4,9 @@
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Answer;
 
-use crate::signing::{Signer, code, element, etag, md5_of};
+use crate::digests::md5_of;
+use crate::parsing::{code, element, etag};
+use crate::signing::Signer;
 use crate::takeovers::assert_stale;
 use crate::world::until_some_is_staged;
 

@@ -7,7 +7,8 @@ use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::budget;
 use fencepost_harness::http::Answer;
 
-use crate::signing::{Signer, code, element, elements, etag};
+use crate::parsing::{code, element, elements, etag};
+use crate::signing::Signer;
 use crate::steps::Steps;
 use crate::world::{Objects, Running, World};
 

@@ -4,7 +4,8 @@
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Answer;
 
-use crate::signing::{Signer, code, element, etag};
+use crate::parsing::{code, element, etag};
+use crate::signing::Signer;
 use crate::world::{agreed, until_nothing_is_staged};
 
 const KEPT: [(&str, &str); 9] = [

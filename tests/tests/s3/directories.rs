@@ -8,7 +8,8 @@ use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::process::{GatewayProcess, binary};
 use rustix::process::Signal;
 
-use crate::signing::{Signer, code};
+use crate::parsing::code;
+use crate::signing::Signer;
 use crate::world::{World, agreed};
 
 /// The exit code and the output of a gateway that cannot start in this state.

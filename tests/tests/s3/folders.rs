@@ -2,7 +2,9 @@
 
 use fencepost_harness::bucketed::Bucketed;
 
-use crate::signing::{Signer, code, element, elements, etag, md5_of};
+use crate::digests::md5_of;
+use crate::parsing::{code, element, elements, etag};
+use crate::signing::Signer;
 use crate::takeovers::assert_stale;
 use crate::world::{World, agreed};
 

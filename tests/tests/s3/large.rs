@@ -8,7 +8,8 @@ use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::budget;
 use md5::{Digest, Md5};
 
-use crate::signing::{Signer, etag};
+use crate::parsing::etag;
+use crate::signing::Signer;
 use crate::world::until_nothing_is_staged;
 
 /// A peak above this is not flat.
@@ -84,7 +85,7 @@ fn memory_stays_flat_for_a_large_upload_download_copy_and_completion() {
         let target = format!("/reports/joined?partNumber={number}&uploadId={id}");
         let answer = signer.request("PUT", &target, &[("x-amz-copy-source", "/reports/large")], b"");
         assert_eq!(answer.status, 200, "{}", answer.text());
-        parts.push(crate::signing::element(&answer.text(), "ETag").unwrap());
+        parts.push(crate::parsing::element(&answer.text(), "ETag").unwrap());
     }
     let completed = signer.complete("reports/joined", &id, &parts);
     assert_eq!(completed.status, 200, "{}", completed.text());

@@ -2,7 +2,8 @@
 
 use fencepost_harness::bucketed::Bucketed;
 
-use crate::signing::{Signer, elements, plain};
+use crate::parsing::{elements, plain};
+use crate::signing::Signer;
 
 /// Asserts that this is one well-formed element, of characters that XML allows.
 fn assert_well_formed(what: &str, xml: &str) {
@@ -154,7 +155,7 @@ fn page(signer: &Signer, query: &str, size: usize) -> (Vec<String>, Option<Strin
     let mut entries: Vec<String> = keys.chain(groups).map(plain).collect();
     entries.sort();
     let more = elements(&text, "IsTruncated") == ["true"];
-    let next = ["NextContinuationToken", "NextMarker"].iter().find_map(|name| crate::signing::element(&text, name));
+    let next = ["NextContinuationToken", "NextMarker"].iter().find_map(|name| crate::parsing::element(&text, name));
     assert_eq!(more, next.is_some(), "{query}: {text}");
     (entries, next.map(|next| plain(&next)))
 }

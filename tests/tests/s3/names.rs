@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use fencepost_harness::bucketed::{Bucketed, tree};
 use fencepost_harness::http::Answer;
 
-use crate::signing::{Signer, code, element};
+use crate::parsing::{code, element};
+use crate::signing::Signer;
 use crate::world::{agreed, until_nothing_is_staged};
 
 /// Everything but the gateway's own data: the buckets, the canary next to them, and the other entries there.
@@ -197,7 +198,7 @@ fn unusual_names_are_what_they_are() {
 /// The names of a list with `encoding-type=url`.
 fn agreed_by_encoded_list(signer: &Signer) -> Vec<String> {
     let answer = signer.request("GET", "/reports?encoding-type=url&list-type=2", &[], b"").text();
-    let keys = crate::signing::elements(&answer, "Key");
+    let keys = crate::parsing::elements(&answer, "Key");
     keys.into_iter().map(|key| fencepost_core::percent_decode_name(key).expect("an encoded name").into()).collect()
 }
 
@@ -228,7 +229,7 @@ fn a_file_is_no_directory_and_a_directory_no_file() {
         let answer = signer.put(name, b"evil");
         assert_eq!((answer.status, code(&answer).as_str()), (409, "ObjectNameClash"), "{}", answer.text());
         let upload = signer.begin_upload(name);
-        let part = crate::signing::etag(&signer.put_part(name, &upload, 1, b"evil"));
+        let part = crate::parsing::etag(&signer.put_part(name, &upload, 1, b"evil"));
         assert_eq!(code(&signer.complete(name, &upload, &[part])), "ObjectNameClash");
         assert_eq!(signer.request("DELETE", &format!("/{name}?uploadId={upload}"), &[], b"").status, 204);
         assert_eq!(signer.get(name).status, 404);
@@ -255,7 +256,7 @@ fn a_bucket_is_not_made_to_look_like_the_directory_of_a_gateway() {
     let before = (agreed(&signer, "reports"), gateway.files());
     for name in ["reports/.fencepost", "reports/.fencepost/lock", "reports/.fencepost/staging/x"] {
         let upload = signer.begin_upload(name);
-        let part = crate::signing::etag(&signer.put_part(name, &upload, 1, b"evil"));
+        let part = crate::parsing::etag(&signer.put_part(name, &upload, 1, b"evil"));
         let source = [("x-amz-copy-source", "/reports/a/.fencepost/lock")];
         for (call, answer) in [
             ("PutObject", signer.put(name, b"evil")),

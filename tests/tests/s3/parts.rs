@@ -2,7 +2,9 @@
 
 use fencepost_harness::bucketed::Bucketed;
 
-use crate::signing::{Signer, code, element, elements, md5_of, plain};
+use crate::digests::md5_of;
+use crate::parsing::{code, element, elements, plain};
+use crate::signing::Signer;
 use crate::world::{agreed, staged, until_nothing_is_staged};
 
 const PART: usize = 5 << 20;

@@ -4,7 +4,8 @@ use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::bucketed::{Bucketed, Credentials};
 use fencepost_harness::http::Client;
 
-use crate::signing::{Signer, code};
+use crate::parsing::code;
+use crate::signing::Signer;
 use crate::takeovers::assert_stale;
 use crate::world::{World, until_nothing_is_staged};
 

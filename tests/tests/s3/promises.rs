@@ -6,7 +6,9 @@ use fencepost_harness::http::Answer;
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
-use crate::signing::{Signer, code, crc32_of, crc32c_of};
+use crate::digests::{crc32_of, crc32c_of};
+use crate::parsing::code;
+use crate::signing::Signer;
 use crate::world::{agreed, until_nothing_is_staged};
 
 const BODY: &[u8] = b"what was meant";
@@ -156,7 +158,7 @@ fn a_completion_with_a_checksum_that_its_part_has_not_changes_nothing() {
     assert_eq!(signer.put("reports/x", b"before").status, 200);
     let upload = signer.begin_upload("reports/x");
     let target = format!("/reports/x?uploadId={upload}");
-    let etag = crate::signing::etag(&signer.put_part("reports/x", &upload, 1, BODY));
+    let etag = crate::parsing::etag(&signer.put_part("reports/x", &upload, 1, BODY));
     let sha256 = BASE64.encode(&Sha256::digest(BODY));
     let complete = |sum: &str| {
         let part = format!("<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag>{sum}</Part>");
@@ -201,8 +203,8 @@ fn a_completion_of_other_parts_changes_nothing() {
     let signer = Signer::holder(&gateway, "reports", "33");
     assert_eq!(signer.put("reports/x", b"before").status, 200);
     let upload = signer.begin_upload("reports/x");
-    let small = crate::signing::etag(&signer.put_part("reports/x", &upload, 1, b"small"));
-    let last = crate::signing::etag(&signer.put_part("reports/x", &upload, 2, b"last"));
+    let small = crate::parsing::etag(&signer.put_part("reports/x", &upload, 1, b"small"));
+    let last = crate::parsing::etag(&signer.put_part("reports/x", &upload, 2, b"last"));
     let before = (agreed(&signer, "reports"), gateway.files());
     let wrong = "0".repeat(32);
     for (etags, wanted) in [

@@ -8,7 +8,9 @@ use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::budget;
 use fencepost_harness::http::Answer;
 
-use crate::signing::{Signer, code, etag, md5_of};
+use crate::digests::md5_of;
+use crate::parsing::{code, etag};
+use crate::signing::Signer;
 use crate::world::{agreed, until_nothing_is_staged};
 use parking_lot::Mutex;
 

@@ -3,7 +3,8 @@
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::{Answer, Client};
 
-use crate::signing::{Signer, code, etag};
+use crate::parsing::{code, etag};
+use crate::signing::Signer;
 
 const LONG_AGO: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
 const BODY: &[u8] = b"0123456789";

@@ -4,12 +4,14 @@
 use std::net::SocketAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
-use data_encoding::{BASE64, HEXLOWER};
+use data_encoding::BASE64;
 use fencepost_core::Timestamp;
 use fencepost_harness::bucketed::{Bucketed, Credentials};
 use fencepost_harness::http::{Answer, Client};
 use fencepost_harness::sigv4::{Presigner, SigningKey, UNSIGNED, amz_date};
 use md5::{Digest, Md5};
+
+use super::parsing::{element, elements, plain};
 
 /// A client with a key pair.
 #[derive(Clone)]
@@ -205,59 +207,6 @@ fn entry(text: &str) -> Entry {
         etag: plain(&member("ETag")).trim_matches('"').to_owned(),
         size: member("Size").parse().expect("a size is a number"),
     }
-}
-
-/// The text of the first element with this name.
-pub(crate) fn element(xml: &str, name: &str) -> Option<String> {
-    elements(xml, name).first().map(|text| (*text).to_owned())
-}
-
-/// The text of every element with this name.
-pub(crate) fn elements<'x>(xml: &'x str, name: &str) -> Vec<&'x str> {
-    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
-    xml.split(&open).skip(1).map(|rest| rest.split(&close).next().unwrap_or_default()).collect()
-}
-
-/// Unescapes XML text.
-pub(crate) fn plain(text: &str) -> String {
-    let named = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'");
-    named.replace("&#34;", "\"").replace("&#39;", "'").replace("&amp;", "&")
-}
-
-/// The code of an S3 error.
-pub(crate) fn code(answer: &Answer) -> String {
-    element(&answer.text(), "Code").unwrap_or_else(|| panic!("no code in {answer:?} {}", answer.text()))
-}
-
-/// An ETag without its quotes.
-pub(crate) fn etag(answer: &Answer) -> String {
-    answer.header("etag").unwrap_or_else(|| panic!("no ETag in {answer:?}")).trim_matches('"').to_owned()
-}
-
-/// The ETag of an object that was uploaded in one piece.
-pub(crate) fn md5_of(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&Md5::digest(bytes))
-}
-
-/// CRC-32 in the form of `x-amz-checksum-crc32`.
-pub(crate) fn crc32_of(bytes: &[u8]) -> String {
-    crc_of(0xedb8_8320, bytes)
-}
-
-/// CRC-32C in the form of `x-amz-checksum-crc32c`.
-pub(crate) fn crc32c_of(bytes: &[u8]) -> String {
-    crc_of(0x82f6_3b78, bytes)
-}
-
-fn crc_of(polynomial: u32, bytes: &[u8]) -> String {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ polynomial } else { crc >> 1 };
-        }
-    }
-    BASE64.encode(&(!crc).to_be_bytes())
 }
 
 /// The current time in the HTTP format, such as `Mon, 16 Nov 2026 15:29:17 GMT`.

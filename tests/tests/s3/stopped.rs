@@ -4,7 +4,7 @@ use fencepost_conformance::wait::PATIENCE;
 use fencepost_harness::http::Client;
 use rustix::process::Signal;
 
-use crate::signing::code;
+use crate::parsing::code;
 use crate::world::{World, until_nothing_is_staged, until_some_is_staged};
 
 const BODY: usize = 1 << 20;

@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Answer;
 
-use crate::signing::{Signer, code, element, elements, etag};
+use crate::parsing::{code, element, elements, etag};
+use crate::signing::Signer;
 use crate::world::{agreed, staged, until_nothing_is_staged, until_some_is_staged};
 
 const BODY: usize = 1 << 20;
@@ -130,7 +131,7 @@ fn an_upload_in_parts_begun_by_33_is_not_completed_after_34_took_over() {
     assert_eq!(gateway.client().fence("reports").as_deref(), Some("34"));
 
     let parts = second.request("GET", &format!("/reports/large?uploadId={upload}"), &[], b"").text();
-    let listed: Vec<String> = elements(&parts, "ETag").into_iter().map(crate::signing::plain).collect();
+    let listed: Vec<String> = elements(&parts, "ETag").into_iter().map(crate::parsing::plain).collect();
     assert_eq!(listed, etags.iter().map(|etag| format!("\"{etag}\"")).collect::<Vec<_>>(), "{parts}");
     assert_eq!(second.request("DELETE", &format!("/reports/large?uploadId={upload}"), &[], b"").status, 204);
     until_nothing_is_staged(&gateway.objects());

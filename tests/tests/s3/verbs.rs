@@ -3,7 +3,8 @@
 use fencepost_harness::bucketed::Bucketed;
 use fencepost_harness::http::Client;
 
-use crate::signing::{Signer, code, etag};
+use crate::parsing::{code, etag};
+use crate::signing::Signer;
 use crate::takeovers::assert_stale;
 use crate::world::{agreed, staged};
 

@@ -14,7 +14,9 @@ use fencepost_harness::strace;
 use tempfile::TempDir;
 
 use crate::checks::objects_at;
-use crate::signing::{Signer, element, elements, etag, md5_of};
+use crate::digests::md5_of;
+use crate::parsing::{element, elements, etag};
+use crate::signing::Signer;
 
 /// One fence for the whole bucket, and one for a bucket that does not exist.
 const CONFIG: &str = r#"
