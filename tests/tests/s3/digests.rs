@@ -10,21 +10,10 @@ pub(crate) fn md5_of(bytes: &[u8]) -> String {
 
 /// CRC-32 in the form of `x-amz-checksum-crc32`.
 pub(crate) fn crc32_of(bytes: &[u8]) -> String {
-    crc_of(0xedb8_8320, bytes)
+    BASE64.encode(&crc_fast::crc32_iso_hdlc(bytes).to_be_bytes())
 }
 
 /// CRC-32C in the form of `x-amz-checksum-crc32c`.
 pub(crate) fn crc32c_of(bytes: &[u8]) -> String {
-    crc_of(0x82f6_3b78, bytes)
-}
-
-fn crc_of(polynomial: u32, bytes: &[u8]) -> String {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ polynomial } else { crc >> 1 };
-        }
-    }
-    BASE64.encode(&(!crc).to_be_bytes())
+    BASE64.encode(&crc_fast::crc32_iscsi(bytes).to_be_bytes())
 }
