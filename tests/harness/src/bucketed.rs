@@ -10,7 +10,6 @@ use tempfile::TempDir;
 use crate::fresh::write_config;
 use crate::http::Answer;
 use crate::process::GatewayProcess;
-use fencepost_conformance::wait;
 
 /// One fence for all of `reports`, one for each folder of `shared`, none enforced for `watched`; in other buckets each
 /// object is its own resource. One key that carries no lease.
@@ -58,6 +57,14 @@ impl Credentials {
             secret_access_key: "a-secret-of-tests-and-nothing-else".to_owned(),
         }
     }
+
+    /// The credentials in an answer to POST /v1/s3/credentials, which must be a success.
+    pub fn issued(answer: &Answer) -> Credentials {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let json = answer.json();
+        let member = |name: &str| json[name].as_str().unwrap_or_else(|| panic!("{name} in {json}")).to_owned();
+        Credentials { access_key_id: member("access_key_id"), secret_access_key: member("secret_access_key") }
+    }
 }
 
 /// A running gateway with buckets. Its directories are removed with it.
@@ -95,10 +102,7 @@ impl Bucketed {
         let (config, place) = (config.display().to_string(), format!("dir:{}", objects.display()));
         let arguments = ["--config", &config, "--s3-listen", "127.0.0.1:0", "--objects", &place];
         let gateway = GatewayProcess::start(&dir.path().join("data"), &[&arguments[..], more].concat());
-        let s3 = wait::until("the S3 front end to listen", wait::PATIENCE, || {
-            let said = gateway.stdout();
-            said.split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
-        });
+        let s3 = gateway.s3_address();
         Bucketed { gateway, s3, dir }
     }
 
@@ -132,11 +136,10 @@ impl Bucketed {
     /// Like `credentials`, with a ttl in seconds.
     pub fn credentials_for(&self, resource: &str, token: &str, ttl_s: u64) -> Credentials {
         let answer = self.ask_for_credentials(resource, token, ttl_s);
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        let credentials = Credentials::issued(&answer);
         let json = answer.json();
         assert_eq!(json["endpoint"], format!("http://{}", self.s3), "{json}");
-        let member = |name: &str| json[name].as_str().unwrap_or_else(|| panic!("{name} in {json}")).to_owned();
-        Credentials { access_key_id: member("access_key_id"), secret_access_key: member("secret_access_key") }
+        credentials
     }
 
     /// Every file in the buckets with its bytes, as other processes see them.

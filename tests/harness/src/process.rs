@@ -1,6 +1,7 @@
 //! The real `fencepost` binary as a process.
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -93,6 +94,13 @@ impl GatewayProcess {
     /// `127.0.0.1:port`
     pub fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
+    }
+
+    /// The address of its S3 front end, as soon as that listens.
+    pub fn s3_address(&self) -> SocketAddr {
+        wait::until("the S3 front end to listen", wait::PATIENCE, || {
+            self.stdout().split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
+        })
     }
 
     /// Opens a new connection to it.

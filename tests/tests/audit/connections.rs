@@ -110,8 +110,7 @@ fn s03_writes_go_on_when_silent_connections_have_taken_every_place() {
     let s3 = ["--s3-listen", "127.0.0.1:0", "--objects", &objects];
     let gateway = with_descriptors(1024, &dir.path().join("data"), &[&arguments[..], &s3].concat()).unwrap();
     assert!(gateway.stderr().contains("max_connections is "), "{}", gateway.stderr());
-    let address: SocketAddr =
-        gateway.stdout().split("S3 on http://").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    let address = gateway.s3_address();
     let mut holder = gateway.client();
     assert_eq!(holder.put("k", "1", "v").status, 204);
     // More connections than there are descriptors, on both ports.

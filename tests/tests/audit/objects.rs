@@ -44,9 +44,7 @@ impl OnSmallDisk {
         command.args(["--write-buffer", "1MiB", "--data"]).arg(disk.inside().join("data"));
         command.arg("--objects").arg(format!("dir:{}", disk.inside().join("objects").display()));
         let gateway = GatewayProcess::spawn(command)?;
-        let s3 = wait::until("the S3 front end to listen", PATIENCE, || {
-            gateway.stdout().split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
-        });
+        let s3 = gateway.s3_address();
         Ok(OnSmallDisk { gateway, s3 })
     }
 
@@ -55,12 +53,7 @@ impl OnSmallDisk {
         let body = json!({"resource": format!("reports/{name}")}).to_string();
         let headers = [("fencing-token", token), ("content-type", "application/json")];
         let answer = self.gateway.client().request("POST", "/v1/s3/credentials", &headers, body.as_bytes());
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let json = answer.json();
-        let member = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
-        let credentials =
-            Credentials { access_key_id: member("access_key_id"), secret_access_key: member("secret_access_key") };
-        Signer { address: self.s3, credentials }
+        Signer { address: self.s3, credentials: Credentials::issued(&answer) }
     }
 
     /// The same credentials at this gateway's address.

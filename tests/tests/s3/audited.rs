@@ -167,16 +167,10 @@ impl Reachable {
         let place = format!("dir:{}", dir.path().join("objects").display());
         let arguments = ["--config", &config, "--s3-listen", "0.0.0.0:0", "--objects", &place];
         let gateway = GatewayProcess::start(&dir.path().join("data"), &arguments);
-        let port: u16 = wait::until("the S3 listener", PATIENCE, || {
-            gateway.stdout().split("S3 on http://0.0.0.0:").nth(1)?.split_whitespace().next()?.parse().ok()
-        });
+        let address = SocketAddr::from(([127, 0, 0, 1], gateway.s3_address().port()));
         let body = br#"{"resource": "reports/x"}"#;
         let issued = gateway.client().request("POST", "/v1/s3/credentials", &[("fencing-token", "33")], body);
-        assert_eq!(issued.status, 200, "{}", issued.text());
-        let member = |name: &str| issued.json()[name].as_str().unwrap().to_owned();
-        let credentials =
-            Credentials { access_key_id: member("access_key_id"), secret_access_key: member("secret_access_key") };
-        let signer = Signer { address: SocketAddr::from(([127, 0, 0, 1], port)), credentials };
+        let signer = Signer { address, credentials: Credentials::issued(&issued) };
         Reachable { dir, gateway, signer }
     }
 

@@ -140,9 +140,7 @@ fn parts_of(signer: &Signer, upload: &str) -> usize {
 
 impl Running {
     fn new(gateway: GatewayProcess) -> Running {
-        let s3 = wait::until("the S3 front end to listen", PATIENCE, || {
-            gateway.stdout().split("S3 on http://").nth(1)?.split_whitespace().next()?.parse().ok()
-        });
+        let s3 = gateway.s3_address();
         Running { gateway, s3 }
     }
 
@@ -156,12 +154,7 @@ impl Running {
         let body = serde_json::json!({"resource": "reports"}).to_string();
         let headers = [&[("fencing-token", token), ("content-type", "application/json")], headers].concat();
         let answer = self.gateway.client().request("POST", "/v1/s3/credentials", &headers, body.as_bytes());
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let json = answer.json();
-        let member = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
-        let credentials =
-            Credentials { access_key_id: member("access_key_id"), secret_access_key: member("secret_access_key") };
-        Signer { address: self.s3, credentials }
+        Signer { address: self.s3, credentials: Credentials::issued(&answer) }
     }
 
     /// The same credentials at this gateway's address.

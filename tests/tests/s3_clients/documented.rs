@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::process::GatewayProcess;
 
 use crate::client::{Program, said};
@@ -57,10 +56,7 @@ impl Documented {
         let [server, _] = opening();
         let script = server.replace("127.0.0.1:9000", "127.0.0.1:0").replace("fencepost serve", "exec fencepost serve");
         let gateway = GatewayProcess::spawn(shell(&program, &script)).unwrap();
-        let s3 = wait::until("the S3 front end to listen", PATIENCE, || {
-            let said = gateway.stdout();
-            said.split("S3 on http://").nth(1)?.split_whitespace().next().map(str::to_owned)
-        });
+        let s3 = gateway.s3_address().to_string();
         Documented { program, gateway, s3 }
     }
 
