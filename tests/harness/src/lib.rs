@@ -9,6 +9,7 @@
 
 pub mod bucketed;
 pub mod budget;
+pub mod chromium;
 pub mod command_line;
 pub mod cpu;
 pub mod fresh;

@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
+use fencepost_harness::chromium;
 use fencepost_harness::fresh::Fresh;
 use fencepost_harness::http::Client;
 use fencepost_harness::process::{GatewayProcess, binary};
@@ -56,19 +57,10 @@ fn serve(stream: TcpStream, page: &str, log: &Mutex<Vec<String>>) {
 /// Visits a page with Chromium until it has nothing more to do, and returns its document.
 fn visit(url: &str, site: &Site) -> String {
     let profile = tempfile::tempdir().unwrap();
-    let output = Command::new("timeout")
-        .args(["--kill-after=5", "90", "chromium", "--headless", "--no-sandbox", "--disable-gpu"])
-        .args(["--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking"])
-        .args(["--dump-dom", "--virtual-time-budget=10000", "--host-resolver-rules=MAP *.example 127.0.0.1"])
-        .arg(format!("--ip-address-space-overrides=127.0.0.1:{}=public", site.port))
-        .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
-        .arg(url)
-        .stdin(Stdio::null())
-        .output()
-        .expect("chromium is installed (scripts/setup test)");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "chromium: {}\n{said}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    let public = format!("--ip-address-space-overrides=127.0.0.1:{}=public", site.port);
+    let resolver = "--host-resolver-rules=MAP *.example 127.0.0.1";
+    let arguments = ["--dump-dom", "--virtual-time-budget=10000", resolver, &public];
+    chromium::open(&profile.path().join("profile"), &arguments, url)
 }
 
 /// How often the gateway has answered with this problem.

@@ -3,11 +3,11 @@
 //! `FENCEPOST_PAGES=dir` keeps the screenshots for inspection.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use fencepost_conformance::cases;
 use fencepost_conformance::report::html;
 use fencepost_conformance::verdict::{CaseResult, Level, Status};
+use fencepost_harness::chromium;
 use serde_json::Value;
 
 use crate::report::made_up::{result, results, rich_history, setting};
@@ -108,33 +108,10 @@ impl Browser {
     }
 
     /// Runs Chromium to its end.
-    fn run(&self, page: &Path, arguments: &[String]) -> String {
-        let output = Command::new("timeout")
-            .args([
-                "--kill-after=5",
-                "90",
-                "chromium",
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--hide-scrollbars",
-            ])
-            .args([
-                "--disable-dev-shm-usage",
-                "--no-first-run",
-                "--disable-extensions",
-                "--disable-background-networking",
-                "--allow-file-access-from-files",
-            ])
-            .arg(format!("--user-data-dir={}", self.profile.path().join("profile").display()))
-            .args(arguments)
-            .arg(format!("file://{}", page.display()))
-            .stdin(Stdio::null())
-            .output()
-            .expect("chromium is installed (scripts/setup test)");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "chromium: {}\n{said}", output.status);
-        String::from_utf8_lossy(&output.stdout).into_owned()
+    fn run(&self, page: &Path, arguments: &[&str]) -> String {
+        let arguments = [&["--hide-scrollbars", "--allow-file-access-from-files"][..], arguments].concat();
+        let page = format!("file://{}", page.display());
+        chromium::open(&self.profile.path().join("profile"), &arguments, &page)
     }
 
     fn page(&self, name: &str, text: &str) -> PathBuf {
@@ -157,8 +134,7 @@ impl Browser {
     /// The content of `figures` after the script of a page has run.
     fn figures(&self, page: &Path, scheme: &str) -> Value {
         // Without a time budget, the page is dumped before its script has seen it loaded.
-        let arguments = ["--dump-dom", "--virtual-time-budget=10000", scheme].map(str::to_owned);
-        let dom = self.run(page, &arguments);
+        let dom = self.run(page, &["--dump-dom", "--virtual-time-budget=10000", scheme]);
         let text = dom.split("<pre id=\"figures\">").nth(1).and_then(|rest| rest.split("</pre>").next()).unwrap();
         let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {dom}"))
@@ -167,7 +143,7 @@ impl Browser {
     fn screenshot(&self, page: &Path, name: &str, size: (u32, u32), scheme: &str, wanted: &[&str]) -> Value {
         let png = self.dir.join(name);
         let window = format!("--window-size={},{}", size.0.max(500), size.1);
-        self.run(page, &[format!("--screenshot={}", png.display()), window, scheme.to_owned()]);
+        self.run(page, &[&format!("--screenshot={}", png.display()), &window, scheme]);
         let wanted = serde_json::to_string(wanted).unwrap();
         let count = COUNT.replace("PICTURE", name).replace("WANTED", &wanted);
         self.figures(&self.page(&format!("{name}.html"), &count), LIGHT)
