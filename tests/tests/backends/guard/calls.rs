@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fencepost_client::{Admin, ErrorKind, Guard, Loss, Precondition};
-use fencepost_conformance::proxy::{Direction, Rule};
+use fencepost_conformance::proxy::{Direction, Proxy, Rule};
 use fencepost_core::wire::TxnRequest;
 use fencepost_harness::fresh::Fresh;
 
@@ -15,6 +15,18 @@ use crate::suite::{SLACK, patiently, resource, until};
 
 fn transaction(json: &str) -> TxnRequest {
     serde_json::from_str(json).unwrap()
+}
+
+/// From now on the proxy drops what goes in this direction. The future waits until something was dropped, then cuts the
+/// connections and lets new ones pass.
+fn cut_after_a_loss(proxy: &Proxy, direction: Direction) -> impl Future<Output = ()> {
+    let before = proxy.count(direction).dropped;
+    proxy.set(direction, Rule::Drop);
+    async move {
+        until("a message to be lost", || proxy.count(direction).dropped > before).await;
+        proxy.pass();
+        proxy.cut();
+    }
 }
 
 #[tokio::test]
@@ -53,25 +65,13 @@ async fn a_lost_answer_applies_exactly_once() {
     let guard =
         locks_at(proxy.address(), address(&gateway), options("a", LONG)).await.acquire("orders/1").await.unwrap();
     for round in 1..=10 {
-        proxy.set(Direction::Down, Rule::Drop);
-        let before = proxy.count(Direction::Down).dropped;
-        let broken = async {
-            until("the answer to be lost", || proxy.count(Direction::Down).dropped > before).await;
-            proxy.pass();
-            proxy.cut();
-        };
+        let broken = cut_after_a_loss(&proxy, Direction::Down);
         let added = guard.transact(transaction(r#"{"then": [{"add": "orders/1", "by": "1"}]}"#));
         let (added, ()) = tokio::join!(added, broken);
         added.unwrap();
         assert_eq!(guard.get("orders/1").await.unwrap().unwrap().body, round.to_string());
     }
-    proxy.set(Direction::Down, Rule::Drop);
-    let before = proxy.count(Direction::Down).dropped;
-    let broken = async {
-        until("the answer to be lost", || proxy.count(Direction::Down).dropped > before).await;
-        proxy.pass();
-        proxy.cut();
-    };
+    let broken = cut_after_a_loss(&proxy, Direction::Down);
     let (written, ()) = tokio::join!(guard.put("orders/1", "paid"), broken);
     assert!(written.unwrap().replayed, "the second attempt is told the outcome of the first");
     // The connection is reset before anything was sent.
@@ -88,13 +88,7 @@ async fn a_read_whose_answer_is_lost_is_repeated() {
         locks_at(proxy.address(), address(&gateway), options("a", LONG)).await.acquire("orders/1").await.unwrap();
     guard.put("orders/1", "paid").await.unwrap();
     for direction in [Direction::Up, Direction::Down] {
-        let before = proxy.count(direction).dropped;
-        proxy.set(direction, Rule::Drop);
-        let broken = async {
-            until("a message to be lost", || proxy.count(direction).dropped > before).await;
-            proxy.pass();
-            proxy.cut();
-        };
+        let broken = cut_after_a_loss(&proxy, direction);
         let (read, ()) = tokio::join!(guard.get("orders/1"), broken);
         assert_eq!(read.unwrap().unwrap().body, "paid", "{direction:?}");
     }
