@@ -13,7 +13,7 @@ use crate::http::{MapFile, call};
 /// Keeps each value in a file of its own. With `no-restore` it records how many values it starts with, and does not
 /// start with fewer.
 const SERVER: &str = r#"
-import http.server, os, sys
+import sys
 
 data = os.path.join(os.environ["CONFORM_DIR"], "data")
 os.makedirs(data, exist_ok=True)
@@ -25,13 +25,7 @@ if "no-restore" in sys.argv:
         sys.exit("this store is older than it was")
     open(path, "w").write(str(files))
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def answer(self, status, body=b""):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+class Handler(Answering):
     def do_GET(self):
         path = data + self.path
         if not os.path.isfile(path):
@@ -40,20 +34,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_PUT(self):
         open(data + self.path, "wb").write(self.rfile.read(int(self.headers["Content-Length"])))
         self.answer(204)
-    def log_message(self, *_):
-        pass
 
-http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["CONFORM_PORT"])), Handler).serve_forever()
+serve(Handler)
 "#;
 
 fn map(hooks: &str) -> MapFile {
-    let map = MapFile::new(&format!(
+    let text = format!(
         "map = 1\n[resource]\nbase = \"http://127.0.0.1:{{port}}\"\n[write]\nmethod = \"PUT\"\npath = \"/{{res}}\"\n\
          headers = {{ Token = \"{{token}}\" }}\nbody = \"{{value}}\"\nok = [204]\nstale = [409]\n\
          [read]\nmethod = \"GET\"\npath = \"/{{res}}\"\nok = [200]\nabsent = [404]\nvalue = \"body\"\n[hooks]\n{hooks}\n"
-    ));
-    std::fs::write(map.dir().join("server.py"), SERVER).unwrap();
-    map
+    );
+    MapFile::with_server(&text, SERVER)
 }
 
 fn put(subject: &HttpSubject, res: &str, value: &str) {

@@ -8,7 +8,7 @@ use crate::http::MapFile;
 
 /// Fences in one directory, values in another. A write may give the milliseconds until its value expires.
 const SERVER: &str = r#"
-import http.server, os, sys, threading, time
+import sys, threading, time
 
 fences, values, bug = os.environ["CONFORM_DIR"], sys.argv[1], sys.argv[2]
 os.makedirs(values, exist_ok=True)
@@ -31,13 +31,7 @@ def expire(name):
         if bug == "forgets":
             os.remove(os.path.join(fences, name))
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def answer(self, status, body=b""):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+class Handler(Answering):
     def do_GET(self):
         with lock:
             expire(self.path[1:])
@@ -58,15 +52,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if ttl:
                 expiries[name] = time.monotonic() + int(ttl) / 1000
         self.answer(204)
-    def log_message(self, *_):
-        pass
 
-http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["CONFORM_PORT"])), Handler).serve_forever()
+serve(Handler)
 "#;
 
 /// Runs a case against the service, with its values in this place, which its shell expands.
 fn judged(values: &str, bug: &str, case: &str) -> CaseResult {
-    let map = MapFile::new(&format!(
+    let text = format!(
         r#"
 map = 1
 [resource]
@@ -97,8 +89,8 @@ wait = "100ms"
 [hooks]
 start = 'exec python3 server.py {values} {bug}'
 "#
-    ));
-    std::fs::write(map.dir().join("server.py"), SERVER).unwrap();
+    );
+    let map = MapFile::with_server(&text, SERVER);
     let subject = map.open().unwrap();
     let options = Options { only: vec![case.to_owned()], ..Options::default() };
     run(&subject, &options, &mut ()).cases.remove(0)

@@ -18,6 +18,24 @@ use fencepost_conformance::subject::{Broken, Request, Route, Subject};
 use fencepost_conformance::{Answer, Op};
 use tempfile::TempDir;
 
+/// The beginning of a service in Python: a handler without its methods, and the server that uses it.
+const SERVICE: &str = r#"
+import http.server, os
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def answer(self, status, body=b""):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+
+def serve(handler):
+    http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["CONFORM_PORT"])), handler).serve_forever()
+"#;
+
 /// A map in a directory of its own.
 pub(crate) struct MapFile {
     dir: TempDir,
@@ -28,6 +46,13 @@ impl MapFile {
         let dir = TempDir::new().unwrap();
         std::fs::write(dir.path().join("resource.toml"), text).unwrap();
         MapFile { dir }
+    }
+
+    /// A map whose directory has the program `server.py`, which goes on after [`SERVICE`].
+    pub(crate) fn with_server(text: &str, server: &str) -> MapFile {
+        let map = MapFile::new(text);
+        std::fs::write(map.dir().join("server.py"), format!("{SERVICE}{server}")).unwrap();
+        map
     }
 
     pub(crate) fn path(&self) -> PathBuf {
