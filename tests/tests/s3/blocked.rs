@@ -70,14 +70,20 @@ fn heal(how: Healed, running: Running, world: &World, signer: &Signer) -> (Runni
     }
 }
 
+/// A gateway with the objects `x` and `bystander`, and their holder.
+fn two_objects() -> (World, Running, Signer) {
+    let world = World::new();
+    let running = world.start();
+    let signer = running.holder("33");
+    assert_eq!(signer.put("reports/x", b"old").status, 200);
+    assert_eq!(signer.put("reports/bystander", b"by").status, 200);
+    (world, running, signer)
+}
+
 #[test]
 fn a_put_that_cannot_be_renamed_is_served_from_staging_until_it_is() {
     for how in EVERY_WAY {
-        let world = World::new();
-        let running = world.start();
-        let signer = running.holder("33");
-        assert_eq!(signer.put("reports/x", b"old").status, 200);
-        assert_eq!(signer.put("reports/bystander", b"by").status, 200);
+        let (world, running, signer) = two_objects();
         let failing = Injected::error(running.pid(), RENAMES, "EIO");
         assert_unshown(&signer.put("reports/x", b"committed"), "reports/x");
         assert_eq!(fs::read(world.objects().join("reports/x")).unwrap(), b"old", "the file is still the old one");
@@ -140,11 +146,7 @@ fn a_new_name_that_cannot_be_renamed_appears_later() {
 #[test]
 fn a_delete_that_cannot_be_unlinked_is_done_later() {
     for how in EVERY_WAY {
-        let world = World::new();
-        let running = world.start();
-        let signer = running.holder("33");
-        assert_eq!(signer.put("reports/x", b"old").status, 200);
-        assert_eq!(signer.put("reports/bystander", b"by").status, 200);
+        let (world, running, signer) = two_objects();
         let failing = Injected::error(running.pid(), "unlinkat", "EIO");
         assert_unshown(&signer.delete("reports/x"), "reports/x");
         assert!(world.objects().join("reports/x").exists(), "the file is still there");

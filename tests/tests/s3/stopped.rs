@@ -5,19 +5,26 @@ use fencepost_harness::http::Client;
 use rustix::process::Signal;
 
 use crate::parsing::code;
-use crate::world::{World, until_nothing_is_staged, until_some_is_staged};
+use crate::signing::Signer;
+use crate::world::{Running, World, until_nothing_is_staged, until_some_is_staged};
 
 const BODY: usize = 1 << 20;
 
-/// Checked, paused, written late: the commit decides, and no other gateway can have committed meanwhile.
-#[test]
-fn t16_no_second_gateway_beside_one_that_is_stopped_in_an_upload() {
+/// A gateway, the holder of 33, and its upload of which half is staged.
+fn half_an_upload() -> (World, Running, Signer, Client) {
     let world = World::new();
     let running = world.start();
     let first = running.holder("33");
     let mut slow = first.begin("PUT", "/reports/x", &[], BODY);
     slow.send(&vec![b'x'; BODY / 2]).unwrap();
     until_some_is_staged(&world.objects());
+    (world, running, first, slow)
+}
+
+/// Checked, paused, written late: the commit decides, and no other gateway can have committed meanwhile.
+#[test]
+fn t16_no_second_gateway_beside_one_that_is_stopped_in_an_upload() {
+    let (world, running, first, mut slow) = half_an_upload();
     running.signal(Signal::STOP);
 
     let said = world.try_start("other-data").err().expect("the objects are in use");
@@ -37,12 +44,7 @@ fn t16_no_second_gateway_beside_one_that_is_stopped_in_an_upload() {
 #[test]
 fn t16_an_upload_over_a_pause_ends_as_the_fence_says() {
     for claim_first in [true, false] {
-        let world = World::new();
-        let running = world.start();
-        let first = running.holder("33");
-        let mut slow = first.begin("PUT", "/reports/x", &[], BODY);
-        slow.send(&vec![b'x'; BODY / 2]).unwrap();
-        until_some_is_staged(&world.objects());
+        let (world, running, _, mut slow) = half_an_upload();
         let mut claiming = Client::connect(running.address());
         running.signal(Signal::STOP);
         let claim =
