@@ -126,7 +126,7 @@ impl Store {
         tokio::spawn(async move {
             sender.send(entry.submit(vec![judged], once, |reply| Action::Acquire(acquire, reply)).await)
         });
-        Hearing { answer: Some(answer), give_back }.hear().await
+        Attempt { answer: Some(answer), give_back }.outcome().await
     }
 
     /// Renews a lease, even after its TTL if the lock was not taken meanwhile.
@@ -179,13 +179,13 @@ impl Store {
 }
 
 /// The receiver of an attempt's outcome. If it is dropped early, a grant that its caller never received is released.
-struct Hearing {
+struct Attempt {
     answer: Option<oneshot::Receiver<Result<AcquireOutcome, Failure>>>,
     give_back: Option<(Entry, Judged, LeaseId)>,
 }
 
-impl Hearing {
-    async fn hear(mut self) -> Result<AcquireOutcome, Failure> {
+impl Attempt {
+    async fn outcome(mut self) -> Result<AcquireOutcome, Failure> {
         let Some(answer) = &mut self.answer else { unreachable!("taken only here and when dropped") };
         let ended = answer.await;
         self.answer = None;
@@ -193,7 +193,7 @@ impl Hearing {
     }
 }
 
-impl Drop for Hearing {
+impl Drop for Attempt {
     fn drop(&mut self) {
         let (Some(answer), Some((entry, judged, lease)), Ok(runtime)) =
             (self.answer.take(), self.give_back.take(), Handle::try_current())
