@@ -174,7 +174,7 @@ fn without_an_s3_face_there_are_no_credentials_and_no_claim() {
     let gateway = Fresh::memory(&[]);
     let mut client = gateway.client();
     let answer = ask(&mut client, "34", &json!({"resource": "a"}));
-    assert_eq!((answer.status, answer.problem().as_str()), (404, "no-s3-front_end"));
+    assert_eq!((answer.status, answer.problem().as_str()), (404, "no-s3-face"));
     assert!(answer.text().contains("--s3-listen"), "{}", answer.text());
     assert_eq!(client.fence("a"), None);
 }
