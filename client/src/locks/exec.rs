@@ -200,18 +200,7 @@ impl LockBackend for Exec {
             }
         }
         let (token, issuer) = self.token(&ended.output)?;
-        Ok(Acquired::Held(Lease {
-            name: wanted.name.clone(),
-            holder: wanted.holder.clone(),
-            number: token.number(),
-            // The program may have held the lock since before a rotation (T39).
-            generation: Some(token.generation()),
-            issuer,
-            ttl: wanted.ttl,
-            since,
-            handle: token.to_string(),
-            session: None,
-        }))
+        Ok(Acquired::Held(Lease::of_token(wanted, token, issuer, since)))
     }
 
     async fn verify(&self, _: &Lease) -> Result<Kept, LockError> {

@@ -5,8 +5,9 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use fencepost_core::{Holder, Issuer, Resource};
+use fencepost_core::{Holder, Issuer, Resource, Token};
 
+use super::Wanted;
 use crate::Moment;
 
 /// A granted lock, as the backend returned it.
@@ -31,6 +32,25 @@ pub struct Lease {
     pub handle: String,
     /// State that must live as long as the lease: the session, for services that have sessions.
     pub session: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Lease {
+    /// The lease of a lock that was taken elsewhere, and is known by its token only.
+    #[cfg_attr(not(any(feature = "exec", feature = "token")), allow(dead_code, reason = "no other service needs it"))]
+    pub(super) fn of_token(wanted: &Wanted<'_>, token: Token, issuer: Issuer, since: Moment) -> Lease {
+        Lease {
+            name: wanted.name.clone(),
+            holder: wanted.holder.clone(),
+            number: token.number(),
+            // Never the current generation: the lock may have been held since before a rotation (T30, T39).
+            generation: Some(token.generation()),
+            issuer,
+            ttl: wanted.ttl,
+            since,
+            handle: token.to_string(),
+            session: None,
+        }
+    }
 }
 
 impl fmt::Debug for Lease {

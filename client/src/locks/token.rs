@@ -70,18 +70,7 @@ impl LockBackend for Given {
     }
 
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
-        Ok(Acquired::Held(Lease {
-            name: wanted.name.clone(),
-            holder: wanted.holder.clone(),
-            number: self.token.number(),
-            // Never the current generation: the caller's lock may be older than it (T30, T39).
-            generation: Some(self.token.generation()),
-            issuer: self.issuer.clone(),
-            ttl: wanted.ttl,
-            since: Moment::now(),
-            handle: self.token.to_string(),
-            session: None,
-        }))
+        Ok(Acquired::Held(Lease::of_token(wanted, self.token, self.issuer.clone(), Moment::now())))
     }
 
     async fn verify(&self, _: &Lease) -> Result<Kept, LockError> {
