@@ -1,9 +1,10 @@
 //! Short texts chosen by callers: the holder of a token, the issuer that numbered it, and the idempotency key.
 
-use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::checked_text::checked_text;
 
 const MAX_LABEL_BYTES: usize = 256;
 
@@ -76,12 +77,6 @@ macro_rules! label {
         #[serde(try_from = "String")]
         pub struct $name(Arc<str>);
 
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
-            }
-        }
-
         impl $name {
             /// Checks the text: 1 to 256 bytes of UTF-8 without control characters.
             pub fn new(text: &str) -> Result<$name, LabelError> {
@@ -92,11 +87,6 @@ macro_rules! label {
             pub fn stored(text: &str) -> Result<$name, LabelError> {
                 checked(text, Characters::AsBefore).map($name)
             }
-
-            /// The label as text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
         }
 
         impl Stored for $name {
@@ -105,25 +95,7 @@ macro_rules! label {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = LabelError;
-
-            fn try_from(text: String) -> Result<$name, LabelError> {
-                $name::new(&text)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(label: $name) -> String {
-                label.0.as_ref().to_owned()
-            }
-        }
+        checked_text!($name, LabelError);
     };
 }
 

@@ -38,6 +38,7 @@
 //!
 //! `docs/design.md` has the guarantees G1–G8 and the rule as a table; `docs/errors.md` the problems.
 
+mod checked_text;
 mod fence;
 mod guard;
 mod guard_check;

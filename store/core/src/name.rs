@@ -1,11 +1,12 @@
 //! Names of keys and resources.
 
 use std::borrow::{Borrow, Cow};
-use std::fmt;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Deserialize;
+
+use crate::checked_text::checked_text;
 
 /// The longest name, in bytes of UTF-8 after decoding.
 pub const MAX_NAME_BYTES: usize = 1024;
@@ -97,12 +98,6 @@ macro_rules! name {
         #[serde(try_from = "String")]
         pub struct $name(Arc<str>);
 
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
-            }
-        }
-
         impl $name {
             /// Checks a name that is already decoded.
             pub fn new(text: &str) -> Result<$name, NameError> {
@@ -113,17 +108,6 @@ macro_rules! name {
             pub fn from_raw_path(raw: &str) -> Result<$name, NameError> {
                 $name::new(&percent_decode_name(raw)?)
             }
-
-            /// The name as text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
         }
 
         impl Borrow<str> for $name {
@@ -132,19 +116,7 @@ macro_rules! name {
             }
         }
 
-        impl TryFrom<String> for $name {
-            type Error = NameError;
-
-            fn try_from(text: String) -> Result<$name, NameError> {
-                $name::new(&text)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> String {
-                name.0.as_ref().to_owned()
-            }
-        }
+        checked_text!($name, NameError);
     };
 }
 
