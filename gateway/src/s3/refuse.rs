@@ -20,54 +20,37 @@ pub(super) struct Unkept {
 /// ACLs that match the actual access: a caller with the keys has access to everything.
 const USUAL_ACLS: [&str; 3] = ["private", "bucket-owner-full-control", "bucket-owner-read"];
 
+/// Reads these options from inputs of the S3 library, which share the fields but no type. Only one of them can append.
 macro_rules! unkept {
-    ($($input:ident),*) => {
-        $(impl From<&$input> for Unkept {
-            fn from(input: &$input) -> Unkept {
+    ($($kind:ident: |$input:ident| $append:expr;)*) => {
+        $(impl From<&$kind> for Unkept {
+            fn from($input: &$kind) -> Unkept {
                 Unkept {
-                    acl: input.acl.as_ref().map(|acl| acl.as_str().to_owned()),
-                    grants: input.grant_full_control.is_some()
-                        || input.grant_read.is_some()
-                        || input.grant_read_acp.is_some()
-                        || input.grant_write_acp.is_some(),
-                    encryption: input.sse_customer_algorithm.is_some()
-                        || input.sse_customer_key.is_some()
-                        || input.ssekms_key_id.is_some()
-                        || input.server_side_encryption.is_some(),
-                    tags: input.tagging.is_some(),
-                    lock: input.object_lock_mode.is_some()
-                        || input.object_lock_legal_hold_status.is_some()
-                        || input.object_lock_retain_until_date.is_some(),
-                    append: false,
-                    storage_class: input.storage_class.as_ref().map(|class| class.as_str().to_owned()),
+                    acl: $input.acl.as_ref().map(|acl| acl.as_str().to_owned()),
+                    grants: $input.grant_full_control.is_some()
+                        || $input.grant_read.is_some()
+                        || $input.grant_read_acp.is_some()
+                        || $input.grant_write_acp.is_some(),
+                    encryption: $input.sse_customer_algorithm.is_some()
+                        || $input.sse_customer_key.is_some()
+                        || $input.ssekms_key_id.is_some()
+                        || $input.server_side_encryption.is_some(),
+                    tags: $input.tagging.is_some(),
+                    lock: $input.object_lock_mode.is_some()
+                        || $input.object_lock_legal_hold_status.is_some()
+                        || $input.object_lock_retain_until_date.is_some(),
+                    append: $append,
+                    storage_class: $input.storage_class.as_ref().map(|class| class.as_str().to_owned()),
                 }
             }
         })*
     };
 }
 
-unkept!(CopyObjectInput, CreateMultipartUploadInput);
-
-impl From<&PutObjectInput> for Unkept {
-    fn from(input: &PutObjectInput) -> Unkept {
-        Unkept {
-            acl: input.acl.as_ref().map(|acl| acl.as_str().to_owned()),
-            grants: input.grant_full_control.is_some()
-                || input.grant_read.is_some()
-                || input.grant_read_acp.is_some()
-                || input.grant_write_acp.is_some(),
-            encryption: input.sse_customer_algorithm.is_some()
-                || input.sse_customer_key.is_some()
-                || input.ssekms_key_id.is_some()
-                || input.server_side_encryption.is_some(),
-            tags: input.tagging.is_some(),
-            lock: input.object_lock_mode.is_some()
-                || input.object_lock_legal_hold_status.is_some()
-                || input.object_lock_retain_until_date.is_some(),
-            append: input.write_offset_bytes.is_some(),
-            storage_class: input.storage_class.as_ref().map(|class| class.as_str().to_owned()),
-        }
-    }
+unkept! {
+    CopyObjectInput: |input| false;
+    CreateMultipartUploadInput: |input| false;
+    PutObjectInput: |input| input.write_offset_bytes.is_some();
 }
 
 /// Refuses options that would not be stored.
