@@ -3,8 +3,8 @@
 use fencepost_core::Timestamp as Millis;
 use fencepost_objects::{Algorithm, Attributes, Object};
 use s3s::dto::{
-    Checksum, ChecksumAlgorithm, ChecksumType, ETag, GetObjectOutput, HeadObjectOutput, Metadata, PutObjectInput,
-    Timestamp, TimestampFormat,
+    Checksum, ChecksumAlgorithm, ChecksumType, ETag, GetObjectOutput, HeadObjectOutput, Metadata, Timestamp,
+    TimestampFormat,
 };
 use s3s::{S3Result, s3_error};
 
@@ -26,20 +26,23 @@ pub(super) struct Said {
     pub(super) metadata: Option<Metadata>,
 }
 
-impl From<PutObjectInput> for Said {
-    fn from(input: PutObjectInput) -> Said {
-        Said {
-            content_type: input.content_type,
-            cache_control: input.cache_control,
-            content_disposition: input.content_disposition,
-            content_encoding: input.content_encoding,
-            content_language: input.content_language,
-            expires: input.expires,
-            website_redirect_location: input.website_redirect_location,
-            metadata: input.metadata,
+/// Moves the stored headers out of an input of the S3 library. The inputs share these fields, but no type.
+macro_rules! said {
+    ($input:ident) => {
+        $crate::s3::attributes::Said {
+            content_type: $input.content_type,
+            cache_control: $input.cache_control,
+            content_disposition: $input.content_disposition,
+            content_encoding: $input.content_encoding,
+            content_language: $input.content_language,
+            expires: $input.expires,
+            website_redirect_location: $input.website_redirect_location,
+            metadata: $input.metadata,
         }
-    }
+    };
 }
+
+pub(super) use said;
 
 impl Said {
     /// Converts the headers to stored attributes.

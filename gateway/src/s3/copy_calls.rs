@@ -5,7 +5,7 @@ use fencepost_objects::{Algorithm, Body, ObjectCopy, OpenObject, Promised, Put};
 use s3s::dto::*;
 use s3s::{S3Result, s3_error};
 
-use super::attributes::{self, Said, checksum_type, etag, time};
+use super::attributes::{self, checksum_type, etag, said, time};
 use super::body;
 use super::caller::{Caller, may_read};
 use super::calls::{Answer, Calls};
@@ -40,17 +40,7 @@ impl Calls {
         }
         let attributes = match replaces {
             false => attributes::described(&source.object.attributes),
-            true => Said {
-                content_type: input.content_type,
-                cache_control: input.cache_control,
-                content_disposition: input.content_disposition,
-                content_encoding: input.content_encoding,
-                content_language: input.content_language,
-                expires: input.expires,
-                website_redirect_location: input.website_redirect_location,
-                metadata: input.metadata,
-            }
-            .into_attributes()?,
+            true => said!(input).into_attributes()?,
         };
         if source.object.size > body::MAX_PIECE_BYTES {
             return Err(s3_error!(InvalidRequest, "An object of more than 5 GiB is copied in parts."));

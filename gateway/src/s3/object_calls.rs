@@ -7,7 +7,7 @@ use fencepost_objects::{
 use s3s::dto::*;
 use s3s::{S3Error, S3Response, S3Result};
 
-use super::attributes::{self, Said, checksum_type, etag, time};
+use super::attributes::{self, checksum_type, etag, said, time};
 use super::body;
 use super::calls::{Answer, Calls};
 use super::conditions::{self, OfRead, Unmet};
@@ -29,7 +29,7 @@ impl Calls {
         let promised = body::promised_of_put(&headers, &mut input)?;
         let bytes = body::bytes(input.body.take());
         let condition = conditions::of_write(input.if_match.take(), input.if_none_match.take())?;
-        let attributes = Said::from(input).into_attributes()?;
+        let attributes = said!(input).into_attributes()?;
         let (key, grant) = (target.name().clone(), caller.grant().clone());
         let put = Put { key, presented, condition: condition.clone(), attributes, grant };
         let body = Body { promised, bytes, trailer: body::trailer(trailing_headers) };

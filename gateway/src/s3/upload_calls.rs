@@ -10,7 +10,7 @@ use fencepost_objects::{
 use s3s::dto::*;
 use s3s::{S3Error, S3Response, S3Result, s3_error};
 
-use super::attributes::{self, Said, checksum_type, etag, time};
+use super::attributes::{self, checksum_type, etag, said, time};
 use super::body;
 use super::caller::object_name;
 use super::calls::{Answer, Calls};
@@ -40,16 +40,7 @@ impl Calls {
         let (name, presented) = self.uploaded(&call.caller, &call.input.bucket, &call.input.key).await?;
         refuse::unkept(&Unkept::from(&call.input))?;
         let input = call.input;
-        let said = Said {
-            content_type: input.content_type,
-            cache_control: input.cache_control,
-            content_disposition: input.content_disposition,
-            content_encoding: input.content_encoding,
-            content_language: input.content_language,
-            expires: input.expires,
-            website_redirect_location: input.website_redirect_location,
-            metadata: input.metadata,
-        };
+        let said = said!(input);
         let checksum = checksum(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
         let mut attributes = said.into_attributes()?;
         if let Some(checksum) = checksum {
