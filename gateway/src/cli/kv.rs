@@ -37,13 +37,7 @@ pub(super) struct Put {
     #[arg(long, value_name = "TYPE", default_value = "application/octet-stream")]
     content_type: String,
     #[command(flatten)]
-    condition: ConditionArgs,
-    #[command(flatten)]
-    once: OnceArgs,
-    #[command(flatten)]
-    token: TokenArgs,
-    #[command(flatten)]
-    connect: Connect,
+    write: WriteArgs,
 }
 
 #[derive(Args)]
@@ -63,6 +57,13 @@ pub(super) struct Delete {
     #[arg(value_parser = Key::new)]
     key: Key,
     #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// What every write takes besides its key.
+#[derive(Args)]
+struct WriteArgs {
+    #[command(flatten)]
     condition: ConditionArgs,
     #[command(flatten)]
     once: OnceArgs,
@@ -70,6 +71,16 @@ pub(super) struct Delete {
     token: TokenArgs,
     #[command(flatten)]
     connect: Connect,
+}
+
+impl WriteArgs {
+    fn split(self) -> (WriteOptions, Connect) {
+        let options = WriteOptions::new()
+            .credentials(self.token.credentials())
+            .precondition(self.condition.precondition())
+            .idempotency_key(self.once.key());
+        (options, self.connect)
+    }
 }
 
 #[derive(Args)]
@@ -109,18 +120,10 @@ impl Put {
     fn run(self) -> Result<(), Failed> {
         let body = value(self.value, self.file)?;
         let (key, content_type) = (self.key, self.content_type);
-        let options = options(self.token, self.condition, self.once);
-        let written =
-            self.connect.call(async |gateway| gateway.put(&key, body, Some(&content_type), &options).await)?;
-        report("wrote", &key, &written, self.connect.json)
+        let (options, connect) = self.write.split();
+        let written = connect.call(async |gateway| gateway.put(&key, body, Some(&content_type), &options).await)?;
+        report("wrote", &key, &written, connect.json)
     }
-}
-
-fn options(token: TokenArgs, condition: ConditionArgs, once: OnceArgs) -> WriteOptions {
-    WriteOptions::new()
-        .credentials(token.credentials())
-        .precondition(condition.precondition())
-        .idempotency_key(once.key())
 }
 
 fn value(value: Option<String>, file: Option<PathBuf>) -> Result<Bytes, Failed> {
@@ -132,9 +135,9 @@ fn value(value: Option<String>, file: Option<PathBuf>) -> Result<Bytes, Failed> 
 
 impl Delete {
     fn run(self) -> Result<(), Failed> {
-        let (key, options) = (self.key, options(self.token, self.condition, self.once));
-        let written = self.connect.call(async |gateway| gateway.delete(&key, &options).await)?;
-        report("deleted", &key, &written, self.connect.json)
+        let (key, (options, connect)) = (self.key, self.write.split());
+        let written = connect.call(async |gateway| gateway.delete(&key, &options).await)?;
+        report("deleted", &key, &written, connect.json)
     }
 }
 
