@@ -27,47 +27,37 @@ pub(super) struct Parts<'a> {
     join: Option<&'a Text>,
 }
 
+/// The keys that every table with a request has. The tables share no type, because serde's `flatten` cannot refuse
+/// unknown keys.
+macro_rules! parts {
+    ($keys:ident) => {
+        Parts {
+            method: &$keys.method,
+            path: &$keys.path,
+            headers: &$keys.headers,
+            body: $keys.body.as_ref(),
+            json: $keys.json.as_ref(),
+            form: $keys.form.as_ref(),
+            each: None,
+            join: None,
+        }
+    };
+}
+
 impl<'a> Parts<'a> {
     /// The keys of a verb.
     pub(super) fn of(keys: &'a file::Verb) -> Parts<'a> {
-        Parts {
-            method: &keys.method,
-            path: &keys.path,
-            headers: &keys.headers,
-            body: keys.body.as_ref(),
-            json: keys.json.as_ref(),
-            form: keys.form.as_ref(),
-            each: keys.each.as_ref(),
-            join: keys.join.as_ref(),
-        }
+        Parts { each: keys.each.as_ref(), join: keys.join.as_ref(), ..parts!(keys) }
     }
 
     /// The keys of a mutation.
     pub(super) fn of_mutation(keys: &'a file::Mutation) -> Parts<'a> {
-        Parts {
-            method: &keys.method,
-            path: &keys.path,
-            headers: &keys.headers,
-            body: keys.body.as_ref(),
-            json: keys.json.as_ref(),
-            form: keys.form.as_ref(),
-            each: None,
-            join: None,
-        }
+        parts!(keys)
     }
 
     /// The keys of the request before a mutation.
     pub(super) fn of_before(keys: &'a file::Before) -> Parts<'a> {
-        Parts {
-            method: &keys.method,
-            path: &keys.path,
-            headers: &keys.headers,
-            body: keys.body.as_ref(),
-            json: keys.json.as_ref(),
-            form: keys.form.as_ref(),
-            each: None,
-            join: None,
-        }
+        parts!(keys)
     }
 
     /// These keys with some replaced; a body of any kind replaces the body.
