@@ -12,11 +12,11 @@ use s3s::{S3Error, S3Response, S3Result, s3_error};
 
 use super::attributes::{self, checksum_type, etag, said, time};
 use super::body;
-use super::caller::object_name;
+use super::caller::{Caller, object_name};
 use super::calls::{Answer, Calls};
 use super::conditions::{self, OfRead};
 use super::names::{Named, Target};
-use super::permit::Call;
+use super::permit::{Call, Permitted};
 use super::refuse::{self, Unkept};
 
 /// The highest part number; the lowest is 1.
@@ -59,18 +59,24 @@ impl Calls {
         }))
     }
 
+    /// The part that a call writes.
+    async fn part_to_put(
+        &self,
+        caller: &Permitted<Caller>,
+        (bucket, key): (&str, &str),
+        id: &str,
+        given: i32,
+    ) -> S3Result<PutPart> {
+        let (key, presented) = self.uploaded(caller, bucket, key).await?;
+        let (upload, number) = (upload(id)?, number(given)?);
+        Ok(PutPart { key, presented, upload, number, grant: caller.grant().clone() })
+    }
+
     pub(super) async fn upload_part(&self, mut call: Call<UploadPartInput>) -> Answer<UploadPartOutput> {
-        let (name, presented) = self.uploaded(&call.caller, &call.input.bucket, &call.input.key).await?;
-        let grant = call.caller.grant().clone();
+        let name = (call.input.bucket.as_str(), call.input.key.as_str());
+        let part = self.part_to_put(&call.caller, name, &call.input.upload_id, call.input.part_number).await?;
         let trailing = call.trailing_headers.take();
         let input = call.input;
-        let part = PutPart {
-            key: name,
-            presented,
-            upload: upload(&input.upload_id)?,
-            number: number(input.part_number)?,
-            grant,
-        };
         let checksums = body::checksums([
             input.checksum_crc32,
             input.checksum_crc32c,
@@ -96,16 +102,9 @@ impl Calls {
     }
 
     pub(super) async fn upload_part_copy(&self, call: Call<UploadPartCopyInput>) -> Answer<UploadPartCopyOutput> {
-        let (name, presented) = self.uploaded(&call.caller, &call.input.bucket, &call.input.key).await?;
-        let grant = call.caller.grant().clone();
+        let name = (call.input.bucket.as_str(), call.input.key.as_str());
+        let part = self.part_to_put(&call.caller, name, &call.input.upload_id, call.input.part_number).await?;
         let input = call.input;
-        let part = PutPart {
-            key: name,
-            presented,
-            upload: upload(&input.upload_id)?,
-            number: number(input.part_number)?,
-            grant,
-        };
         let conditions = OfRead {
             if_match: input.copy_source_if_match,
             if_none_match: input.copy_source_if_none_match,
