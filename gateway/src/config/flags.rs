@@ -113,7 +113,7 @@ pub struct Flags {
     /// Disk space that must stay free; writes are answered 507 below [default: 256MiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_FREE_SPACE_FLOOR")]
     pub free_space_floor: Option<Size>,
-    /// Memory for cached data blocks, indexes and filters [default: 256MiB]
+    /// Memory for what is kept at hand: records, data blocks, indexes and filters [default: 256MiB]
     #[arg(long, value_name = "SIZE", env = "FENCEPOST_CACHE")]
     pub cache: Option<Size>,
     /// Memory for writes not yet in tables [default: 64MiB]

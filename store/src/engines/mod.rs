@@ -3,6 +3,7 @@
 
 #[cfg(feature = "rocksdb")]
 mod bodies;
+mod cached;
 #[cfg(feature = "rocksdb")]
 mod data_dir;
 #[cfg(feature = "rocksdb")]
@@ -16,10 +17,12 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 
+pub use cached::Cached;
+
 /// Options for opening an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Bytes of memory for cached blocks, including indexes and filters.
+    /// Bytes of memory for what is kept at hand: records, and blocks of tables with their indexes and filters.
     pub cache_bytes: usize,
     /// Bytes of memory for data that is not in tables yet.
     pub write_buffer_bytes: usize,
@@ -74,6 +77,10 @@ pub enum EngineOpenError {
     },
 }
 
+/// The share of the cache for records: one in this many bytes. The rest is for blocks of tables.
+#[cfg(feature = "rocksdb")]
+const RECORDS_SHARE: usize = 4;
+
 type Open = fn(&Path, &EngineOptions) -> Result<Arc<dyn Engine>, EngineOpenError>;
 
 /// An engine that can be selected.
@@ -99,7 +106,11 @@ pub const ENGINES: &[EngineKind] = &[
         name: "rocksdb",
         summary: "embedded and durable: one process owns the data directory (the default)",
         durable: true,
-        open: |path, options| Ok(Arc::new(rocksdb::RocksDb::open(path, options)?)),
+        open: |path, options| {
+            let records = options.cache_bytes / RECORDS_SHARE;
+            let blocks = EngineOptions { cache_bytes: options.cache_bytes - records, ..options.clone() };
+            Ok(Arc::new(Cached::new(rocksdb::RocksDb::open(path, &blocks)?, records)))
+        },
     },
     EngineKind {
         name: "memory",

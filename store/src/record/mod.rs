@@ -84,6 +84,11 @@ impl RecordKey {
         self.0.first() == Some(&VALUE)
     }
 
+    /// Returns whether requests keep asking for the record. Outcomes and objects are mostly read once.
+    pub(crate) fn is_read_often(&self) -> bool {
+        matches!(self.0.first(), Some(&(META | FENCE | VALUE | LOCK)))
+    }
+
     /// The encoded key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -48,6 +48,7 @@ pub(crate) const CASES: &[Case] = cases! {
         concurrency::e1_e5_loads_see_only_whole_commits,
         concurrency::e5_scans_see_only_whole_commits,
         concurrency::e2_no_increment_is_lost,
+        concurrency::e5_no_reader_goes_back,
         scans::in_key_order_and_only_the_prefix,
         scans::the_start_is_inclusive_or_exclusive,
         scans::a_start_outside_of_the_prefix,

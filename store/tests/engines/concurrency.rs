@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencepost_store::engine::{Commit, Engine};
@@ -100,4 +100,40 @@ pub(crate) async fn e2_no_increment_is_lost(bench: Bench) {
         task.await.unwrap();
     }
     assert_eq!(text(&*engine, "n").await, Some((TASKS * EACH).to_string()));
+}
+
+/// What one reader has seen, no later reader misses, whichever records they ask for.
+pub(crate) async fn e5_no_reader_goes_back(bench: Bench) {
+    const READERS: usize = 3;
+    const COMMITS: usize = 150;
+    let engine = bench.open();
+    commit(&*engine, NAMES.iter().map(|name| write(name, "before")).collect()).await;
+    let (seen, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let readers: Vec<_> = (0..READERS)
+        .map(|reader| {
+            let (engine, seen, done) = (engine.clone(), seen.clone(), done.clone());
+            tokio::spawn(async move {
+                for round in 0.. {
+                    if done.load(Ordering::Acquire) {
+                        break;
+                    }
+                    let other = format!("other-{reader}-{round}");
+                    // Alone, with one that is never written, and with one that this reader has not asked for yet.
+                    let names = [vec!["a"], vec!["a", "never"], vec!["a", other.as_str()]][round % 3].clone();
+                    let before = seen.load(Ordering::Acquire);
+                    let found = load(&*engine, &names).await.records[0].as_ref().unwrap().version.0;
+                    assert!(found >= before, "{names:?} went back from version {before} to {found}");
+                    seen.fetch_max(found, Ordering::AcqRel);
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for round in 0..COMMITS {
+        commit(&*engine, vec![write("a", round.to_string()), write("b", round.to_string())]).await;
+    }
+    done.store(true, Ordering::Release);
+    for reader in readers {
+        tokio::time::timeout(DEADLINE, reader).await.expect("readers end").unwrap();
+    }
 }

@@ -13,15 +13,27 @@ mod scans;
 mod versions;
 mod wants;
 
-use fencepost_store::engines::ENGINES;
+use std::sync::Arc;
+
+use fencepost_store::engines::memory::Memory;
+use fencepost_store::engines::{Cached, ENGINES, EngineKind};
 use libtest_mimic::{Arguments, Trial};
 
 use crate::bench::Bench;
 use crate::cases::{CASES, Needs};
 
+/// A cache so small that most records do not stay.
+static CACHED: EngineKind = EngineKind {
+    name: "memory_with_a_small_cache",
+    summary: "",
+    durable: false,
+    open: |_, _| Ok(Arc::new(Cached::new(Memory::default(), 16 << 10))),
+};
+
 fn main() {
     let trials = ENGINES
         .iter()
+        .chain([&CACHED])
         .flat_map(|kind| {
             let applicable = CASES.iter().filter(|case| kind.durable || case.needs == Needs::AnyEngine);
             applicable.map(|case| {

@@ -1,7 +1,7 @@
 //! The store against a sequential model: groups of commands are queued at once, in order. Every outcome and the whole
 //! state must match the model for that order, however the commands were batched.
 //!
-//! Budget: CI 1,000 histories in memory and 40 on RocksDB, full 20,000 and 1,000.
+//! Budget: CI 1,000 histories in memory, 200 with a cache and 40 on RocksDB, full 20,000, 4,000 and 1,000.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
 
@@ -20,6 +20,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use fencepost_store::engine::Engine;
+use fencepost_store::engines::Cached;
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::engines::rocksdb::RocksDb;
 use fencepost_store::{NoObserver, Store, StoreOptions};
@@ -86,6 +87,14 @@ fn memory_agrees_with_the_model() {
     let kinds = run(budget(1_000, 20_000), || (Arc::new(Memory::default()), None));
     let missing: Vec<_> = KINDS.iter().filter(|kind| !kinds.contains_key(*kind)).collect();
     assert!(missing.is_empty(), "no history got to {missing:?}, so nothing is said about them: {kinds:?}");
+}
+
+/// Caches that keep nearly nothing, a part, and everything.
+#[test]
+fn cached_memory_agrees_with_the_model() {
+    for bytes in [1 << 10, 64 << 10, 16 << 20] {
+        run(budget(200, 4_000) / 3, || (Arc::new(Cached::new(Memory::default(), bytes)), None));
+    }
 }
 
 #[test]
