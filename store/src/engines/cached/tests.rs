@@ -130,3 +130,42 @@ async fn a_slow_reader_keeps_nothing_old() {
     let now = cached.load(&[key(1)]).await.unwrap();
     assert_eq!(now.records[0].as_ref().map(|record| &record.bytes[..]), Some(&b"new"[..]));
 }
+
+/// E1: a load that crosses the publication of a commit does not mix it with the one before.
+#[test]
+fn loads_never_mix_two_commits() {
+    const COMMITS: u32 = 20_000;
+    let cached = std::sync::Arc::new(Cached::new(Memory::default(), 8 << 20));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
+    // The records between the two make it likely that a commit comes between.
+    let wanted: Vec<Wanted> =
+        [1].into_iter().chain(10..310).chain([2]).map(|number| Wanted::bytes(key(number))).collect();
+    runtime.block_on(cached.load_wanted(&wanted, 0)).unwrap();
+    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (cached, wanted, done) = (cached.clone(), wanted.clone(), done.clone());
+            runtime.spawn(async move {
+                while !done.load(Ordering::Acquire) {
+                    if let Some(found) = cached.find_all(&wanted, 0) {
+                        let bytes =
+                            |record: Option<&Option<Record>>| record.cloned().flatten().map(|record| record.bytes);
+                        assert_eq!(bytes(found.first()), bytes(found.last()), "two commits were mixed");
+                    }
+                }
+            })
+        })
+        .collect();
+    runtime.block_on(async {
+        for round in 0..COMMITS {
+            let bytes = Bytes::copy_from_slice(&round.to_be_bytes());
+            let changes = [1, 2].map(|number| (key(number), Change::Put(bytes.clone()))).to_vec();
+            let nothing = Loaded { records: Vec::new(), as_of: LONG_AGO };
+            cached.commit(batch(&nothing, &[], changes)).await.unwrap();
+        }
+        done.store(true, Ordering::Release);
+        for reader in readers {
+            reader.await.unwrap();
+        }
+    });
+}
