@@ -252,7 +252,8 @@ async fn keep(file: Arc<PositionFile>, store: Weak<Store>) {
 
 /// `None`: the store is closed.
 async fn note(file: &Arc<PositionFile>, store: &Weak<Store>) -> Option<()> {
-    let position = store.upgrade()?.position()?;
+    // It is unknown while the base generation changes: then the next time will do.
+    let Some(position) = store.upgrade()?.position() else { return Some(()) };
     let writer = file.clone();
     match tokio::task::spawn_blocking(move || writer.note(position)).await {
         Ok(Ok(())) => {}

@@ -202,8 +202,8 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    /// Returns whether it can never change anything. Without a token and an idempotency key, its place in the order does
-    /// not matter then.
+    /// Returns whether it can never change anything. Without a token and an idempotency key, its place in the order
+    /// does not matter then.
     pub(crate) fn only_reads(&self) -> bool {
         self.operations.iter().all(|step| !step.operation.writes())
     }
@@ -388,6 +388,11 @@ impl Command {
     /// Returns whether it has not been answered yet.
     pub(crate) fn is_awaited(&mut self) -> bool {
         self.action.reply().is_awaited()
+    }
+
+    /// Drops the outcome of an attempt that did not commit.
+    pub(crate) fn forget_outcome(&mut self) {
+        self.action.reply().forget_outcome();
     }
 
     /// Answers it without an outcome.

@@ -47,6 +47,7 @@ mod entry;
 mod failure;
 mod fence_cache;
 mod forgetter;
+mod known_base;
 mod lock_queue;
 mod locks;
 mod objects;

@@ -1,7 +1,5 @@
 //! How far a store's history extends, so that an older copy of it is detected (trap 40).
 
-use std::sync::atomic::Ordering;
-
 use crate::engine::Engine;
 use crate::own_record::{OpenError, read_meta};
 use crate::record::RecordKey;
@@ -38,9 +36,9 @@ pub async fn position(engine: &dyn Engine) -> Result<Option<Position>, OpenError
 }
 
 impl Store {
-    /// The store's current position. `None`: the engine reports none.
+    /// The store's current position. `None`: the engine reports none, or a commit may be changing the base generation.
     pub fn position(&self) -> Option<Position> {
-        let base_generation = self.base.load(Ordering::Acquire);
+        let base_generation = self.base.get()?;
         Some(Position { store_id: self.store_id(), base_generation, sequence: self.engine.position()? })
     }
 }

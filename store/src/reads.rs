@@ -1,7 +1,5 @@
 //! Reads: committed records as of one instant, without the sequencer.
 
-use std::sync::atomic::Ordering;
-
 use fencepost_core::{
     Access, FenceState, Holder, IdempotencyKey, Key, NameError, Presented, Reason, Refusal, Resource, Step, Timestamp,
     Token, Verdict, decide,
@@ -126,12 +124,18 @@ impl Store {
         presented: Option<&Presented>,
     ) -> Result<Result<Read, Box<Refusal>>, ReadError> {
         let guarded = self.guards().of_key(key)?;
-        let known = self.own_base();
         let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key), RecordKey::meta()].map(Wanted::bytes);
-        let keys = if known.is_some() { &keys[..2] } else { &keys[..] };
-        let mut records = self.engine.load_wanted(keys, 0).await?.records.into_iter();
+        let known = self.own_base();
+        let (mut base, mut wanted) = (known, if known.is_some() { &keys[..2] } else { &keys[..] });
+        let mut loaded = self.engine.load_wanted(wanted, 0).await?;
+        // If the base was changed meanwhile, it may be older than the records.
+        if known.is_some() && self.own_base() != known {
+            (base, wanted) = (None, &keys[..]);
+            loaded = self.engine.load_wanted(wanted, 0).await?;
+        }
+        let mut records = loaded.records.into_iter();
         let (fence, value, meta) = (records.next().flatten(), records.next().flatten(), records.next().flatten());
-        let base = known.map_or_else(|| self.base_generation(meta.as_ref()), Ok)?;
+        let base = base.map_or_else(|| self.base_generation(meta.as_ref()), Ok)?;
         let state = state_of(base, fence.as_ref())?;
         let value =
             value.map(|record| Value::decode(&record.bytes).map(|value| (record.version, value))).transpose()?;
@@ -150,8 +154,8 @@ impl Store {
         Ok(Ok(read))
     }
 
-    /// Answers a transaction that changes nothing from one snapshot, past the sequencer. It presents no token, so there is
-    /// nothing to judge.
+    /// Answers a transaction that changes nothing from one snapshot, past the sequencer. It presents no token, so there
+    /// is nothing to judge.
     pub(crate) async fn view(&self, write: Write) -> Result<TransactOutcome, Failure> {
         let unavailable = |why: String| Failure::from(Rejected::Unavailable(why));
         let _turn = self.views.acquire().await.map_err(|_| unavailable("the store is closed".into()))?;
@@ -260,10 +264,9 @@ impl Store {
         .await
     }
 
-    /// The base generation, if only this process can change it. It is stored after the commit that raised it and before
-    /// the next one, so a read that misses it is equivalent to a read just before that commit.
+    /// The base generation, if only this process can change it and no commit may be changing it now.
     fn own_base(&self) -> Option<u32> {
-        (self.engine.ownership() == Ownership::Exclusive).then(|| self.base.load(Ordering::Acquire))
+        self.base.get().filter(|_| self.engine.ownership() == Ownership::Exclusive)
     }
 
     fn base_generation(&self, meta: Option<&Record>) -> Result<u32, ReadError> {

@@ -37,7 +37,6 @@ impl<P: Unsettled> Reply<P> {
     pub(crate) fn judged(&mut self, draft: Draft<P>) {
         match draft {
             Draft::Settled(outcome) => {
-                self.pending = None;
                 self.send(Ok(outcome.settle(None)));
             }
             Draft::Pending(outcome) => self.pending = Some(outcome),
@@ -57,7 +56,11 @@ pub(crate) trait AnyReply {
     /// Returns whether the command has not been answered yet.
     fn is_awaited(&self) -> bool;
 
+    /// Answers without an outcome.
     fn fail(&mut self, failure: &Failure);
+
+    /// Drops an outcome whose commit did not happen. The command is judged again.
+    fn forget_outcome(&mut self);
 
     /// Answers the outcome that waited for the commit. What it shows of the command's lock is noted before.
     fn settle(&mut self, first: Option<Version>, lock: Option<(&Locks, &Resource)>);
@@ -69,7 +72,12 @@ impl<P: Unsettled> AnyReply for Reply<P> {
     }
 
     fn fail(&mut self, failure: &Failure) {
+        self.pending = None;
         self.send(Err(failure.clone()));
+    }
+
+    fn forget_outcome(&mut self) {
+        self.pending = None;
     }
 
     fn settle(&mut self, first: Option<Version>, lock: Option<(&Locks, &Resource)>) {

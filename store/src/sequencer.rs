@@ -3,7 +3,7 @@
 //! Runs on a dedicated thread, because commits block. Records can be changed in no other way.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use crate::command::Command;
 use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Purpose, Version};
 use crate::failure::{Failure, Rejected};
 use crate::fence_cache::FenceCache;
+use crate::known_base::KnownBase;
 use crate::lock_queue::Locks;
 use crate::overlay::{Overlay, Plan};
 use crate::poison::Poison;
@@ -43,8 +44,8 @@ pub trait Observer: Send + Sync + 'static {
 pub(crate) struct Sequencer {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) cache: Arc<FenceCache>,
-    /// The base generation, shared with readers.
-    pub(crate) base: Arc<AtomicU32>,
+    /// Shared with readers.
+    pub(crate) base: KnownBase,
     pub(crate) poison: Poison,
     pub(crate) locks: Arc<Locks>,
     pub(crate) observer: Arc<dyn Observer>,
@@ -96,6 +97,7 @@ impl Waiting {
     /// Keeps only the commands that are not answered yet, to be judged again.
     fn keep_unanswered(&mut self) {
         self.commands.retain_mut(Command::is_awaited);
+        self.commands.iter_mut().for_each(Command::forget_outcome);
     }
 
     /// Judges every command in order. Outcomes that durable records alone justify are answered at once.
@@ -201,11 +203,18 @@ impl Sequencer {
                 return None;
             }
             let compare = plan.wanted.into_iter().map(|wanted| wanted.key).zip(versions(&loaded)).collect();
+            let base = self.base.get();
             self.forget(&overlay);
             let committing = Instant::now();
             let purpose = waiting.purpose();
             let result = self.engine.commit(Batch { as_of: loaded.as_of, compare, changes, purpose }).await;
             let took = committing.elapsed();
+            if let (Ok(Commit::Conflict | Commit::NoSpace { .. } | Commit::Unavailable(_)), Some(base)) =
+                (&result, base)
+            {
+                // Nothing was written.
+                self.base.set(base);
+            }
             match result {
                 Ok(Commit::Done { first }) => {
                     self.note(&overlay);
@@ -257,11 +266,12 @@ impl Sequencer {
         }
     }
 
-    /// Called before a commit: a caller that has read its own write must not be refused because of an older cached
-    /// fence.
+    /// Called before a commit: a caller that has read its own write must not be refused, or served, because of an older
+    /// fence or base generation.
     fn forget(&self, overlay: &Overlay) {
         if overlay.new_base().is_some() {
             self.cache.clear();
+            self.base.withdraw();
         }
         for (resource, _) in overlay.changed_fences() {
             self.cache.forget(resource);
@@ -270,7 +280,7 @@ impl Sequencer {
 
     fn note(&self, overlay: &Overlay) {
         if let Some(base) = overlay.new_base() {
-            self.base.store(base, Ordering::Release);
+            self.base.set(base);
         }
         for (resource, state) in overlay.fences() {
             if state.high.is_some() || state.generation > 0 {

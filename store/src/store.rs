@@ -1,7 +1,7 @@
 //! The store: the single entry point to fences and data.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::entry::Entry;
 use crate::failure::Failure;
 use crate::fence_cache::FenceCache;
 use crate::forgetter::{self, Forgetter};
+use crate::known_base::KnownBase;
 use crate::lock_queue::Locks;
 use crate::outcome::{ClaimOutcome, TransactOutcome, WriteOutcome};
 use crate::own_record::{OpenError, open_meta};
@@ -186,8 +187,7 @@ pub struct Store {
     committer: JoinHandle<()>,
     forgetter: Forgetter,
     meta: Meta,
-    /// The base generation, as the sequencer last committed it.
-    pub(crate) base: Arc<AtomicU32>,
+    pub(crate) base: KnownBase,
     pub(crate) scans: Semaphore,
     pub(crate) views: Semaphore,
 }
@@ -206,7 +206,7 @@ impl Store {
         let locks = Arc::new(Locks::new(options.lock_delay));
         let mut index_id = [0; 8];
         getrandom::fill(&mut index_id).map_err(|error| OpenError::Engine(error.to_string()))?;
-        let base = Arc::new(AtomicU32::new(meta.base_generation));
+        let base = KnownBase::new(meta.base_generation);
         let sequencer = Sequencer {
             engine: engine.clone(),
             base: base.clone(),

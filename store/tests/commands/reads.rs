@@ -7,7 +7,7 @@ use crate::testbed::{
 use fencepost_core::{Mode, Policy, Presented, Reason, Refusal};
 use fencepost_store::engine::Ownership;
 use fencepost_store::engines::memory::Fault;
-use fencepost_store::{Read, Store};
+use fencepost_store::{Failure, Read, Store};
 use std::num::NonZeroU64;
 
 async fn checked(store: &Store, name: &str, presented: Presented) -> Result<Read, Refusal> {
@@ -121,6 +121,42 @@ async fn p01_a_refusal_never_names_a_generation_below_one_already_stored() {
     rotated.answer().await.unwrap();
     let refusal = refused(retired.answer().await);
     assert_eq!((refusal.reason, refusal.found.generation), (Reason::RetiredGeneration, 1));
+}
+
+/// The same for checked reads: once a new base generation is shown, a retired token is served nothing.
+#[tokio::test]
+async fn p01_a_checked_read_never_falls_behind_a_generation_already_shown() {
+    let (store, memory) = memory_store().await;
+    applied(put(&store, "a", held("6", "A#1"), "one").await);
+    memory.inject(Fault::HoldWritten);
+    let rotated = queue(store.rotate_all(0)).await;
+    within(memory.wait_held()).await;
+    assert_eq!(store.fence(&resource("a")).await.unwrap().generation, 1);
+    assert_eq!(checked(&store, "a", token("6")).await.unwrap_err().reason, Reason::RetiredGeneration);
+    memory.release();
+    rotated.answer().await.unwrap();
+    assert_eq!(checked(&store, "a", token("6")).await.unwrap_err().reason, Reason::RetiredGeneration);
+}
+
+/// A rotation whose outcome is unknown, but which was written: reads go on, and agree with each other.
+#[tokio::test]
+async fn p01_reads_agree_after_a_rotation_of_unknown_outcome() {
+    let (store, memory) = memory_store().await;
+    applied(put(&store, "a", held("6", "A#1"), "one").await);
+    memory.inject(Fault::UnknownApplied);
+    assert!(matches!(store.rotate_all(0).await, Err(Failure::Unknown(_))));
+    assert_eq!(store.fence(&resource("a")).await.unwrap().generation, 1);
+    assert_eq!(checked(&store, "a", token("6")).await.unwrap_err().reason, Reason::RetiredGeneration);
+}
+
+/// A rotation that was not written changes nothing for reads.
+#[tokio::test]
+async fn reads_go_on_after_a_rotation_that_failed() {
+    let (store, memory) = memory_store().await;
+    applied(put(&store, "a", held("6", "A#1"), "one").await);
+    memory.inject(Fault::Unavailable);
+    assert!(matches!(store.rotate_all(0).await, Err(Failure::Rejected(_))));
+    assert!(checked(&store, "a", token("6")).await.is_ok());
 }
 
 async fn filled() -> Store {
