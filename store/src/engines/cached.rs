@@ -9,7 +9,8 @@
 //!   mixed two instants, and is repeated by the engine (E1).
 //! - What a reader loaded from the engine is kept only if no commit has touched that part of the cache since.
 //!
-//! A commit whose outcome is unknown leaves its records out for good: from then on the engine alone knows them.
+//! A commit whose outcome is unknown leaves its records out: from then on the engine alone knows them. It writes nothing
+//! after it has ended, so a later commit of the same records may put them back.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,14 +30,14 @@ use crate::record::RecordKey;
 /// The number of parts, each with a lock of its own.
 const SHARDS: usize = 64;
 
-/// Larger records stay out: they are few, and copying them costs more than finding them.
+/// Larger records stay out, so that a few of them do not displace everything else.
 const MAX_BYTES: usize = 16 << 10;
 
-/// An instant before every commit: a commit that is given it compares each version.
+/// An instant before every commit, so that a commit which is given it compares versions.
 const LONG_AGO: AsOf = AsOf(0);
 
-/// Bytes that an entry takes beside its key and its record.
-const OVERHEAD: u64 = 128;
+/// Bytes that an entry takes beside its key and its bytes, estimated: slots of the cache, allocations and their headers.
+const OVERHEAD: u64 = 256;
 
 /// Records of an engine, kept at hand.
 pub struct Cached<E> {
@@ -45,14 +46,15 @@ pub struct Cached<E> {
     hasher: RandomState,
     /// Odd while the changes of a commit are being published.
     published: AtomicU64,
-    /// One commit at a time, from the removal of its records to their publication.
+    /// One commit at a time, from the removal of its records to their publication; and none during `load_to_change`, which
+    /// may therefore take some records from here and others from the engine.
     committing: tokio::sync::Mutex<()>,
 }
 
 struct Shard {
     /// `None`: the record is absent.
     records: Cache<RecordKey, Option<Record>, Weight, RandomState>,
-    /// Records that a commit may be changing.
+    /// Records that a commit may be changing, and those of commits with an unknown outcome.
     changing: HashSet<RecordKey>,
     /// How often records of this part were removed or published.
     changes: u64,
@@ -87,8 +89,13 @@ impl Shard {
 type Seen = Vec<u64>;
 
 impl<E: Engine> Cached<E> {
-    /// Keeps up to about `bytes` bytes of an engine's records at hand. Only this process may write the engine.
+    /// Keeps up to about `bytes` bytes of an engine's records at hand.
+    ///
+    /// # Panics
+    ///
+    /// If other processes may write the engine: then nothing here could be relied on.
     pub fn new(inner: E, bytes: usize) -> Cached<E> {
+        assert_eq!(inner.ownership(), Ownership::Exclusive, "only this process may write a cached engine");
         let share = (bytes / SHARDS) as u64;
         Cached {
             inner,
@@ -129,6 +136,7 @@ impl<E: Engine> Cached<E> {
     /// Keeps what the engine returned, where no commit came between.
     fn keep_unchanged(&self, wanted: &[Wanted], seen: &Seen, loaded: &Loaded) {
         for ((wanted, changes), record) in wanted.iter().zip(seen).zip(&loaded.records) {
+            // A head says nothing that a whole record here would not.
             let whole = record.as_ref().is_none_or(Record::is_whole);
             let mut shard = self.shard(&wanted.key).lock();
             if wanted.key.is_read_often() && whole && shard.changes == *changes {
@@ -242,7 +250,7 @@ impl<E: Engine> Engine for Cached<E> {
     }
 
     fn ownership(&self) -> Ownership {
-        Ownership::Exclusive
+        self.inner.ownership()
     }
 
     fn position(&self) -> Option<u64> {

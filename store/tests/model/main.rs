@@ -20,9 +20,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use fencepost_store::engine::Engine;
-use fencepost_store::engines::Cached;
 use fencepost_store::engines::memory::Memory;
-use fencepost_store::engines::rocksdb::RocksDb;
+use fencepost_store::engines::{Cached, DEFAULT_ENGINE, find};
 use fencepost_store::{NoObserver, Store, StoreOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -101,6 +100,8 @@ fn cached_memory_agrees_with_the_model() {
 fn rocksdb_agrees_with_the_model() {
     run(budget(40, 1_000), || {
         let dir = TempDir::new().unwrap();
-        (Arc::new(RocksDb::open(dir.path(), &small()).unwrap()), Some(dir))
+        // As a gateway opens it, with a small cache.
+        let engine = (find(DEFAULT_ENGINE).unwrap().open)(dir.path(), &small()).unwrap();
+        (engine, Some(dir))
     });
 }

@@ -146,13 +146,16 @@ fn loads_never_mix_two_commits() {
         .map(|_| {
             let (cached, wanted, done) = (cached.clone(), wanted.clone(), done.clone());
             runtime.spawn(async move {
+                let mut seen = 0;
                 while !done.load(Ordering::Acquire) {
                     if let Some(found) = cached.find_all(&wanted, 0) {
                         let bytes =
                             |record: Option<&Option<Record>>| record.cloned().flatten().map(|record| record.bytes);
                         assert_eq!(bytes(found.first()), bytes(found.last()), "two commits were mixed");
+                        seen += 1;
                     }
                 }
+                assert!(seen > 0, "no load was answered from the cache");
             })
         })
         .collect();
