@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fencepost_core::{
-    Access, FenceState, Guards, Holder, Key, Policy, Presented, Resource, Timestamp, Token, Verdict, judge,
+    Access, FenceState, Guards, Holder, Key, Policy, Presented, ProblemDocument, ProblemKind, Resource, Timestamp,
+    Token, Verdict, judge,
 };
 use fencepost_store::engines::memory::Memory;
 use fencepost_store::record::{Value, decode_fence, encode_fence};
@@ -48,6 +49,23 @@ pub(crate) const PARTS: &[Part] = &[
     pure("value-decode", "bytes become a value of 256 bytes", |count| {
         let bytes = value()?.encode();
         repeat(count, || Value::decode(black_box(&bytes)))
+    }),
+    pure("problem-json", "the document of a refusal becomes JSON", |count| {
+        let document = document()?;
+        repeat(count, || black_box(&document).to_json())
+    }),
+    pure("problem-json-by-serde", "the same by serde_json, for comparison", |count| {
+        let document = document()?;
+        repeat(count, || serde_json::to_vec(black_box(&document)))
+    }),
+    pure("time-text", "a timestamp becomes text", |count| {
+        repeat(count, || black_box(Timestamp(1_769_821_323_456)).text())
+    }),
+    pure("time-text-by-time", "the same by the crate `time`, for comparison", |count| {
+        repeat(count, || {
+            let time = time::OffsetDateTime::from_unix_timestamp_nanos(black_box(1_769_821_323_456_000_000));
+            time.ok().and_then(|time| time.format(&time::format_description::well_known::Rfc3339).ok())
+        })
     }),
     through_store("store-put", "a put through the store: load, judge, apply, commit, answer", |count| puts(34, count)),
     through_store("store-stale", "a stale put, refused by the store", |count| puts(33, count)),
@@ -95,6 +113,23 @@ fn fence() -> Result<FenceState, String> {
         }
         verdict => Err(format!("34 is not admitted: {verdict:?}")),
     }
+}
+
+/// What a stale writer is answered.
+fn document() -> Result<ProblemDocument, String> {
+    let detail = "token 33 is stale for `orders/123`: the fence is 34, raised by `worker-b#9f2c` 12 s ago.";
+    Ok(ProblemDocument {
+        advice: Some("Your lock was taken over; stop, and acquire it again. Do not retry with this token.".into()),
+        resource: Some(Resource::new("orders/123").map_err(|error| error.to_string())?),
+        presented: Some(token(33)?),
+        fence: Some(token(34)?),
+        generation: Some(0),
+        holder: presented(34)?.holder,
+        raised_at: Some(Timestamp(1_769_821_323_456).text()),
+        outcome: Some("not-applied".into()),
+        request_id: Some("9f2c51aa-123456".into()),
+        ..ProblemDocument::new(ProblemKind::Stale, detail)
+    })
 }
 
 fn value() -> Result<Value, String> {
