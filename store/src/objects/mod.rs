@@ -9,12 +9,12 @@ mod reads;
 mod refs;
 mod uploads;
 
-use fencepost_core::{Access, FenceState, Key, Presented, Reason, Refusal, Timestamp, Token, Verdict, decide};
+use fencepost_core::{Access, FenceState, Key, Presented, Refusal, Timestamp, Token, Verdict, decide};
 
 use crate::command::{Action, Judged, ObjectChange, ObjectCondition, Requirement};
 use crate::engine::Change;
 use crate::failure::Failure;
-use crate::outcome::{ChangeOutcome, Changed, Verdicts};
+use crate::outcome::{ChangeOutcome, Changed};
 use crate::reads::ReadError;
 use crate::record::{Act, Intent, ObjectRecord, RecordKey, encode_number};
 use crate::store::Store;
@@ -232,21 +232,5 @@ impl Store {
                 Why::PartChanged => ObjectOutcome::PartChanged,
             },
         })
-    }
-}
-
-impl Verdicts for ObjectOutcome {
-    fn refusals(&self) -> &[Refusal] {
-        match self {
-            ObjectOutcome::Refused(refusals) => refusals,
-            _ => &[],
-        }
-    }
-
-    fn observed(&self) -> Vec<Reason> {
-        match self {
-            ObjectOutcome::Done(changed) => changed.observed.iter().map(|(_, reason)| *reason).collect(),
-            _ => Vec::new(),
-        }
     }
 }

@@ -58,7 +58,7 @@ impl Overlay {
             Earlier::Same(FinalOutcome::Granted(grant)) if self.is_current(lock, grant.lease) => {
                 RecordedGrant::Granted(grant.clone())
             }
-            // A lease that another holder has by now would be worse than none.
+            // Never return a lease that is no longer current: another holder may have the lock.
             Earlier::Same(FinalOutcome::Granted(_)) => RecordedGrant::Lost(self.lost(lock)),
             Earlier::Other | Earlier::Same(_) => return AcquireOutcome::KeyReused,
         };

@@ -133,7 +133,8 @@ impl Overlay {
         self.short.then(|| commands.iter().position(|command| command.reads().any(lacks)))?
     }
 
-    /// Judges one command and applies it; its reply gets the outcome. A recorded outcome is found before the judge is asked.
+    /// Judges one command and applies it; its reply gets the outcome. A recorded outcome is found before the judge is
+    /// asked.
     pub(crate) fn judge(&mut self, command: &mut Command) {
         let Command { judged, once, action } = command;
         let once = once.as_ref();
