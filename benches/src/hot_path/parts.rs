@@ -61,12 +61,6 @@ pub(crate) const PARTS: &[Part] = &[
     pure("time-text", "a timestamp becomes text", |count| {
         repeat(count, || black_box(Timestamp(1_769_821_323_456)).text())
     }),
-    pure("time-text-by-time", "the same by the crate `time`, for comparison", |count| {
-        repeat(count, || {
-            let time = time::OffsetDateTime::from_unix_timestamp_nanos(black_box(1_769_821_323_456_000_000));
-            time.ok().and_then(|time| time.format(&time::format_description::well_known::Rfc3339).ok())
-        })
-    }),
     through_store("store-put", "a put through the store: load, judge, apply, commit, answer", |count| puts(34, count)),
     through_store("store-stale", "a stale put, refused by the store", |count| puts(33, count)),
     through_store("store-txn", "a transaction of four keys of four resources through the store", txns),

@@ -29,7 +29,7 @@ impl Timestamp {
         [itoa::Buffer::new().format(number), unit].concat()
     }
 
-    /// RFC 3339 in UTC. Every refusal contains one, so this is optimised for speed.
+    /// RFC 3339 in UTC, always with milliseconds.
     pub fn text(self) -> String {
         let (seconds, millis) = (self.0 / 1000, self.0 % 1000);
         let (days, rest) = (seconds / 86_400, seconds % 86_400);
