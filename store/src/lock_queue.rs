@@ -23,7 +23,7 @@ use crate::outcome::{Grant, Held};
 pub(crate) enum Sighting {
     /// Its lease, in this version of the lock's record.
     Lease { version: Version, token: Token, ttl_ms: u64 },
-    /// Nobody has it.
+    /// It is not held.
     Free,
 }
 
