@@ -1,18 +1,55 @@
 //! The activity of a connection: for its deadlines, and for choosing which connection to close when places run out.
+//!
+//! A connection has no timers of its own while all goes well. One task per listener checks the deadlines of all
+//! connections and wakes those that are late, so that a request sets no timer and a woken connection polls none.
 
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
+
+/// The deadlines of connections without a request under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    /// For the next head to arrive over HTTP/1.
+    pub(super) head: Duration,
+    /// For the next request to begin over HTTP/2.
+    pub(super) idle: Duration,
+}
+
+/// Why a connection is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The gateway stops.
+    Drain,
+    /// A new connection needs its place.
+    Leave,
+    /// It had no request for too long.
+    Idle,
+}
+
+impl Asked {
+    const ALL: [Asked; 3] = [Asked::Drain, Asked::Leave, Asked::Idle];
+
+    fn bit(self) -> u8 {
+        match self {
+            Asked::Drain => 1,
+            Asked::Leave => 2,
+            Asked::Idle => 4,
+        }
+    }
+}
 
 /// The activity of one connection, shared by its socket, its requests and the table of places.
 pub(super) struct Activity {
     started: Instant,
     /// Requests under way. Each counts until hyper has the last byte of its answer.
     requests: AtomicUsize,
-    /// Milliseconds after `started` when the last request ended.
+    /// Milliseconds after `started` when the last request ended, or when the client took the rest of its answer.
     quiet_since: AtomicU64,
     /// Some bytes of answers are not taken by the socket yet.
     unsent: AtomicBool,
@@ -24,7 +61,11 @@ pub(super) struct Activity {
     finished: AtomicBool,
     /// All answers are sent; bytes that still arrive are discarded.
     lingering: AtomicBool,
-    leave: Notify,
+    /// The time for the next head is over, unless a request has begun since.
+    late: AtomicBool,
+    /// What the connection is asked, as bits.
+    asked: AtomicU8,
+    task: AtomicWaker,
 }
 
 impl Activity {
@@ -39,7 +80,9 @@ impl Activity {
             http2: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             lingering: AtomicBool::new(false),
-            leave: Notify::new(),
+            late: AtomicBool::new(false),
+            asked: AtomicU8::new(0),
+            task: AtomicWaker::new(),
         })
     }
 
@@ -70,6 +113,12 @@ impl Activity {
     /// Records that the socket has taken everything.
     pub(super) fn sent(&self) {
         self.unsent.store(false, Ordering::Relaxed);
+    }
+
+    /// Counts the time without a request from now on.
+    pub(super) fn quiet_from_now(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.quiet_since.store(now, Ordering::Relaxed);
     }
 
     pub(super) fn is_http2(&self) -> bool {
@@ -121,25 +170,58 @@ impl Activity {
     }
 
     /// Asks the connection to end.
-    pub(super) fn dismiss(&self) {
-        self.leave.notify_one();
+    pub(super) fn ask(&self, asked: Asked) {
+        self.asked.fetch_or(asked.bit(), Ordering::Relaxed);
+        self.task.wake();
     }
 
-    /// Completes when the connection is asked to end.
-    pub(super) async fn dismissed(&self) {
-        self.leave.notified().await;
-    }
-
-    /// Completes when an HTTP/2 connection had no request for this time. On HTTP/1 the deadline for heads covers
-    /// this.
-    pub(super) async fn idle(&self, limit: Duration) {
-        loop {
-            let idle = self.idle_for().unwrap_or_default();
-            if idle >= limit && self.is_http2() {
-                return;
-            }
-            tokio::time::sleep(limit.saturating_sub(idle).max(Duration::from_millis(10))).await;
+    /// Completes when the connection is asked to end. Only the connection's own task may poll this.
+    pub(super) fn poll_asked(&self, cx: &mut Context<'_>) -> Poll<Asked> {
+        self.task.register(cx.waker());
+        let bits = self.asked.load(Ordering::Relaxed);
+        match Asked::ALL.into_iter().find(|asked| bits & asked.bit() != 0) {
+            Some(asked) => Poll::Ready(asked),
+            None => Poll::Pending,
         }
+    }
+
+    /// Completes when a new connection needs the place of this one.
+    pub(super) async fn dismissed(&self) {
+        poll_fn(|cx| {
+            self.task.register(cx.waker());
+            let leave = self.asked.load(Ordering::Relaxed) & Asked::Leave.bit() != 0;
+            if leave { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Wakes the connection if it missed its deadline. Returns when to check it again.
+    pub(super) fn check(&self, deadlines: Deadlines) -> Duration {
+        let http2 = self.is_http2();
+        let limit = if http2 { deadlines.idle } else { deadlines.head };
+        match self.idle_for() {
+            Some(idle) if idle >= limit => {
+                if http2 {
+                    self.ask(Asked::Idle);
+                } else {
+                    self.late.store(true, Ordering::Relaxed);
+                    self.task.wake();
+                }
+                limit
+            }
+            Some(idle) => limit - idle,
+            None => limit,
+        }
+    }
+
+    /// Returns whether the head of the next request is late. Costs nothing unless [`Activity::check`] found it late.
+    pub(super) fn is_late(&self, head: Duration) -> bool {
+        if !self.late.load(Ordering::Relaxed) {
+            return false;
+        }
+        let late = !self.is_http2() && self.idle_for().is_some_and(|idle| idle >= head);
+        self.late.store(late, Ordering::Relaxed);
+        late
     }
 }
 
@@ -148,8 +230,7 @@ pub(super) struct InUse(Arc<Activity>);
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let now = u64::try_from(self.0.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.quiet_since.store(now, Ordering::Relaxed);
+        self.0.quiet_from_now();
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,8 +1,8 @@
 //! The bytes of one connection, with deadlines for the head of a request and for a client that stops reading.
 //!
 //! The deadline for heads is enforced here and not by hyper. hyper would set a timer for every request, and none
-//! before it knows whether a connection uses HTTP/1 or HTTP/2. Here one timer per connection expires once per
-//! deadline and checks whether the client is late.
+//! before it knows whether a connection uses HTTP/1 or HTTP/2. Here the listener wakes a connection that is late
+//! (`Activity::check`).
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 use super::activity::Activity;
 
@@ -29,10 +29,6 @@ pub(super) struct Connection<S> {
     left: Left<S>,
     activity: Arc<Activity>,
     head_timeout: Duration,
-    /// When the wait for the next head began, unless a request is being answered.
-    since: Instant,
-    /// Expires when a head may be late. `None` once it is HTTP/2, whose idle time `Activity::idle` limits.
-    head_timer: Option<Pin<Box<Sleep>>>,
     /// How many bytes the client has sent of an HTTP/2 preface; `None` once it has sent anything else.
     preface: Option<usize>,
     write_timeout: Duration,
@@ -64,29 +60,12 @@ impl<S> Connection<S> {
             left: Left(left.clone()),
             activity,
             head_timeout,
-            since: Instant::now(),
-            head_timer: Some(Box::pin(tokio::time::sleep(head_timeout))),
             preface: Some(0),
             write_timeout,
             stalled: None,
             taken: 0,
         };
         (connection, Left(left))
-    }
-
-    /// Completes when the time for the next head is over.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(timer) = &mut self.head_timer else { return Poll::Pending };
-        while timer.as_mut().poll(cx).is_ready() {
-            let now = Instant::now();
-            let waiting = !self.activity.is_busy() && self.stalled.is_none();
-            let since = if waiting { self.since } else { now };
-            if now.duration_since(since) >= self.head_timeout {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(since + self.head_timeout);
-        }
-        Poll::Pending
     }
 
     /// Detects HTTP/2.
@@ -97,7 +76,6 @@ impl<S> Connection<S> {
         self.preface = (bytes[..here] == rest[..here]).then_some(seen + here);
         if self.preface == Some(PREFACE.len()) {
             self.preface = None;
-            self.head_timer = None;
             self.activity.speaks_http2();
         }
     }
@@ -123,10 +101,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
         let before = buffer.filled().len();
         match self.stream().poll_read(cx, buffer) {
             Poll::Ready(read) => read?,
-            Poll::Pending => {
-                ready!(self.poll_late(cx));
+            Poll::Pending if self.activity.is_late(self.head_timeout) => {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
+            Poll::Pending => return Poll::Pending,
         }
         let bytes = &buffer.filled()[before..];
         self.activity.received(bytes.len());
@@ -149,7 +127,6 @@ impl<S: AsyncWrite + Unpin> Connection<S> {
                 if self.taken >= LEAST_TAKEN {
                     self.stalled = None;
                 }
-                self.since = Instant::now();
                 Poll::Ready(result)
             }
             Poll::Pending => {
@@ -184,7 +161,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
 
     /// hyper calls this when it has written everything.
     fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stalled = None;
+        if self.stalled.take().is_some() {
+            self.activity.quiet_from_now();
+        }
         self.activity.sent();
         Poll::Ready(Ok(()))
     }

@@ -10,9 +10,11 @@ pub(crate) mod files;
 mod places;
 mod request_body;
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +30,7 @@ use tokio::task::JoinSet;
 
 use crate::config::Limits;
 use crate::peer::PeerAddress;
-use activity::Activity;
+use activity::{Activity, Asked, Deadlines};
 use answer_deadline::{Answer, Streams, Taking};
 use close::{linger, turn_away};
 use connection::Connection;
@@ -137,6 +139,11 @@ pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
     mut stop: watch::Receiver<bool>,
 ) {
     let places = Places::new(settings.bounds.clone());
+    let deadlines = Deadlines { head: settings.limits.header_timeout, idle: settings.limits.idle_timeout };
+    // Ends with this function, when no connection is left.
+    let mut watching = JoinSet::new();
+    let watched = places.clone();
+    watching.spawn(async move { watched.watch(deadlines).await });
     let closing_answers = Arc::new(Semaphore::new(MAX_CLOSING_ANSWERS));
     let mut spare = Spare::new();
     let mut connections = JoinSet::new();
@@ -175,6 +182,7 @@ pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
         }
     }
     drop(listener);
+    places.drain();
     while connections.join_next().await.is_some() {}
 }
 
@@ -210,15 +218,16 @@ where
         let service = service_fn(move |request| of_service.answer(request, &streams));
         let ended = {
             let mut serving = pin!(http.serve_connection(TokioIo::new(connection), service));
-            tokio::select! {
-                done = serving.as_mut() => Ended::Done(done),
-                () = stopped(&mut stop) => {
+            match served_or_asked(serving.as_mut(), &activity).await {
+                Ok(done) => Ended::Done(done),
+                Err(Asked::Drain) => {
                     let was_busy = activity.is_busy();
                     serving.as_mut().graceful_shutdown();
                     let done = serving.await;
                     if was_busy { Ended::Done(done) } else { Ended::Dismissed }
                 }
-                leaving = leaving(&activity, limits.idle_timeout) => {
+                Err(asked @ (Asked::Leave | Asked::Idle)) => {
+                    let leaving = if asked == Asked::Leave { DISMISSAL } else { IDLE_END };
                     serving.as_mut().graceful_shutdown();
                     while tokio::time::timeout(leaving, serving.as_mut()).await.is_err() && activity.is_busy() {}
                     Ended::Dismissed
@@ -284,12 +293,13 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Completes when a connection should end, for a new one or after the idle timeout. Returns the time it has for that.
-async fn leaving(activity: &Activity, idle_timeout: Duration) -> Duration {
-    tokio::select! {
-        () = activity.dismissed() => DISMISSAL,
-        () = activity.idle(idle_timeout) => IDLE_END,
-    }
+/// Serves until the connection has ended, or is asked to end.
+async fn served_or_asked<F: Future>(mut serving: Pin<&mut F>, activity: &Activity) -> Result<F::Output, Asked> {
+    poll_fn(|cx| match serving.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        Poll::Pending => activity.poll_asked(cx).map(Err),
+    })
+    .await
 }
 
 /// Configures HTTP/1 and HTTP/2.

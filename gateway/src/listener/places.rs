@@ -12,11 +12,14 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::activity::Activity;
+use super::activity::{Activity, Asked, Deadlines};
 use crate::peer::PeerAddress;
 
 /// How long a connection keeps its place after its last answer while new connections need one.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The shortest time between two checks of all deadlines.
+const REST: Duration = Duration::from_millis(20);
 
 /// The limits of connections and requests.
 #[derive(Clone, Debug)]
@@ -131,6 +134,27 @@ impl<T> Places<T> {
     }
 }
 
+impl<T> Places<T> {
+    /// Checks the deadlines of all connections, as long as it is polled.
+    ///
+    /// A connection that begins to wait after a check has its whole time from then on, so the shortest time left at a
+    /// check, or the shortest deadline, is soon enough for the next one.
+    pub(super) async fn watch(&self, deadlines: Deadlines) {
+        loop {
+            let soonest = deadlines.head.min(deadlines.idle);
+            let next = self.table().connections.values().map(|(_, activity)| activity.check(deadlines)).min();
+            tokio::time::sleep(next.map_or(soonest, |next| next.min(soonest)).max(REST)).await;
+        }
+    }
+
+    /// Asks every connection to end when its requests are answered.
+    pub(super) fn drain(&self) {
+        for (_, activity) in self.table().connections.values() {
+            activity.ask(Asked::Drain);
+        }
+    }
+}
+
 impl<T> Table<T> {
     /// Closes the most dispensable connection, only of this peer if one is given. Its place is free at once; the
     /// connection ends shortly after.
@@ -139,7 +163,7 @@ impl<T> Table<T> {
         let ranked = candidates.filter_map(|(id, (_, activity))| Some((activity.dispensable(PATIENCE)?, *id)));
         let Some((_, id)) = ranked.max() else { return false };
         if let Some(activity) = self.remove(id) {
-            activity.dismiss();
+            activity.ask(Asked::Leave);
         }
         true
     }
