@@ -124,15 +124,23 @@ impl Store {
         presented: Option<&Presented>,
     ) -> Result<Result<Read, Box<Refusal>>, ReadError> {
         let guarded = self.guards().of_key(key)?;
-        let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key), RecordKey::meta()].map(Wanted::bytes);
-        let known = self.own_base();
-        let (mut base, mut wanted) = (known, if known.is_some() { &keys[..2] } else { &keys[..] });
-        let mut loaded = self.engine.load_wanted(wanted, 0).await?;
-        // If the base was changed meanwhile, it may be older than the records.
-        if known.is_some() && self.own_base() != known {
-            (base, wanted) = (None, &keys[..]);
-            loaded = self.engine.load_wanted(wanted, 0).await?;
+        let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key)].map(Wanted::bytes);
+        let mut base = self.own_base();
+        let mut loaded = None;
+        if base.is_some() {
+            loaded = Some(self.engine.load_wanted(&keys, 0).await?);
+            // If the base was changed meanwhile, it may be older than the records.
+            if self.own_base() != base {
+                (base, loaded) = (None, None);
+            }
         }
+        let loaded = match loaded {
+            Some(loaded) => loaded,
+            None => {
+                let [fence, value] = keys;
+                self.engine.load_wanted(&[fence, value, Wanted::bytes(RecordKey::meta())], 0).await?
+            }
+        };
         let mut records = loaded.records.into_iter();
         let (fence, value, meta) = (records.next().flatten(), records.next().flatten(), records.next().flatten());
         let base = base.map_or_else(|| self.base_generation(meta.as_ref()), Ok)?;

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use fencepost_core::wire::header;
 use fencepost_core::{Reason, Token};
 use fencepost_store::engine::Version;
@@ -36,7 +36,14 @@ pub(super) fn json(body: &impl Serialize) -> Bytes {
 
 /// An answer: status, headers and body.
 #[derive(Debug)]
-pub(super) struct Answer(Response<Body>);
+pub(super) struct Answer {
+    response: Response<Body>,
+    /// Room for the values of headers, which share one allocation.
+    values: BytesMut,
+}
+
+/// Enough for the values of most answers.
+const VALUES: usize = 128;
 
 impl Answer {
     pub(super) fn new(status: u16) -> Answer {
@@ -47,7 +54,7 @@ impl Answer {
         response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         // Statuses come from constants; an impossible one would be a server error.
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Answer(response)
+        Answer { response, values: BytesMut::with_capacity(VALUES) }
     }
 
     /// A JSON answer that no cache may keep.
@@ -70,13 +77,13 @@ impl Answer {
     }
 
     pub(super) fn body(mut self, body: Bytes) -> Answer {
-        *self.0.body_mut() = Full::new(body);
+        *self.response.body_mut() = Full::new(body);
         self
     }
 
     /// The answer to HEAD: it states the length of the body, and leaves the body out. (HTTP/2 would send it.)
     pub(super) fn without_body(self) -> Answer {
-        match self.0.body().size_hint().exact() {
+        match self.response.body().size_hint().exact() {
             Some(bytes) if bytes > 0 => {
                 self.header(CONTENT_LENGTH, itoa::Buffer::new().format(bytes)).body(Bytes::new())
             }
@@ -86,41 +93,57 @@ impl Answer {
 
     /// Bytes of the body.
     pub(super) fn length(&self) -> u64 {
-        self.0.body().size_hint().lower()
+        self.response.body().size_hint().lower()
     }
 
     /// Replaces the bytes of the body, which is complete.
     pub(super) fn map_body(self, map: impl FnOnce(Bytes) -> Result<Bytes, Problem>) -> Result<Answer, Problem> {
-        let (head, mut body) = self.0.into_parts();
+        let Answer { response, values } = self;
+        let (head, mut body) = response.into_parts();
         let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
         let bytes = match frame {
             Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
             Poll::Ready(Some(Err(never))) => match never {},
             Poll::Ready(None) | Poll::Pending => Bytes::new(),
         };
-        Ok(Answer(Response::from_parts(head, Full::new(map(bytes)?))))
+        Ok(Answer { response: Response::from_parts(head, Full::new(map(bytes)?)), values })
     }
 
     pub(super) fn header_static(mut self, name: HeaderName, value: &'static str) -> Answer {
-        self.0.headers_mut().insert(name, HeaderValue::from_static(value));
+        self.response.headers_mut().insert(name, HeaderValue::from_static(value));
         self
     }
 
     /// Adds a header. A value that is not valid in a header is left out.
-    pub(super) fn header(mut self, name: HeaderName, value: &str) -> Answer {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            self.0.headers_mut().insert(name, value);
+    pub(super) fn header(self, name: HeaderName, value: &str) -> Answer {
+        self.joined(name, &[value])
+    }
+
+    /// Adds a header whose value has several parts.
+    fn joined(mut self, name: HeaderName, parts: &[&str]) -> Answer {
+        for part in parts {
+            self.values.extend_from_slice(part.as_bytes());
+        }
+        if let Ok(value) = HeaderValue::from_maybe_shared(self.values.split().freeze()) {
+            self.response.headers_mut().insert(name, value);
         }
         self
     }
 
+    pub(super) fn token(self, name: HeaderName, token: Token) -> Answer {
+        match token.generation() {
+            0 => self.header(name, itoa::Buffer::new().format(token.number().get())),
+            _ => self.header(name, &token.text()),
+        }
+    }
+
     pub(super) fn etag(self, version: Version) -> Answer {
-        self.header(ETAG, &etag(version))
+        self.joined(ETAG, &["\"", itoa::Buffer::new().format(version.0), "\""])
     }
 
     pub(super) fn fence(self, fence: Option<Token>) -> Answer {
         match fence {
-            Some(fence) => self.header(FENCE, &fence.text()),
+            Some(fence) => self.token(FENCE, fence),
             None => self,
         }
     }
@@ -141,7 +164,7 @@ impl Answer {
     pub(super) fn replayed(self, fence_now: Option<Token>) -> Answer {
         let answer = self.header_static(IDEMPOTENT_REPLAYED, "true");
         match fence_now {
-            Some(fence) => answer.header(FENCE_NOW, &fence.text()),
+            Some(fence) => answer.token(FENCE_NOW, fence),
             None => answer,
         }
     }
@@ -151,6 +174,6 @@ impl Answer {
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
-        self.0
+        self.response
     }
 }

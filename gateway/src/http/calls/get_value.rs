@@ -54,13 +54,15 @@ impl HttpCall for GetValue {
         let mut answer = if get.if_none_match.is_some_and(|tags| tags.match_weakly(current)) {
             Answer::new(304)
         } else {
-            Answer::new(200)
+            let answer = Answer::new(200);
+            // A length above 0 is added with the body.
+            let answer = if value.body.is_empty() { answer.header_static(CONTENT_LENGTH, "0") } else { answer };
+            answer
                 .header(CONTENT_TYPE, value.content_type.as_deref().unwrap_or("application/octet-stream"))
-                .header(CONTENT_LENGTH, itoa::Buffer::new().format(value.body.len()))
                 .body(hold(value.body, &gateway.answers)?)
         };
         if let Some(token) = value.token {
-            answer = answer.header(FENCING_TOKEN, &token.text());
+            answer = answer.token(FENCING_TOKEN, token);
         }
         if read.unclaimed {
             answer = answer.header_static(FENCING_UNCLAIMED, "true");

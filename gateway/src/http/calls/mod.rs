@@ -97,31 +97,36 @@ async fn answer<C: HttpCall>(request: Request<'_>, context: &Context<'_>) -> Res
     C::execute(permitted, context).await
 }
 
-/// Makes the table of routes, and dispatches by a `match`, so that the future of a call is part of its request's future
-/// and not boxed.
+/// Makes the table of routes, and dispatches by a `match`. The futures of frequent calls are part of their request's
+/// future. Those of the others are boxed: they are larger, and a request's future is moved several times.
 macro_rules! calls {
-    ($($file:ident::$call:ident,)*) => {
+    (frequent { $($often:ident::$frequent:ident,)* } others { $($file:ident::$call:ident,)* }) => {
         /// Which call a request makes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Endpoint {
+            $($frequent,)*
             $($call,)*
         }
 
         /// Every route. HEAD is accepted wherever GET is.
-        pub(crate) const ROUTES: &[(Endpoint, Route)] =
-            &[$((Endpoint::$call, <$file::$call as HttpCall>::ROUTE),)*];
+        pub(crate) const ROUTES: &[(Endpoint, Route)] = &[
+            $((Endpoint::$frequent, <$often::$frequent as HttpCall>::ROUTE),)*
+            $((Endpoint::$call, <$file::$call as HttpCall>::ROUTE),)*
+        ];
 
         impl Endpoint {
             /// Answers a request for this call.
             pub(super) async fn answer(self, request: Request<'_>, context: &Context<'_>) -> Result<Answer, Problem> {
                 match self {
-                    $(Endpoint::$call => answer::<$file::$call>(request, context).await,)*
+                    $(Endpoint::$frequent => answer::<$often::$frequent>(request, context).await,)*
+                    $(Endpoint::$call => Box::pin(answer::<$file::$call>(request, context)).await,)*
                 }
             }
 
             /// The call's part of the API document.
             pub(super) fn describe(self) -> Details {
                 match self {
+                    $(Endpoint::$frequent => <$often::$frequent as HttpCall>::describe(),)*
                     $(Endpoint::$call => <$file::$call as HttpCall>::describe(),)*
                 }
             }
@@ -130,31 +135,35 @@ macro_rules! calls {
 }
 
 calls! {
-    put_value::PutValue,
-    get_value::GetValue,
-    delete_value::DeleteValue,
-    list_keys::ListKeys,
-    claim::Claim,
-    transact::Transact,
-    get_fence::GetFence,
-    list_fences::ListFences,
-    renew_lock::RenewLock,
-    acquire_lock::AcquireLock,
-    release_lock::ReleaseLock,
-    get_lock::GetLock,
-    list_locks::ListLocks,
-    issue_s3_credentials::IssueS3Credentials,
-    abandon_outcome::AbandonOutcome,
-    get_outcome::GetOutcome,
-    rotate::Rotate,
-    rotate_prefix::RotatePrefix,
-    rotate_all::RotateAll,
-    force_release::ForceRelease,
-    reload::Reload,
-    check_objects::CheckObjects,
-    collect_objects::CollectObjects,
-    healthz::Healthz,
-    readyz::Readyz,
-    metrics::Metrics,
-    open_api::OpenApi,
+    frequent {
+        put_value::PutValue,
+        get_value::GetValue,
+        delete_value::DeleteValue,
+    }
+    others {
+        list_keys::ListKeys,
+        claim::Claim,
+        transact::Transact,
+        get_fence::GetFence,
+        list_fences::ListFences,
+        renew_lock::RenewLock,
+        acquire_lock::AcquireLock,
+        release_lock::ReleaseLock,
+        get_lock::GetLock,
+        list_locks::ListLocks,
+        issue_s3_credentials::IssueS3Credentials,
+        abandon_outcome::AbandonOutcome,
+        get_outcome::GetOutcome,
+        rotate::Rotate,
+        rotate_prefix::RotatePrefix,
+        rotate_all::RotateAll,
+        force_release::ForceRelease,
+        reload::Reload,
+        check_objects::CheckObjects,
+        collect_objects::CollectObjects,
+        healthz::Healthz,
+        readyz::Readyz,
+        metrics::Metrics,
+        open_api::OpenApi,
+    }
 }
