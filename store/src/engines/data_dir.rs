@@ -8,17 +8,21 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::EngineOpenError;
-use crate::record::FORMAT;
 
 const MARKER: &str = "FENCEPOST";
 const MARKER_TEXT: &str = "fencepost store, format ";
+
+/// The format of the directory that this version writes, and the newest that it reads. Format 1 had its commits in
+/// RocksDB's log, format 2 has them in the journal.
+const FORMAT: u32 = 2;
 
 /// A directory that this process owns until it is dropped.
 pub(crate) struct DataDir {
     path: PathBuf,
     // Holds the lock. The system releases it when the process ends, even after a crash.
     _lock: File,
-    marked: bool,
+    /// The format of the database in it; `None` if there is none yet.
+    format: Option<u32>,
 }
 
 impl DataDir {
@@ -41,18 +45,21 @@ impl DataDir {
             let pid = pid.trim().parse::<u32>().map(|pid| format!(" (process {pid})")).unwrap_or_default();
             return Err(EngineOpenError::InUse { path: shown(path), pid });
         }
-        let marked = read_marker(path)?;
+        let format = read_marker(path)?;
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed)?;
-        Ok(DataDir { path: path.to_owned(), _lock: lock, marked })
+        Ok(DataDir { path: path.to_owned(), _lock: lock, format })
     }
 
     /// Returns whether a database was created here before. If so, a missing one is damage, not a first start.
     pub(crate) fn is_marked(&self) -> bool {
-        self.marked
+        self.format.is_some()
     }
 
-    /// Records durably that a database exists here.
+    /// Records durably that a database of the current format exists here.
     pub(crate) fn mark(&self) -> Result<(), EngineOpenError> {
+        if self.format == Some(FORMAT) {
+            return Ok(());
+        }
         self.write_marker().map_err(|why| EngineOpenError::Directory { path: self.shown(), why: why.to_string() })
     }
 
@@ -83,10 +90,10 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn read_marker(path: &Path) -> Result<bool, EngineOpenError> {
+fn read_marker(path: &Path) -> Result<Option<u32>, EngineOpenError> {
     let text = match fs::read_to_string(path.join(MARKER)) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(EngineOpenError::Directory { path: shown(path), why: error.to_string() }),
     };
     let format = text.strip_prefix(MARKER_TEXT).and_then(|rest| rest.trim_end().parse::<u32>().ok());
@@ -94,7 +101,7 @@ fn read_marker(path: &Path) -> Result<bool, EngineOpenError> {
         Some(format) if format > FORMAT => {
             Err(EngineOpenError::NewerFormat { path: shown(path), found: format, known: FORMAT })
         }
-        Some(_) => Ok(true),
+        Some(format) => Ok(Some(format)),
         None => Err(EngineOpenError::Damaged { path: shown(path), why: format!("its {MARKER} file cannot be read") }),
     }
 }

@@ -1,4 +1,5 @@
-//! Verifies RocksDB's logs before RocksDB opens them.
+//! Verifies RocksDB's manifest and logs before RocksDB opens them. Since format 2 the logs are empty, and the journal has
+//! the commits instead.
 //!
 //! The write-ahead logs and the manifest share one format: blocks of 32 KiB with checksummed records. RocksDB 11 does
 //! not detect all damage in such files:
@@ -131,11 +132,11 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 

@@ -7,6 +7,8 @@ mod cached;
 #[cfg(feature = "rocksdb")]
 mod data_dir;
 #[cfg(feature = "rocksdb")]
+mod journal;
+#[cfg(feature = "rocksdb")]
 mod log_check;
 pub mod memory;
 #[cfg(feature = "rocksdb")]

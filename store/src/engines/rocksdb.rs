@@ -1,8 +1,10 @@
 //! The embedded engine: RocksDB in a directory that one process owns.
 //!
-//! The version of a record is the sequence number of the write that created it, which RocksDB never reuses (E3). It is
-//! stored before the record's bytes. Commits run on the thread that polls them: the sequencer's. The bytes of a large
-//! value are stored separately from its version (`bodies.rs`).
+//! Every change has a position, counted from 1, which is never reused (E3). It is the version of the record that it
+//! writes, and is stored before the record's bytes. A commit is synced in the journal (`journal.rs`) and then applied to
+//! RocksDB's memory, without a log of RocksDB's own; when the store is opened, what is not in tables is applied again.
+//! Commits run on the thread that polls them: the sequencer's. The bytes of a large value are stored separately from
+//! its version (`bodies.rs`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use rocksdb::{
 
 use super::bodies::{self, Stored};
 use super::data_dir::{CommittedMark, DataDir};
+use super::journal::{Contents, Entry, Journal};
 use super::{EngineOpenError, EngineOptions, log_check};
 use crate::engine::{
     AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
@@ -38,14 +41,21 @@ const MAX_DISK_READS: usize = 16;
 /// How long a stalled commit waits before it tries again.
 const STALL_PAUSE: Duration = Duration::from_millis(1);
 
+/// The last position that a batch contains, written with every batch: so the tables say how far they go. Sorts after all
+/// records and bodies.
+const POSITION: &[u8] = &[bodies::BODY, 0xff];
+
+/// A file of the journal has one in this many bytes of the memory for writes, and at least [`MIN_SEGMENT`].
+const SEGMENT_SHARE: usize = 4;
+const MIN_SEGMENT: usize = 64 << 10;
+
 /// RocksDB and its data directory.
 pub struct RocksDb {
     shared: Arc<Shared>,
     /// One commit at a time: compare and write must be atomic (E2).
     committer: Mutex<Committer>,
     disk_reads: Semaphore,
-    /// The sequence number of the last durable commit. Everything found at opening is durable: RocksDB writes the
-    /// contents of its logs to tables and syncs those before it opens.
+    /// The last durable position. Everything found at opening is durable: it is in tables before the store is used.
     durable: AtomicU64,
 }
 
@@ -68,15 +78,27 @@ enum Got {
 
 struct Committer {
     mark: CommittedMark,
-    sync: WriteOptions,
+    journal: Journal,
+    /// The last position.
+    last: u64,
+    /// A commit that is in the journal and not yet in RocksDB, because RocksDB is stalled.
+    unapplied: Option<Unapplied>,
+    apply: WriteOptions,
     floor: u64,
 }
 
+/// A synced commit that RocksDB has still to take.
+struct Unapplied {
+    /// Its body is a `WriteBatch`.
+    entry: Entry,
+    first: u64,
+    last: u64,
+}
+
 impl RocksDb {
-    /// Compares and writes. `None`: RocksDB is stalled, and nothing was written.
-    fn try_commit(&self, batch: &Batch) -> Result<Option<Commit>, EngineError> {
-        let committer = self.committer.lock();
-        let db = &self.shared.db;
+    /// Compares, and syncs the batch in the journal. `None`: the batch is to be applied now.
+    fn sync(&self, batch: &Batch) -> Result<Option<Commit>, EngineError> {
+        let mut committer = self.committer.lock();
         let floor = batch.purpose.floor(committer.floor);
         match self.shared.free_space() {
             Ok(free) if free < floor => return Ok(Some(Commit::NoSpace { free, floor })),
@@ -90,14 +112,39 @@ impl RocksDb {
                 return Ok(Some(Commit::Unavailable(format!("compared records cannot be read: {why}"))));
             }
         }
-        let first = db.latest_sequence_number() + 1;
-        match db.write_opt(self.shared.write_batch(&batch.changes, first), &committer.sync) {
+        let first = committer.last + 1;
+        let last = committer.last + batch.changes.len() as u64;
+        let mut written = self.shared.write_batch(&batch.changes, first);
+        written.put(POSITION, last.to_le_bytes());
+        let failed = |error: std::io::Error| EngineError(format!("the journal cannot be written: {error}"));
+        let count = u32::try_from(batch.changes.len()).map_err(|error| failed(std::io::Error::other(error)))?;
+        if committer.journal.has_full_files() {
+            let in_tables = self.shared.in_tables()?.unwrap_or(0);
+            committer.journal.free_up_to(in_tables);
+        }
+        let mut entry = Entry::new(written.data());
+        drop(written);
+        committer.journal.append(first, count, &mut entry).map_err(failed)?;
+        committer.last = last;
+        committer.unapplied = Some(Unapplied { entry, first, last });
+        Ok(None)
+    }
+
+    /// Applies the synced batch. `None`: RocksDB is stalled, and did not take it.
+    fn apply(&self) -> Result<Option<Commit>, EngineError> {
+        let mut committer = self.committer.lock();
+        let Some(Unapplied { entry, first, last }) = committer.unapplied.take() else {
+            return Err(EngineError("there is no commit to apply".into()));
+        };
+        match self.shared.db.write_opt(WriteBatch::from_data(entry.body()), &committer.apply) {
             Ok(()) => {}
-            // `no_slowdown`: this error is returned before anything is logged.
-            Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(None),
+            // `no_slowdown`: nothing was written.
+            Err(error) if error.kind() == ErrorKind::Incomplete => {
+                committer.unapplied = Some(Unapplied { entry, first, last });
+                return Ok(None);
+            }
             Err(error) => return Err(EngineError(error.to_string())),
         }
-        let last = db.latest_sequence_number();
         let marked = committer.mark.set(last);
         marked.map_err(|error| EngineError(format!("the committed mark cannot be written: {error}")))?;
         self.durable.store(last, Ordering::Release);
@@ -117,26 +164,47 @@ impl RocksDb {
         let db =
             DB::open(&tuned(options, &dir), database).map_err(|error| damaged(format!("RocksDB says: {error}")))?;
         let mark = CommittedMark::open(&dir).map_err(|error| damaged(error.to_string()))?;
-        let (found, expected) = (db.latest_sequence_number(), mark.get().unwrap_or(0));
+        let shared = Shared { db, dir, has_bodies: AtomicBool::new(true) };
+        let damaged = |why: String| EngineOpenError::Damaged { path: shared.dir.shown(), why };
+        let journal = shared.dir.path().join("journal");
+        let in_tables = shared.in_tables().map_err(|EngineError(why)| damaged(why))?;
+        // A new store, or one of format 1, whose versions were RocksDB's sequence numbers.
+        let tables_end = in_tables.unwrap_or_else(|| shared.db.latest_sequence_number());
+        let contents = Contents::read(&journal, tables_end);
+        let contents = contents.map_err(|error| damaged(format!("its journal cannot be read: {error}")))?;
+        let contents = contents.map_err(|damage| damaged(damage.0))?;
+        let (found, expected) = (contents.last, mark.get().unwrap_or(0));
         if found < expected {
             return Err(damaged(format!(
-                "its log ends at write {found}, but write {expected} had been committed, so answered writes are missing"
+                "its journal ends at write {found}, but write {expected} had been committed, so answered writes are missing"
             )));
         }
-        if !dir.is_marked() {
-            dir.mark()?;
+        if in_tables.is_none() || !contents.is_in_tables() {
+            shared.take_in(&contents).map_err(|EngineError(why)| damaged(why))?;
         }
-        let has_bodies = has_bodies(&db).map_err(|error| damaged(format!("RocksDB says: {error}")))?.into();
-        let mut sync = WriteOptions::default();
-        sync.set_sync(true);
-        sync.set_no_slowdown(true);
+        let has_bodies = has_bodies(&shared.db).map_err(|error| damaged(format!("RocksDB says: {error}")))?;
+        shared.has_bodies.store(has_bodies, Ordering::Relaxed);
+        // Before the first commit: an older fencepost would not find it.
+        shared.dir.mark()?;
+        let journal = Journal::open(&journal, (options.write_buffer_bytes / SEGMENT_SHARE).max(MIN_SEGMENT));
+        let journal = journal.map_err(|error| damaged(format!("its journal cannot be opened: {error}")))?;
+        let apply = applying();
+        let floor = options.free_space_floor;
         Ok(RocksDb {
-            shared: Arc::new(Shared { db, dir, has_bodies }),
-            committer: Mutex::new(Committer { mark, sync, floor: options.free_space_floor }),
+            shared: Arc::new(shared),
+            committer: Mutex::new(Committer { mark, journal, last: found, unapplied: None, apply, floor }),
             disk_reads: Semaphore::new(MAX_DISK_READS),
             durable: AtomicU64::new(found),
         })
     }
+}
+
+/// How batches are applied: the journal has them, and a stall is waited for elsewhere.
+fn applying() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.disable_wal(true);
+    options.set_no_slowdown(true);
+    options
 }
 
 fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
@@ -152,7 +220,8 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     table.set_metadata_block_size(4 << 10);
     table.set_pin_top_level_index_and_filter(true);
 
-    let mut tuned = Options::default();
+    // A stop leaves what a kill would leave, so there is one kind of recovery, and a stop does not wait for a flush.
+    let mut tuned = Options::default().get_options_from_string("avoid_flush_during_shutdown=true").unwrap_or_default();
     // A marked directory without a database has lost it. Creating an empty one would lose every fence (G1).
     tuned.create_if_missing(!dir.is_marked());
     tuned.set_block_based_table_factory(&table);
@@ -162,7 +231,6 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     tuned.set_write_buffer_size(options.write_buffer_bytes / 2);
     tuned.set_max_write_buffer_number(2);
     tuned.set_db_write_buffer_size(options.write_buffer_bytes);
-    tuned.set_max_total_wal_size(2 * options.write_buffer_bytes as u64);
     tuned.set_allow_concurrent_memtable_write(false);
     tuned.set_memtable_whole_key_filtering(true);
     tuned.set_memtable_prefix_bloom_ratio(FILTER_RATIO);
@@ -173,8 +241,9 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     tuned.set_soft_pending_compaction_bytes_limit(0);
     tuned.set_hard_pending_compaction_bytes_limit(0);
 
-    // Durability. A torn last record is a write that was never acknowledged, and is dropped. Any other damage of the
-    // log is refused; the default mode would silently stop there and lower fences.
+    // Durability of format 1, whose commits are in RocksDB's log. A torn last record is a write that was never
+    // acknowledged, and is dropped. Any other damage of the log is refused; the default mode would silently stop there and
+    // lower fences.
     tuned.set_paranoid_checks(true);
     tuned.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     tuned.set_track_and_verify_wals_in_manifest(true);
@@ -187,6 +256,26 @@ fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
 }
 
 impl Shared {
+    /// The last position that is in tables; `None` if no commit went through the journal yet.
+    fn in_tables(&self) -> Result<Option<u64>, EngineError> {
+        let mut read = ReadOptions::default();
+        read.set_read_tier(ReadTier::Persisted);
+        let stored = self.db.get_opt(POSITION, &read).map_err(|error| EngineError(error.to_string()))?;
+        let unreadable = || EngineError("the position of the tables cannot be read".into());
+        stored.map(|stored| stored.try_into().map(u64::from_le_bytes).map_err(|_| unreadable())).transpose()
+    }
+
+    /// Brings everything that the journal has into tables.
+    fn take_in(&self, contents: &Contents) -> Result<(), EngineError> {
+        let mut apply = WriteOptions::default();
+        apply.disable_wal(true);
+        let failed = |error: rocksdb::Error| EngineError(error.to_string());
+        let replayed = contents.replay(|batch| self.db.write_opt(WriteBatch::from_data(batch), &apply).map_err(failed));
+        replayed.map_err(|error| EngineError(format!("its journal cannot be read: {error}")))??;
+        self.db.put_opt(POSITION, contents.last.to_le_bytes(), &apply).map_err(failed)?;
+        self.db.flush().map_err(failed)
+    }
+
     /// Reads as of one instant (E1). `ReadTier::BlockCache` reads only memory; `Ok(None)` means that the disk is
     /// needed.
     ///
@@ -318,6 +407,11 @@ impl Shared {
             && self.db.key_may_exist(bodies::body_key(key.as_bytes()))
     }
 
+    /// Returns whether RocksDB takes no writes until a flush or compaction catches up.
+    fn is_stalled(&self) -> bool {
+        matches!(self.db.property_int_value(properties::IS_WRITE_STOPPED), Ok(Some(1..)))
+    }
+
     fn free_space(&self) -> Result<u64, String> {
         let disk = rustix::fs::statvfs(self.dir.path()).map_err(|error| error.to_string())?;
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -327,7 +421,7 @@ impl Shared {
 /// Returns whether any value has a separate body.
 fn has_bodies(db: &DB) -> Result<bool, rocksdb::Error> {
     let first = db.iterator(IteratorMode::From(&[bodies::BODY], Direction::Forward)).next().transpose()?;
-    Ok(first.is_some())
+    Ok(first.is_some_and(|(key, _)| *key != *POSITION))
 }
 
 fn torn() -> EngineError {
@@ -357,13 +451,23 @@ impl Engine for RocksDb {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Commit, EngineError> {
-        loop {
-            if let Some(commit) = self.try_commit(&batch)? {
-                return Ok(commit);
-            }
+        while self.shared.is_stalled() {
             // After some background errors RocksDB would block a write until space appears, possibly forever.
             if let Some(fault) = self.fault() {
                 return Ok(Commit::Unavailable(fault));
+            }
+            tokio::time::sleep(STALL_PAUSE).await;
+        }
+        if let Some(not_done) = self.sync(&batch)? {
+            return Ok(not_done);
+        }
+        loop {
+            if let Some(done) = self.apply()? {
+                return Ok(done);
+            }
+            // The commit is synced and nobody can read it yet, so its outcome is unknown until the store is opened again.
+            if let Some(fault) = self.fault() {
+                return Err(EngineError(fault));
             }
             tokio::time::sleep(STALL_PAUSE).await;
         }

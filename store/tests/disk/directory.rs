@@ -5,7 +5,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::process::Command;
 
-use crate::testbed::directory::{edit, logs, roomy, small, try_open};
+use crate::testbed::directory::{edit, journal, logs, roomy, small, try_open};
 use crate::testbed::history::{Seen, Written};
 use crate::testbed::requests::{acquire, grant, once, release, txn, wanted};
 use crate::testbed::{Outcome, applied, delete, fence, put, reason, text, together, token};
@@ -65,16 +65,16 @@ async fn a_second_process_is_refused_and_told_who_has_it() {
 
 #[tokio::test]
 async fn a_newer_format_is_refused_before_anything_is_touched() {
-    let written = Written::in_the_log().await;
+    let written = Written::in_the_journal().await;
     let marker = written.dir.path().join("FENCEPOST");
-    edit(&marker, |bytes| *bytes = b"fencepost store, format 2\n".to_vec());
-    let log = logs(written.dir.path()).pop().unwrap();
-    let before = std::fs::metadata(&log).unwrap().modified().unwrap();
+    edit(&marker, |bytes| *bytes = b"fencepost store, format 3\n".to_vec());
+    let file = journal(written.dir.path());
+    let before = std::fs::metadata(&file).unwrap().modified().unwrap();
     let error = refusal(written.dir.path());
-    assert!(matches!(error, EngineOpenError::NewerFormat { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, EngineOpenError::NewerFormat { found: 3, known: 2, .. }), "{error}");
     assert!(error.to_string().contains("use a newer fencepost"), "{error}");
-    assert_eq!(std::fs::metadata(&log).unwrap().modified().unwrap(), before);
-    edit(&marker, |bytes| *bytes = b"fencepost store, format 1\n".to_vec());
+    assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), before);
+    edit(&marker, |bytes| *bytes = b"fencepost store, format 2\n".to_vec());
     assert_eq!(written.history.look(written.dir.path(), &written.options).await, Seen::Intact);
 }
 
@@ -82,7 +82,7 @@ async fn a_newer_format_is_refused_before_anything_is_touched() {
 #[tokio::test]
 async fn g1_a_directory_that_lost_its_database_is_refused() {
     for lost in ["db", "db/CURRENT"] {
-        let written = Written::in_tables_and_log().await;
+        let written = Written::in_tables_and_journal().await;
         let path = written.dir.path().join(lost);
         if path.is_dir() {
             std::fs::remove_dir_all(path).unwrap()

@@ -1,18 +1,20 @@
-//! A store on disk as format 1 wrote it, kept so that every later version is tested to read it.
+//! Stores on disk as each format wrote them, kept so that every later version is tested to read them.
 //!
-//! `fixtures/format-1` is a closed store: some records are in a table, the newest in the log. Its contents are listed
-//! in `records.txt`, which people can read too. The log is kept as `*.log.kept`, because git ignores `*.log`.
+//! `fixtures/format-1` is a closed store: some records are in a table, the newest in RocksDB's log. In
+//! `fixtures/format-2` the newest are in the journal. Their contents are listed in `records.txt`, which people can read
+//! too. Logs are kept as `*.log.kept`, because git ignores `*.log`.
 //!
 //! To write a fixture in a new directory, which only a new format justifies:
-//! `FENCEPOST_WRITE_FIXTURE=$PWD/store/tests/fixtures/format-2 make test SUITE=disk ARGS=fixture`.
+//! `FENCEPOST_WRITE_FIXTURE=$PWD/store/tests/fixtures/format-3 make test SUITE=disk ARGS=fixture`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::testbed::directory::{logs, roomy, tables};
+use crate::testbed::directory::{edit, logs, roomy, tables};
 use crate::testbed::{
-    applied, body, claim, claimed, delete, ended, fence, issued, key, open, put, read, reason, refused, text, token,
+    applied, body, claim, claimed, delete, ended, fence, issued, journal_format, key, log_format, open, put, read,
+    reason, refused, text, token,
 };
 use bytes::Bytes;
 use fencepost_core::{FenceState, GuardSpec, Guards, Mode, Policy, Reason, Timestamp};
@@ -23,7 +25,11 @@ use fencepost_store::{Condition, Put, Remapped, Store, remap};
 use tempfile::TempDir;
 
 fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1")
+    fixture_of(1)
+}
+
+fn fixture_of(format: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{format}"))
 }
 
 fn guards() -> Guards {
@@ -124,6 +130,14 @@ fn keep(from: &Path, to: &Path) {
         };
         std::fs::copy(from.join("db").join(&name), to.join("db").join(kept)).unwrap();
     }
+    std::fs::create_dir_all(to.join("journal")).unwrap();
+    for entry in std::fs::read_dir(from.join("journal")).unwrap() {
+        let entry = entry.unwrap();
+        let mut bytes = std::fs::read(entry.path()).unwrap();
+        // Without the zeros behind its last entry.
+        bytes.truncate(journal_format::entries(&bytes).pop().unwrap().end);
+        std::fs::write(to.join("journal").join(entry.file_name()), bytes).unwrap();
+    }
 }
 
 /// Copies the kept files to a directory where they can be opened.
@@ -143,6 +157,41 @@ async fn format_1_is_read_record_by_record() {
     let engine = RocksDb::open(dir.path(), &roomy()).unwrap();
     let expected = std::fs::read_to_string(fixture().join("records.txt")).unwrap();
     assert_eq!(describe(&engine, true).await, expected);
+}
+
+#[tokio::test]
+async fn format_2_is_read_record_by_record() {
+    let dir = unpack(&fixture_of(2));
+    assert!(std::fs::read_to_string(dir.path().join("FENCEPOST")).unwrap().contains("format 2"));
+    let engine = RocksDb::open(dir.path(), &roomy()).unwrap();
+    assert_eq!(describe(&engine, true).await, std::fs::read_to_string(fixture_of(2).join("records.txt")).unwrap());
+}
+
+/// What is not read from the log of format 1 would be forgotten for good.
+#[tokio::test]
+async fn damage_of_a_log_of_format_1_is_refused() {
+    let log = logs(unpack(&fixture()).path()).pop().unwrap();
+    let inside = log.file_name().unwrap();
+    let bytes = std::fs::read(unpack(&fixture()).path().join("db").join(inside)).unwrap();
+    for record in log_format::records(&bytes) {
+        let dir = unpack(&fixture());
+        edit(&dir.path().join("db").join(inside), |bytes| bytes[record.end - 1] ^= 1);
+        let error = RocksDb::open(dir.path(), &roomy()).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains("checksum")), "{record:?}: {error:?}");
+        let dir = unpack(&fixture());
+        edit(&dir.path().join("db").join(inside), |bytes| bytes.truncate(record.start));
+        assert!(RocksDb::open(dir.path(), &roomy()).is_err(), "cut at {record:?}: the mark knows of more");
+    }
+}
+
+/// From the first opening on, an older fencepost refuses the directory: it would not see the journal.
+#[tokio::test]
+async fn format_1_becomes_format_2_when_it_is_opened() {
+    let dir = unpack(&fixture());
+    let marker = || std::fs::read_to_string(dir.path().join("FENCEPOST")).unwrap();
+    assert!(marker().contains("format 1"));
+    drop(RocksDb::open(dir.path(), &roomy()).unwrap());
+    assert!(marker().contains("format 2"));
 }
 
 #[tokio::test]

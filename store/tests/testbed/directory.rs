@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::journal_format;
 use fencepost_core::Guards;
 use fencepost_store::engine::Engine;
 use fencepost_store::engines::rocksdb::RocksDb;
@@ -71,7 +72,13 @@ pub(crate) fn files(dir: &Path, matches: impl Fn(&str) -> bool) -> Vec<PathBuf> 
     found
 }
 
-/// Write-ahead logs.
+/// The file of the journal that was begun last.
+pub(crate) fn journal(dir: &Path) -> PathBuf {
+    let files = std::fs::read_dir(dir.join("journal")).unwrap().map(|entry| entry.unwrap().path());
+    files.max_by_key(|path| journal_format::number_of_use(&std::fs::read(path).unwrap())).unwrap()
+}
+
+/// RocksDB's own write-ahead logs. Stores of format 1 have their commits in them.
 pub(crate) fn logs(dir: &Path) -> Vec<PathBuf> {
     files(dir, |name| name.ends_with(".log"))
 }

@@ -8,7 +8,7 @@ use fencepost_store::engines::EngineOptions;
 use tempfile::TempDir;
 
 use super::directory::{self, NotOpened};
-use super::{applied, body, delete, held, key, put};
+use super::{applied, body, delete, held, journal_format, key, put};
 
 /// What the store acknowledged: the fence and value of each key (`None`: deleted).
 #[derive(Clone, Default)]
@@ -132,25 +132,26 @@ impl Written {
         Written { dir, history, options }
     }
 
-    /// All writes are in the log, none in a table.
-    pub(crate) async fn in_the_log() -> Written {
+    /// All writes are in the journal, none in a table.
+    pub(crate) async fn in_the_journal() -> Written {
         Written::with(directory::roomy(), 4, 30, 200).await
     }
 
-    /// Tables, a manifest with several flushes, and a log with the newest writes.
-    pub(crate) async fn in_tables_and_log() -> Written {
+    /// Tables, a manifest with several flushes, and a journal with the newest writes.
+    pub(crate) async fn in_tables_and_journal() -> Written {
         let mut written = Written::with(directory::small(), 10, 30, 400).await;
-        // How much is in the log depends on timing, so this repeats until there is enough.
+        // How much is in the journal depends on timing, so this repeats until there is enough.
         for _ in 0..20 {
-            let newest = directory::logs(written.dir.path()).pop().unwrap();
-            if newest.metadata().unwrap().len() > 10_000 && !directory::tables(written.dir.path()).is_empty() {
+            let newest = std::fs::read(directory::journal(written.dir.path())).unwrap();
+            let entries = journal_format::entries(&newest).len();
+            if entries > 10 && directory::tables(written.dir.path()).len() > 1 {
                 return written;
             }
             let store = directory::open(written.dir.path(), &written.options).await;
             written.history.write(&store, 30, 400).await;
             store.close().await;
         }
-        panic!("no tables beside a log")
+        panic!("no tables beside a journal")
     }
 
     /// A copy to damage.

@@ -6,6 +6,7 @@
 pub(crate) mod counted;
 pub(crate) mod directory;
 pub(crate) mod history;
+pub(crate) mod journal_format;
 pub(crate) mod log_format;
 pub(crate) mod outcome;
 pub(crate) mod requests;

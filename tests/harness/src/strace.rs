@@ -1,8 +1,8 @@
 //! Fault injection at chosen system calls of one thread of the gateway, by `strace -e inject`.
 //!
 //! strace counts calls per thread, from the moment it attaches. For one commit, the committer thread makes these calls,
-//! in this order: `statfs` (free space), `write` and `fdatasync` of the log in `db/`, `pwrite64` of the `committed`
-//! mark. Then it wakes the waiting callers, with `futex` or a `write` to an eventfd.
+//! in this order: `statfs` (free space), `pwrite64` and `fdatasync` of the journal, `pwrite64` of the `committed`
+//! mark. The first commit after a start writes and syncs the head of the journal's file before. Then it wakes the waiting callers, with `futex` or a `write` to an eventfd.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -66,11 +66,10 @@ pub fn thread(gateway: &GatewayProcess, name: &str) -> u32 {
     })
 }
 
-/// The log file that RocksDB currently writes to.
-pub fn current_log(data: &Path) -> PathBuf {
-    let files = fs::read_dir(data.join("db")).expect("the database has a directory").filter_map(Result::ok);
-    let logs = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|found| found == "log"));
-    logs.max().expect("the database has a log")
+/// The file of the journal that is written, or will be after a restart.
+pub fn current_journal(data: &Path) -> PathBuf {
+    let files = fs::read_dir(data.join("journal")).expect("the store has a journal").filter_map(Result::ok);
+    files.map(|file| file.path()).max().expect("the journal has a file")
 }
 
 /// The file that marks what was committed.
@@ -86,14 +85,14 @@ pub struct Strace {
 
 impl Strace {
     /// Attaches to a thread and injects faults into its calls as `inject` specifies (`fdatasync:error=EIO:when=2`).
-    /// With `path`, only calls on that file count. The output has the calls with injected faults, and each `write` and
-    /// `fdatasync`.
+    /// With `path`, only calls on that file count. The output has the calls with injected faults, and each `write`,
+    /// `pwrite64` and `fdatasync`.
     pub fn attach(thread: u32, path: Option<&Path>, inject: &[&str]) -> Strace {
         let calls = NamedTempFile::new().expect("a temporary file can be made");
         let mut command = Command::new("strace");
         command.args(["-y", "-ttt", "-s", "8", "-p", &thread.to_string(), "-o"]).arg(calls.path());
         let names: Vec<&str> = inject.iter().filter_map(|rule| rule.split(':').next()).collect();
-        command.args(["-e", &format!("trace=write,fdatasync,{}", names.join(","))]);
+        command.args(["-e", &format!("trace=write,pwrite64,fdatasync,{}", names.join(","))]);
         for rule in inject {
             command.args(["-e", &format!("inject={rule}")]);
         }

@@ -60,8 +60,8 @@ fn transfers_are_whole_wherever_the_committer_dies() {
     let limit = budget::pick(12, 150);
     let random = Random::from_environment();
     for (call, path) in [
-        ("write", strace::current_log as fn(&std::path::Path) -> std::path::PathBuf),
-        ("fdatasync", strace::current_log),
+        ("pwrite64", strace::current_journal as fn(&std::path::Path) -> std::path::PathBuf),
+        ("fdatasync", strace::current_journal),
         ("pwrite64", strace::committed_mark),
     ] {
         let data = tempfile::tempdir().unwrap();

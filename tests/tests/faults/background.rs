@@ -1,4 +1,4 @@
-//! The disk fails under RocksDB's own threads, or under the committer while it switches logs. Whichever thread notices
+//! The disk fails under RocksDB's own threads, or under the committer while it makes a file of the journal. Whichever thread notices
 //! it, writes stop for good, and a restart restores what was answered (G8).
 use std::time::Duration;
 
@@ -25,11 +25,16 @@ enum End {
 
 /// Makes one call of a thread fail under load, and follows the store to its end and through the restart.
 fn poisons(thread: &str, rule: &str, end: End) {
+    poisons_after(10, thread, rule, end);
+}
+
+/// The same, when a new store has had this many requests.
+fn poisons_after(requests: u64, thread: &str, rule: &str, end: End) {
     let random = Random::from_environment();
     let data = tempfile::tempdir().unwrap();
     let record = Record::bulky(12);
     let gateway = strace::start_traceable(data.path(), SETTINGS);
-    load::run(gateway.address(), &record, CLIENTS, &random, Until::Requests(10), || {});
+    load::run(gateway.address(), &record, CLIENTS, &random, Until::Requests(requests), || {});
 
     let tracer = Strace::attach(strace::thread(&gateway, thread), None, &[rule]);
     load::run(gateway.address(), &record, CLIENTS, &random.fork(1), Until::Poisoned, || {});
@@ -87,10 +92,11 @@ fn t28_tables_that_cannot_be_merged_stop_writes() {
 }
 
 #[test]
-fn t28_a_new_log_that_cannot_be_made_durable_stops_writes() {
-    poisons(COMMITTER, "openat:error=ENOSPC:when=1", End::Killed);
-    poisons(COMMITTER, "openat:error=EMFILE:when=1", End::Stopped);
-    poisons(COMMITTER, "fsync:error=EIO:when=1", End::Killed);
+fn t28_a_new_file_of_the_journal_that_cannot_be_made_durable_stops_writes() {
+    // Later, files are written over and no new ones are made.
+    poisons_after(0, COMMITTER, "openat:error=ENOSPC:when=1", End::Killed);
+    poisons_after(0, COMMITTER, "openat:error=EMFILE:when=1", End::Stopped);
+    poisons_after(0, COMMITTER, "fsync:error=EIO:when=1", End::Killed);
 }
 
 /// The flush is delayed until both buffers are full, so that a commit waits inside RocksDB when the flush fails.

@@ -31,7 +31,7 @@ fn answered(sent: Sent) -> (Answer, Instant) {
 
 fn delayed_fdatasync(gateway: &GatewayProcess, data: &Path) -> Strace {
     let rule = format!("fdatasync:delay_enter={}", DELAY.as_micros());
-    Strace::attach(strace::thread(gateway, COMMITTER), Some(&strace::current_log(data)), &[&rule])
+    Strace::attach(strace::thread(gateway, COMMITTER), Some(&strace::current_journal(data)), &[&rule])
 }
 
 /// Waits until the committer has written its batch and begun its n-th fdatasync.

@@ -111,32 +111,32 @@ fn a_failed_commit_poisons(call: &str, path: fn(&Path) -> PathBuf, error: &str, 
 
 #[test]
 fn t28_after_a_failed_fdatasync_no_write_is_answered_ok() {
-    a_failed_commit_poisons("fdatasync", strace::current_log, "EIO", "Input/output error", End::Killed);
+    a_failed_commit_poisons("fdatasync", strace::current_journal, "EIO", "Input/output error", End::Killed);
 }
 
 #[test]
 fn t28_after_a_failed_fdatasync_a_clean_stop_keeps_what_was_answered() {
-    a_failed_commit_poisons("fdatasync", strace::current_log, "EIO", "Input/output error", End::Stopped);
+    a_failed_commit_poisons("fdatasync", strace::current_journal, "EIO", "Input/output error", End::Stopped);
 }
 
 #[test]
 fn t28_after_enospc_from_fdatasync_no_write_is_answered_ok() {
-    a_failed_commit_poisons("fdatasync", strace::current_log, "ENOSPC", "No space left", End::Killed);
+    a_failed_commit_poisons("fdatasync", strace::current_journal, "ENOSPC", "No space left", End::Killed);
 }
 
 #[test]
-fn t28_after_a_failed_write_of_the_log_no_write_is_answered_ok() {
-    a_failed_commit_poisons("write", strace::current_log, "EIO", "Input/output error", End::Killed);
+fn t28_after_a_failed_write_of_the_journal_no_write_is_answered_ok() {
+    a_failed_commit_poisons("pwrite64", strace::current_journal, "EIO", "Input/output error", End::Killed);
 }
 
 #[test]
-fn t28_after_enospc_from_a_write_of_the_log_no_write_is_answered_ok() {
-    a_failed_commit_poisons("write", strace::current_log, "ENOSPC", "No space left", End::Killed);
+fn t28_after_enospc_from_a_write_of_the_journal_no_write_is_answered_ok() {
+    a_failed_commit_poisons("pwrite64", strace::current_journal, "ENOSPC", "No space left", End::Killed);
 }
 
 #[test]
-fn t28_after_enospc_from_a_write_of_the_log_a_clean_stop_keeps_what_was_answered() {
-    a_failed_commit_poisons("write", strace::current_log, "ENOSPC", "No space left", End::Stopped);
+fn t28_after_enospc_from_a_write_of_the_journal_a_clean_stop_keeps_what_was_answered() {
+    a_failed_commit_poisons("pwrite64", strace::current_journal, "ENOSPC", "No space left", End::Stopped);
 }
 
 #[test]
