@@ -1,7 +1,8 @@
 # The few commands of this project; `make` alone lists them.
 #
-# Everything uses the release profile, the whole workspace and one target directory, so that RocksDB (half an hour of
-# C++) compiles once. Do not set RUSTFLAGS, CC or CXX: each change of them compiles it again.
+# Tests and checks use the release profile, what people run and what is measured the dist profile; all use the whole
+# workspace and one target directory. RocksDB (half an hour of C++) compiles once: for the second profile ccache has it.
+# Do not set RUSTFLAGS, CC or CXX: each change of them compiles it again.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -19,6 +20,10 @@ ARGS ?=
 PREFIX ?= $(HOME)/.local
 SUITE ?=
 
+# Programs as people run them. Always the whole workspace, so that libraries have one set of features.
+build_dist := cargo build --locked --profile dist --workspace
+dist := $(CARGO_TARGET_DIR)/dist
+
 .PHONY: help try run install test test-quick test-full check fmt bench bench-growth bench-locks bench-instructions bench-parts s3s-e2e s3-apps audit
 
 help: ## this list
@@ -32,12 +37,13 @@ try: ## start a gateway in memory, without RocksDB: built in minutes, and it kee
 
 run: ## set up, then start a gateway on this machine (ARGS='…' is passed to `fencepost serve`)
 	@scripts/setup
-	cargo run --locked --release --bin fencepost -- serve $(ARGS)
+	$(build_dist) --bin fencepost
+	$(dist)/fencepost serve $(ARGS)
 
 install: ## build, and copy the binary to PREFIX/bin (PREFIX=~/.local by default)
 	@scripts/setup
-	cargo build --locked --release --workspace --bins
-	install -D -m 755 $(CARGO_TARGET_DIR)/release/fencepost $(PREFIX)/bin/fencepost
+	$(build_dist) --bin fencepost
+	install -D -m 755 $(dist)/fencepost $(PREFIX)/bin/fencepost
 
 test: ## set up, then run every test at the CI budget (SUITE=name runs one suite)
 	@scripts/setup test
@@ -66,26 +72,26 @@ fmt: ## format the code
 
 bench: ## measure beside Redis, PostgreSQL, etcd, bare hyper, plain files and SeaweedFS, then count instructions; writes docs/benchmarks.md and docs/s3-benchmarks.md (ARGS='ROUNDS SECONDS')
 	@scripts/setup bench
-	cargo build --locked --release --workspace --bins
-	$(CARGO_TARGET_DIR)/release/side-by-side $(ARGS)
-	$(CARGO_TARGET_DIR)/release/side-by-side objects $(ARGS)
-	$(CARGO_TARGET_DIR)/release/hot-path check
+	$(build_dist) --bins
+	$(dist)/side-by-side $(ARGS)
+	$(dist)/side-by-side objects $(ARGS)
+	$(dist)/hot-path check
 	@echo 'Growth to 10 million fences, 1 MiB and 4,096 connections is measured by `make bench-growth`, a quarter of an hour.'
 
 bench-growth: ## measure as fences, values and connections grow; writes docs/growth.md (ARGS='ROUNDS SECONDS FENCES…')
 	@scripts/setup bench
-	cargo build --locked --release --workspace --bins
-	$(CARGO_TARGET_DIR)/release/side-by-side growth $(ARGS)
+	$(build_dist) --bins
+	$(dist)/side-by-side growth $(ARGS)
 
 bench-locks: ## measure each lock service with and without the gateway; writes docs/locks/benchmarks.md (ARGS='ROUNDS SECONDS')
 	@scripts/setup test
-	cargo build --locked --release --workspace --bins
-	$(CARGO_TARGET_DIR)/release/lock-services $(ARGS)
+	$(build_dist) --bins
+	$(dist)/lock-services $(ARGS)
 
 bench-instructions: ## count the instructions of the hot path against docs/instructions.md (ARGS=record writes it anew)
 	@scripts/setup bench
-	cargo build --locked --release --workspace --bins
-	$(CARGO_TARGET_DIR)/release/hot-path $(or $(ARGS),check)
+	$(build_dist) --bins
+	$(dist)/hot-path $(or $(ARGS),check)
 
 bench-parts: ## Criterion benches of the parts (ARGS='…' is passed to Criterion)
 	@scripts/setup
