@@ -68,7 +68,7 @@ impl Peer for Bare {
     }
 
     fn offers(&self, workload: Workload) -> bool {
-        matches!(workload, Workload::Put | Workload::Stale | Workload::Mixed | Workload::Get)
+        !matches!(workload, Workload::Txn | Workload::Lock)
     }
 
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String> {

@@ -5,12 +5,14 @@
 //! minute of the machine affects all of them. The load generator runs on the same machine, on one thread.
 
 mod bare;
+mod bars;
 mod chart;
 mod etcd;
 mod figures;
 mod gateway;
 mod growth;
 mod grpc;
+mod h2load;
 mod machine;
 mod objects;
 mod postgres;
@@ -116,7 +118,7 @@ fn main() {
 
 fn rounds_and_seconds(arguments: &[&str]) -> Result<(usize, Duration), String> {
     match arguments {
-        [] => Ok((3, Duration::from_secs(3))),
+        [] => Ok((5, Duration::from_secs(3))),
         [rounds, seconds] => match (rounds.parse(), seconds.parse()) {
             (Ok(rounds @ 1..), Ok(seconds @ 3..)) => Ok((rounds, Duration::from_secs(seconds))),
             _ => Err(USAGE.to_owned()),
@@ -167,6 +169,13 @@ fn compare(rounds: usize, duration: Duration) -> Result<(), String> {
                 eprintln!("round {round} of {rounds}: {workload} at {connections} by wrk, {}", peer.name());
                 let said = wrk::measure(address, *workload, *connections, time)?;
                 report.add_wrk(Row { workload: *workload, connections: *connections, peer: peer.name() }, said);
+            }
+        }
+        let Some(gateway) = peers.first().and_then(|gateway| gateway.http()) else { continue };
+        for workload in h2load::ROWS {
+            for carried in h2load::Carried::ALL {
+                eprintln!("round {round} of {rounds}: {workload} by h2load, {}", carried.text());
+                report.add_h2load(*workload, carried, h2load::measure(gateway, *workload, carried, time)?);
             }
         }
     }

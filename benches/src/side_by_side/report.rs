@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use fencepost_gateway::bench::Workload;
 
+use crate::bars::{self, Figure};
 use crate::chart::{Bar, Chart, Group, Look};
 use crate::figures::{Rounds, grouped};
+use crate::h2load::{self, Carried};
 use crate::wrk::Said;
 use crate::{RESOURCES, Sample, Timing, VALUE, machine};
 
@@ -32,6 +34,7 @@ pub(crate) struct Row {
 pub(crate) struct Report {
     rows: Vec<(Row, Vec<Sample>)>,
     wrk: Vec<(Row, Vec<Said>)>,
+    h2load: Vec<((Workload, Carried), f64)>,
     machine: String,
     rounds: usize,
     time: Timing,
@@ -39,7 +42,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(home: &Path, rounds: usize, time: Timing) -> Report {
-        Report { rows: Vec::new(), wrk: Vec::new(), machine: machine::describe(home), rounds, time }
+        Report { rows: Vec::new(), wrk: Vec::new(), h2load: Vec::new(), machine: machine::describe(home), rounds, time }
     }
 
     pub(crate) fn add(&mut self, row: Row, sample: Sample) {
@@ -50,36 +53,57 @@ impl Report {
         add(&mut self.wrk, row, said);
     }
 
+    pub(crate) fn add_h2load(&mut self, workload: Workload, carried: Carried, rate: f64) {
+        self.h2load.push(((workload, carried), rate));
+    }
+
     fn rate(&self, row: Row) -> f64 {
         rounds(&self.rows, row, |sample| sample.rate).median()
     }
 
+    fn cpu(&self, row: Row) -> f64 {
+        rounds(&self.rows, row, |sample| sample.cpu).median()
+    }
+
     pub(crate) fn markdown(&self) -> String {
         let mut text = self.introduction();
-        text.push_str("| workload | connections | | answers/s | spread | fencepost ÷ this | p50 ms | p99 ms | p99.9 ms | CPU s / 100,000 | bytes written each | memory MiB |\n");
-        text.push_str("| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
+        text.push_str(&bars::table(|bar| {
+            let row = Row { workload: bar.workload, connections: bar.connections, peer: bar.peer };
+            let ours = Row { peer: OURS, ..row };
+            match bar.figure {
+                Figure::Rate => self.rate(ours) / self.rate(row),
+                Figure::Cpu => self.cpu(ours) / self.cpu(row),
+            }
+        }));
+        text.push_str("## All figures\n\n");
+        text.push_str("| workload | connections | | answers/s | spread | fencepost ÷ this | p50 ms | p99 ms | p99.9 ms | CPU s / 100,000 | fencepost ÷ this | bytes written each | memory MiB |\n");
+        text.push_str("| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
         for (row, _) in &self.rows {
             let of = |value: fn(&Sample) -> f64| rounds(&self.rows, *row, value);
             let (rates, ours) = (of(|sample| sample.rate), self.rate(Row { peer: OURS, ..*row }));
-            let ratio = if row.peer == OURS { String::new() } else { format!("**{:.2}**", ours / rates.median()) };
+            let ratio = |ratio: f64| if row.peer == OURS { String::new() } else { format!("**{ratio:.2}**") };
+            let (by_rate, by_cpu) = (ours / rates.median(), self.cpu(Row { peer: OURS, ..*row }) / self.cpu(*row));
             // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {ratio} | {:.2} | {:.2} | {:.2} | {:.2} | {} | {:.0} |",
+                "| {} | {} | {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {} | {} | {:.0} |",
                 row.workload,
                 row.connections,
                 row.peer,
                 grouped(rates.median()),
                 rates.spread(),
+                ratio(by_rate),
                 of(|sample| sample.p50).median(),
                 of(|sample| sample.p99).median(),
                 of(|sample| sample.p999).median(),
-                of(|sample| sample.cpu).median(),
+                self.cpu(*row),
+                ratio(by_cpu),
                 grouped(of(|sample| sample.written).median()),
                 of(|sample| sample.memory).median(),
             );
         }
         text.push_str(&self.checked_with_wrk());
+        text.push_str(&self.two_versions());
         text
     }
 
@@ -107,7 +131,7 @@ impl Report {
              - *PostgreSQL* {postgres}: one prepared upsert that writes where the fence is not higher. `fsync` and `synchronous_commit` are on.\n\
              - *etcd* {etcd}: one transaction that compares the stored fence and puts. A single member, which syncs before it answers; old revisions are compacted. A refusal goes through its log too, because it is a transaction. \
              It is spoken to in gRPC as its own clients do, not through its JSON gateway, which would cost it more CPU time. Each connection carries one request at a time.\n\n\
-             A bold figure is the rate of fencepost divided by that of the peer: above 1, fencepost is faster. `put` is a durable fenced write, `stale` a write with an \
+             A bold figure is that of fencepost divided by that of the peer: for rates, above 1 fencepost is faster; for CPU time, below 1 fencepost needs less. `put` is a durable fenced write, `stale` a write with an \
              old token, which is refused, `mixed` half of each, `get` a read, `checked-get` a read with the current token, `claim` a fence raised and its value read, \
              `txn` four keys of four resources in one transaction, `lock` a lock acquired and released.\n\n",
             self.machine,
@@ -143,6 +167,29 @@ impl Report {
                 ratio(by_wrk),
                 ratio(by_ours),
             );
+        }
+        text
+    }
+
+    /// The same requests over HTTP/1.1 and over HTTP/2.
+    fn two_versions(&self) -> String {
+        let mut text = "\n## HTTP/2\n\nThe gateway under the load of h2load (nghttp2), one thread, 64 requests at once in both cases. The bar: HTTP/2 has at \
+                        least the rate of HTTP/1.1.\n\n\
+                        | workload | | answers/s by h2load | spread | HTTP/2 ÷ HTTP/1.1 |\n| --- | --- | --: | --: | --: |\n"
+            .to_owned();
+        for workload in h2load::ROWS {
+            let rates = |carried| -> Rounds {
+                self.h2load.iter().filter(|(row, _)| *row == (*workload, carried)).map(|(_, rate)| *rate).collect()
+            };
+            for carried in Carried::ALL {
+                let ratio = match carried {
+                    Carried::Http1 => String::new(),
+                    Carried::Http2 => format!("**{:.2}**", rates(carried).median() / rates(Carried::Http1).median()),
+                };
+                let (median, spread) = (grouped(rates(carried).median()), rates(carried).spread());
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "| {workload} | {} | {median} | {spread} | {ratio} |", carried.text());
+            }
         }
         text
     }
