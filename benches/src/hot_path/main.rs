@@ -1,5 +1,5 @@
 //! Instruction counts of the hot path, by valgrind: a check against gradual slowdown that machine noise does not
-//! affect.
+//! affect. Beside it, system calls and context switches per request (`calls.rs`).
 //!
 //! `hot-path run NAME COUNT` runs one part of the path COUNT times. `hot-path check` runs every part twice under
 //! callgrind, with two counts: the difference divided by the additional repetitions is the cost of one repetition, and
@@ -7,6 +7,7 @@
 //! writes.
 
 mod baseline;
+mod calls;
 mod guard;
 mod parts;
 
@@ -19,8 +20,8 @@ const USAGE: &str = "usage: hot-path check | record | run NAME COUNT";
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["check"] => check(),
-        ["record"] => record(),
+        ["check"] => check().and_then(|()| calls::check()),
+        ["record"] => record().and_then(|()| calls::record()),
         ["run", name, count] => match (parts::find(name), count.parse()) {
             (Some(part), Ok(count)) => (part.run)(count),
             _ => Err(USAGE.to_owned()),
