@@ -59,7 +59,11 @@ impl Serve {
         let asked = config.clone();
         // Before anything is opened.
         files::fit(&mut config.limits, config.s3.front_end.is_some()).map_err(Failed::other)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::other)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(network_threads(config.s3.front_end.is_some()))
+            .enable_all()
+            .build()
+            .map_err(Failed::other)?;
         let reload = Reload::new(*self.flags, asked);
         let result = runtime.block_on(serve(config, reload, modes));
         // Does not wait for a disk that hangs.
@@ -83,6 +87,13 @@ impl Serve {
         }
         .map_err(Failed::other)
     }
+}
+
+/// Threads that serve connections. Each answer of the committer would wake a thread without work, so one core is left to
+/// the committer; unless objects are hashed on these threads, which takes more than it does.
+fn network_threads(objects: bool) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if objects { cores } else { cores.saturating_sub(1).max(1) }
 }
 
 async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(), Failed> {

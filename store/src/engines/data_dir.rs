@@ -55,6 +55,11 @@ impl DataDir {
         self.format.is_some()
     }
 
+    /// Returns whether the database here has its commits in RocksDB's log.
+    pub(crate) fn is_of_format_1(&self) -> bool {
+        self.format == Some(1)
+    }
+
     /// Records durably that a database of the current format exists here.
     pub(crate) fn mark(&self) -> Result<(), EngineOpenError> {
         if self.format == Some(FORMAT) {

@@ -130,8 +130,9 @@ struct EntryHeader {
 }
 
 /// An entry that was found on disk.
-pub(super) struct Found {
+struct Found {
     file: usize,
+    seed: Seed,
     at: usize,
     header: EntryHeader,
 }
@@ -176,7 +177,7 @@ impl Contents {
             };
             let file = contents.files.len();
             let new = entries.into_iter().filter(|(_, header)| header.first > in_tables);
-            contents.entries.extend(new.map(|(at, header)| Found { file, at, header }));
+            contents.entries.extend(new.map(|(at, header)| Found { file, seed: head.seed, at, header }));
             contents.files.push(path);
             next = next.max(end);
         }
@@ -187,12 +188,13 @@ impl Contents {
     /// Passes the bodies of all entries that are not in tables to `apply`, in order.
     pub(super) fn replay<E>(&self, mut apply: impl FnMut(&[u8]) -> Result<(), E>) -> io::Result<Result<(), E>> {
         let mut open: Option<(usize, Vec<u8>)> = None;
-        for Found { file, at, header } in &self.entries {
+        for Found { file, seed, at, header } in &self.entries {
             if open.as_ref().is_none_or(|(number, _)| number != file) {
                 open = Some((*file, fs::read(&self.files[*file])?));
             }
-            let bytes = open.as_ref().and_then(|(_, bytes)| header.body(bytes, *at));
-            if let Err(error) = apply(bytes.ok_or(ErrorKind::UnexpectedEof)?) {
+            // Checked again: after a failed sync, what was read before may have been in the system's memory only.
+            let body = open.as_ref().and_then(|(_, bytes)| header.checked_body(bytes, *at, seed));
+            if let Err(error) = apply(body.ok_or(ErrorKind::InvalidData)?) {
                 return Ok(Err(error));
             }
         }
@@ -208,16 +210,16 @@ impl Contents {
 /// The entries of a file, and the position after the last of them. `Err` is the offset of damage.
 fn entries(bytes: &[u8], head: &Head) -> Result<(Vec<(usize, EntryHeader)>, u64), usize> {
     let (mut found, mut next, mut at) = (Vec::new(), head.first, HEAD_AREA);
-    while let Some(header) = EntryHeader::read(bytes, at, &head.seed) {
-        let body = header.body(bytes, at);
-        if header.first != next || body.is_none_or(|body| head.seed.of_body(body) != header.body_checksum) {
-            break;
-        }
+    let valid = |at| {
+        let header = EntryHeader::read(bytes, at, &head.seed)?;
+        header.checked_body(bytes, at, &head.seed).map(|_| header)
+    };
+    while let Some(header) = valid(at).filter(|header| header.first == next) {
         found.push((at, header));
         next += u64::from(header.count);
         at += header.size();
     }
-    let knows_more = |at| EntryHeader::read(bytes, at, &head.seed).is_some_and(|header| header.synced >= next);
+    let knows_more = |at| valid(at).is_some_and(|header| header.synced >= next);
     if (at..bytes.len()).step_by(ALIGNMENT).any(knows_more) {
         return Err(at);
     }
@@ -231,6 +233,10 @@ impl Journal {
             && error.kind() != ErrorKind::AlreadyExists
         {
             return Err(error);
+        }
+        // A process that was killed may have made names, here or in the directory above, without syncing them.
+        for directory in [Some(directory), directory.parent()].into_iter().flatten() {
+            File::open(directory)?.sync_all()?;
         }
         let (mut free, mut uses, mut files) = (Vec::new(), 0, 0);
         for (number, path) in segments(directory)? {
@@ -361,10 +367,10 @@ impl EntryHeader {
         (ENTRY_HEADER + self.length as usize).next_multiple_of(ALIGNMENT)
     }
 
-    /// The bytes of the entry at this offset, if the file has them.
-    fn body<'f>(&self, file: &'f [u8], at: usize) -> Option<&'f [u8]> {
+    /// The body of the entry at this offset, if the file has it whole.
+    fn checked_body<'f>(&self, file: &'f [u8], at: usize, seed: &Seed) -> Option<&'f [u8]> {
         let from = at + ENTRY_HEADER;
-        file.get(from..from + self.length as usize)
+        file.get(from..from + self.length as usize).filter(|body| seed.of_body(body) == self.body_checksum)
     }
 
     fn encode(&self, seed: &Seed) -> [u8; ENTRY_HEADER] {

@@ -81,8 +81,10 @@ struct Committer {
     journal: Journal,
     /// The last position.
     last: u64,
-    /// A commit that is in the journal and not yet in RocksDB, because RocksDB is stalled.
+    /// A commit that is in the journal and not yet in RocksDB.
     unapplied: Option<Unapplied>,
+    /// A commit failed, so what the journal and RocksDB have is unknown.
+    failed: bool,
     apply: WriteOptions,
     floor: u64,
 }
@@ -99,6 +101,9 @@ impl RocksDb {
     /// Compares, and syncs the batch in the journal. `None`: the batch is to be applied now.
     fn sync(&self, batch: &Batch) -> Result<Option<Commit>, EngineError> {
         let mut committer = self.committer.lock();
+        if committer.failed || committer.unapplied.is_some() {
+            return Ok(Some(Commit::Unavailable("an earlier commit failed; only a restart shows how it ended".into())));
+        }
         let floor = batch.purpose.floor(committer.floor);
         match self.shared.free_space() {
             Ok(free) if free < floor => return Ok(Some(Commit::NoSpace { free, floor })),
@@ -124,7 +129,9 @@ impl RocksDb {
         }
         let mut entry = Entry::new(written.data());
         drop(written);
-        committer.journal.append(first, count, &mut entry).map_err(failed)?;
+        let appended = committer.journal.append(first, count, &mut entry);
+        committer.failed = appended.is_err();
+        appended.map_err(failed)?;
         committer.last = last;
         committer.unapplied = Some(Unapplied { entry, first, last });
         Ok(None)
@@ -143,7 +150,10 @@ impl RocksDb {
                 committer.unapplied = Some(Unapplied { entry, first, last });
                 return Ok(None);
             }
-            Err(error) => return Err(EngineError(error.to_string())),
+            Err(error) => {
+                committer.failed = true;
+                return Err(EngineError(error.to_string()));
+            }
         }
         let marked = committer.mark.set(last);
         marked.map_err(|error| EngineError(format!("the committed mark cannot be written: {error}")))?;
@@ -168,6 +178,8 @@ impl RocksDb {
         let damaged = |why: String| EngineOpenError::Damaged { path: shared.dir.shown(), why };
         let journal = shared.dir.path().join("journal");
         let in_tables = shared.in_tables().map_err(|EngineError(why)| damaged(why))?;
+        // A conversion from format 1 that was interrupted may have left a position, with later writes of format 1 after it.
+        let in_tables = in_tables.filter(|_| !shared.dir.is_of_format_1());
         // A new store, or one of format 1, whose versions were RocksDB's sequence numbers.
         let tables_end = in_tables.unwrap_or_else(|| shared.db.latest_sequence_number());
         let contents = Contents::read(&journal, tables_end);
@@ -180,7 +192,10 @@ impl RocksDb {
             )));
         }
         if in_tables.is_none() || !contents.is_in_tables() {
-            shared.take_in(&contents).map_err(|EngineError(why)| damaged(why))?;
+            shared.take_in(&contents).map_err(|EngineError(why)| EngineOpenError::Directory {
+                path: shared.dir.shown(),
+                why: format!("its journal cannot be brought into tables: {why}"),
+            })?;
         }
         let has_bodies = has_bodies(&shared.db).map_err(|error| damaged(format!("RocksDB says: {error}")))?;
         shared.has_bodies.store(has_bodies, Ordering::Relaxed);
@@ -192,7 +207,15 @@ impl RocksDb {
         let floor = options.free_space_floor;
         Ok(RocksDb {
             shared: Arc::new(shared),
-            committer: Mutex::new(Committer { mark, journal, last: found, unapplied: None, apply, floor }),
+            committer: Mutex::new(Committer {
+                mark,
+                journal,
+                last: found,
+                unapplied: None,
+                failed: false,
+                apply,
+                floor,
+            }),
             disk_reads: Semaphore::new(MAX_DISK_READS),
             durable: AtomicU64::new(found),
         })
@@ -267,13 +290,23 @@ impl Shared {
 
     /// Brings everything that the journal has into tables.
     fn take_in(&self, contents: &Contents) -> Result<(), EngineError> {
-        let mut apply = WriteOptions::default();
-        apply.disable_wal(true);
-        let failed = |error: rocksdb::Error| EngineError(error.to_string());
-        let replayed = contents.replay(|batch| self.db.write_opt(WriteBatch::from_data(batch), &apply).map_err(failed));
-        replayed.map_err(|error| EngineError(format!("its journal cannot be read: {error}")))??;
-        self.db.put_opt(POSITION, contents.last.to_le_bytes(), &apply).map_err(failed)?;
-        self.db.flush().map_err(failed)
+        let apply = |batch: &[u8]| {
+            loop {
+                match self.db.write_opt(WriteBatch::from_data(batch), &applying()) {
+                    Err(error) if error.kind() == ErrorKind::Incomplete => {}
+                    applied => return applied.map_err(|error| EngineError(error.to_string())),
+                }
+                if let Some(fault) = self.fault() {
+                    return Err(EngineError(fault));
+                }
+                pause(STALL_PAUSE);
+            }
+        };
+        contents.replay(apply).map_err(|error| EngineError(error.to_string()))??;
+        let mut position = WriteBatch::default();
+        position.put(POSITION, contents.last.to_le_bytes());
+        apply(position.data())?;
+        self.db.flush().map_err(|error| EngineError(error.to_string()))
     }
 
     /// Reads as of one instant (E1). `ReadTier::BlockCache` reads only memory; `Ok(None)` means that the disk is
@@ -407,6 +440,16 @@ impl Shared {
             && self.db.key_may_exist(bodies::body_key(key.as_bytes()))
     }
 
+    fn fault(&self) -> Option<String> {
+        match self.db.property_int_value(properties::BACKGROUND_ERRORS) {
+            Ok(Some(0) | None) => None,
+            Ok(Some(errors)) => Some(format!(
+                "RocksDB reports {errors} background error(s); its LOG file in the data directory says more"
+            )),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
     /// Returns whether RocksDB takes no writes until a flush or compaction catches up.
     fn is_stalled(&self) -> bool {
         matches!(self.db.property_int_value(properties::IS_WRITE_STOPPED), Ok(Some(1..)))
@@ -416,6 +459,11 @@ impl Shared {
         let disk = rustix::fs::statvfs(self.dir.path()).map_err(|error| error.to_string())?;
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a store that is being opened waits for a flush; nothing runs beside it")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// Returns whether any value has a separate body.
@@ -474,13 +522,7 @@ impl Engine for RocksDb {
     }
 
     fn fault(&self) -> Option<String> {
-        match self.shared.db.property_int_value(properties::BACKGROUND_ERRORS) {
-            Ok(Some(0) | None) => None,
-            Ok(Some(errors)) => Some(format!(
-                "RocksDB reports {errors} background error(s); its LOG file in the data directory says more"
-            )),
-            Err(error) => Some(error.to_string()),
-        }
+        self.shared.fault()
     }
 
     fn ownership(&self) -> Ownership {

@@ -194,6 +194,17 @@ async fn format_1_becomes_format_2_when_it_is_opened() {
     assert!(marker().contains("format 2"));
 }
 
+/// A kill before the marker is changed leaves a converted store that still looks like format 1.
+#[tokio::test]
+async fn an_interrupted_conversion_is_repeated() {
+    let dir = unpack(&fixture());
+    drop(RocksDb::open(dir.path(), &roomy()).unwrap());
+    std::fs::write(dir.path().join("FENCEPOST"), "fencepost store, format 1\n").unwrap();
+    let engine = RocksDb::open(dir.path(), &roomy()).unwrap();
+    let expected = std::fs::read_to_string(fixture().join("records.txt")).unwrap();
+    assert_eq!(describe(&engine, true).await, expected);
+}
+
 #[tokio::test]
 async fn format_1_is_served() {
     let dir = unpack(&fixture());

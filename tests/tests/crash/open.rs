@@ -20,6 +20,25 @@ fn next(n: u64) -> u64 {
     n + budget::pick(1 + n / 6, 1)
 }
 
+/// A kill may leave names that were made and never synced, and a power cut would take them, with all that is under them.
+#[test]
+fn names_are_synced_at_every_start() {
+    let data = tempfile::tempdir().unwrap();
+    drop(GatewayProcess::start(data.path(), &[]));
+    let calls = tempfile::NamedTempFile::new().unwrap();
+    let mut command = std::process::Command::new("strace");
+    command.args(["-D", "-f", "-y", "-e", "trace=fsync", "-o"]).arg(calls.path());
+    command.arg(fencepost_harness::process::binary());
+    command.args(["serve", "--debuggable", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
+    let gateway = GatewayProcess::spawn(command).unwrap_or_else(|said| panic!("the gateway did not start:\n{said}"));
+    let calls = std::fs::read_to_string(calls.path()).unwrap();
+    for directory in [data.path().to_owned(), data.path().join("journal")] {
+        let synced = format!("<{}>", directory.display());
+        assert!(calls.contains(&synced), "{synced} was not synced:\n{calls}");
+    }
+    drop(gateway);
+}
+
 #[test]
 fn a_store_half_made_is_made_at_the_next_start() {
     let started = Instant::now();

@@ -118,3 +118,18 @@ async fn other_records_are_kept_whole() {
     let loaded = engine.load(&[outcome]).await.unwrap();
     assert_eq!(loaded.records[0].as_ref().map(|record| record.size), Some(LARGE));
 }
+
+/// The caller stops after an unknown outcome (G8); if it did not, the engine would not commit anyway.
+#[tokio::test]
+async fn g8_after_a_failed_commit_nothing_is_committed() {
+    let dir = TempDir::new().unwrap();
+    let engine = open(&dir);
+    commit(&engine, vec![put("a", vec![1])]).await;
+    engine.committer.lock().failed = true;
+    let changes = vec![put("a", vec![2])];
+    let batch = Batch { as_of: AsOf(0), compare: Vec::new(), changes, purpose: Purpose::Store };
+    assert!(matches!(engine.commit(batch).await, Ok(Commit::Unavailable(_))));
+    drop(engine);
+    let found = load(&open(&dir), "a", Want::Bytes).await.unwrap();
+    assert_eq!(found.map(|record| record.bytes.to_vec()), Some(vec![1]));
+}
