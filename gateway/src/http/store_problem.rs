@@ -17,7 +17,7 @@ impl Problem {
         let Some(first) = fenced.or(refusals.first()) else {
             return Problem::new(ProblemKind::OutcomeUnknown, "the store refused without saying why");
         };
-        let mut problem = Problem::refused(first);
+        let mut problem = Problem::refused(first.clone());
         let now = Timestamp::now();
         problem.document.refusals = refusals
             .iter()
@@ -178,16 +178,16 @@ impl Problem {
         problem
     }
 
-    pub(super) fn refused(refusal: &Refusal) -> Problem {
+    pub(super) fn refused(refusal: Refusal) -> Problem {
         let reason = refusal.reason;
         let mut problem = Problem::new(reason.problem(), refusal.detail(Timestamp::now())).advice(reason.advice());
         let document = &mut problem.document;
-        document.resource = Some(refusal.resource.clone());
         document.presented = refusal.presented_token();
         document.fence = refusal.found.token();
+        document.resource = Some(refusal.resource);
         document.generation = Some(refusal.found.generation);
-        document.holder = refusal.found.holder.clone();
-        document.issuer = refusal.found.issuer.clone();
+        document.holder = refusal.found.holder;
+        document.issuer = refusal.found.issuer;
         document.raised_at = refusal.found.raised_at.map(|at| at.to_string());
         document.outcome = Some("not-applied".into());
         problem

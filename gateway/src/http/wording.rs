@@ -47,8 +47,14 @@ fn within(characters: impl Iterator<Item = char>, room: usize) -> impl Iterator<
         .map(|(_, character)| character)
 }
 
+/// By bytes, because every error answer is measured; no byte of a longer character looks like one of these.
 fn written(text: &str) -> usize {
-    text.chars().map(width).sum()
+    let escape = |byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+        0..=0x1f => 5,
+        _ => 0,
+    };
+    text.len() + text.bytes().map(escape).sum::<usize>()
 }
 
 /// Bytes of a character in a JSON string.
@@ -86,6 +92,13 @@ mod tests {
             text.contains("xend`: the fence is 34, raised by `beginx") && text.ends_with("xend` 12 s ago."),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_text_has_the_width_of_its_characters() {
+        let text = "a\"\\\n\r\t\0\u{1}\u{1f} é…\u{1f600}";
+        assert_eq!(written(text), text.chars().map(width).sum::<usize>());
+        assert_eq!(written(text), serde_json::to_string(text).unwrap().len() - 2);
     }
 
     #[test]

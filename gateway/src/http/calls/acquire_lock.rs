@@ -48,7 +48,7 @@ impl HttpCall for AcquireLock {
         match outcome {
             AcquireOutcome::Granted(grant) => Ok(leased(201, resource, *grant)),
             AcquireOutcome::Held(holding) => Err(Problem::lock_held(resource, *holding)),
-            AcquireOutcome::Refused(refusal) => Err(Problem::refused(&refusal)),
+            AcquireOutcome::Refused(refusal) => Err(Problem::refused(*refusal)),
             AcquireOutcome::Exhausted(exhausted) => Err(Problem::exhausted(exhausted)),
             AcquireOutcome::Replayed(RecordedGrant::Granted(grant), fence) => {
                 replayed(Ok(leased(201, resource, *grant)), fence)

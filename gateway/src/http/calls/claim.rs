@@ -58,7 +58,7 @@ impl HttpCall for Claim {
                     .fence(state.token())
                     .observed(observed.as_slice()))
             }
-            ClaimOutcome::Refused(refusal) => Err(Problem::refused(&refusal)),
+            ClaimOutcome::Refused(refusal) => Err(Problem::refused(*refusal)),
             ClaimOutcome::TooLarge(too_large) => Err(Problem::too_large(too_large)),
         }
     }

@@ -42,7 +42,7 @@ impl AdminCall for ForceRelease {
                 Ok((Answer::json_bytes(json(&answer)), facts))
             }
             ForceReleaseOutcome::NotHeld => Err(Problem::not_held(resource)),
-            ForceReleaseOutcome::Refused(refusal) => Err(Problem::refused(&refusal)),
+            ForceReleaseOutcome::Refused(refusal) => Err(Problem::refused(*refusal)),
             ForceReleaseOutcome::Exhausted(exhausted) => Err(Problem::exhausted(exhausted)),
         }
     }

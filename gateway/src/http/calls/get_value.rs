@@ -39,7 +39,7 @@ impl HttpCall for GetValue {
         let read = gateway.store.read(&get.key, get.presented.as_ref()).await?;
         let read = read.map_err(|refusal| {
             gateway.metrics.read_refused(refusal.reason);
-            Problem::refused(&refusal)
+            Problem::refused(*refusal)
         })?;
         gateway.metrics.read_observed(read.observed);
         let fence = read.state.token();

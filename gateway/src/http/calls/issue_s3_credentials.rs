@@ -57,7 +57,7 @@ impl HttpCall for IssueS3Credentials {
                 "credentials carry a fencing token, also where the guard only observes",
             )
             .advice("Send the token of your lock in the Fencing-Token header.")),
-            (ClaimOutcome::Refused(refusal), _) => Err(Problem::refused(&refusal)),
+            (ClaimOutcome::Refused(refusal), _) => Err(Problem::refused(*refusal)),
             (ClaimOutcome::TooLarge(too_large), _) => Err(Problem::too_large(too_large)),
         }
     }

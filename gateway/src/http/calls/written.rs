@@ -12,7 +12,7 @@ pub(super) fn written(gateway: &Gateway, outcome: WriteOutcome) -> Result<Answer
     gateway.metrics.write(&outcome);
     match outcome {
         WriteOutcome::Applied(done) => Ok(applied(done)),
-        WriteOutcome::Refused(refusal) => Err(Problem::refused(&refusal)),
+        WriteOutcome::Refused(refusal) => Err(Problem::refused(*refusal)),
         WriteOutcome::ConditionFailed(failed) => Err(condition_failed(failed)),
         WriteOutcome::Replayed(RecordedWrite::Applied(done), fence) => replayed(Ok(applied(done)), fence),
         WriteOutcome::Replayed(RecordedWrite::ConditionFailed(failed), fence) => {
