@@ -166,7 +166,7 @@ impl Contents {
                     format!("writes {next} to {} are missing before file {number} of its journal", head.first - 1);
                 return Ok(Err(Damage(why)));
             }
-            let (entries, end) = match entries(&fs::read(&path)?, &head) {
+            let (entries, end) = match entries(&fs::read(&path)?, &head, in_tables) {
                 Ok(found) => found,
                 Err(at) => {
                     let why = format!(
@@ -176,8 +176,12 @@ impl Contents {
                 }
             };
             let file = contents.files.len();
-            let new = entries.into_iter().filter(|(_, header)| header.first > in_tables);
-            contents.entries.extend(new.map(|(at, header)| Found { file, seed: head.seed, at, header }));
+            contents.entries.extend(entries.into_iter().map(|(at, header)| Found {
+                file,
+                seed: head.seed,
+                at,
+                header,
+            }));
             contents.files.push(path);
             next = next.max(end);
         }
@@ -207,13 +211,20 @@ impl Contents {
     }
 }
 
-/// The entries of a file, and the position after the last of them. `Err` is the offset of damage.
-fn entries(bytes: &[u8], head: &Head) -> Result<(Vec<(usize, EntryHeader)>, u64), usize> {
-    let (mut found, mut next, mut at) = (Vec::new(), head.first, HEAD_AREA);
+/// The entries of a file that are not in tables, and the position after the last of them. `Err` is the offset of damage;
+/// damage of what is in tables does not matter.
+fn entries(bytes: &[u8], head: &Head, in_tables: u64) -> Result<(Vec<(usize, EntryHeader)>, u64), usize> {
     let valid = |at| {
         let header = EntryHeader::read(bytes, at, &head.seed)?;
         header.checked_body(bytes, at, &head.seed).map(|_| header)
     };
+    let mut next = head.first.max(in_tables + 1);
+    let mut sectors = (HEAD_AREA..bytes.len()).step_by(ALIGNMENT);
+    let begin = match head.first == next {
+        true => HEAD_AREA,
+        false => sectors.find(|at| valid(*at).is_some_and(|header| header.first == next)).unwrap_or(HEAD_AREA),
+    };
+    let (mut found, mut at) = (Vec::new(), begin);
     while let Some(header) = valid(at).filter(|header| header.first == next) {
         found.push((at, header));
         next += u64::from(header.count);

@@ -93,9 +93,11 @@ fn killed_between_fdatasync_and_the_committed_mark() {
     Sweep::commits("pwrite64", Some(strace::committed_mark)).kill(budget::pick(20, 200));
 }
 
+/// The committer waits by `futex`. It wakes callers by `futex` too, or by a write to the poll of the only thread that serves.
 #[test]
 fn killed_while_the_answers_of_a_commit_go_out() {
-    Sweep::commits("futex", None).kill(budget::pick(20, 200));
+    let sweep = Sweep { requests_per_call: 40, ..Sweep::commits("futex", None) };
+    sweep.kill(budget::pick(20, 200));
 }
 
 /// After a power cut each sector that was not synced is as it was before or as it was written, and the mark, which is

@@ -42,7 +42,7 @@ fn edit(path: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
 fn offsets(path: &Path) -> Vec<usize> {
     let bytes = fs::read(path).unwrap();
     let head = Head::read(&File::open(path).unwrap()).unwrap().unwrap();
-    entries(&bytes, &head).unwrap().0.into_iter().map(|(at, _)| at).collect()
+    entries(&bytes, &head, 0).unwrap().0.into_iter().map(|(at, _)| at).collect()
 }
 
 #[test]
@@ -110,6 +110,25 @@ fn g1_damage_before_the_last_entry_is_found() {
     for sector in at[0] / ALIGNMENT..at[5] / ALIGNMENT {
         edit(&path, |bytes| bytes[sector * ALIGNMENT..(sector + 1) * ALIGNMENT].fill(0));
         assert!(read(directory.path(), 0).is_err(), "sector {sector}");
+        fs::write(&path, &whole).unwrap();
+    }
+}
+
+#[test]
+fn damage_of_what_is_in_tables_does_not_matter() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(filled(directory.path(), 6, 1 << 20));
+    let path = files(directory.path()).remove(0);
+    let (whole, at) = (fs::read(&path).unwrap(), offsets(&path));
+    for damaged in 0..5 {
+        edit(&path, |bytes| bytes[at[damaged] + 5] ^= 1);
+        for in_tables in (damaged + 1..=6).map(|entries| 3 * entries as u64) {
+            let left: Vec<_> = (in_tables / 3 + 1..=6).map(body).collect();
+            assert_eq!(read(directory.path(), in_tables), Ok((18, left)), "entry {damaged}, {in_tables} in tables");
+        }
+        for in_tables in (0..=damaged).map(|entries| 3 * entries as u64) {
+            assert!(read(directory.path(), in_tables).is_err(), "entry {damaged}, {in_tables} in tables");
+        }
         fs::write(&path, &whole).unwrap();
     }
 }
