@@ -6,6 +6,9 @@
 //! Commits run on the thread that polls them: the sequencer's. The bytes of a large value are stored separately from
 //! its version (`bodies.rs`).
 
+mod committer;
+mod options;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,26 +17,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind,
-    IteratorMode, LogLevel, Options, ReadOptions, ReadTier, WriteBatch, WriteOptions, properties,
-};
+use rocksdb::{DB, Direction, ErrorKind, IteratorMode, ReadOptions, ReadTier, WriteBatch, properties};
 
 use super::bodies::{self, Stored};
 use super::data_dir::{CommittedMark, DataDir};
-use super::journal::{Contents, Entry, Journal};
+use super::journal::{Contents, Journal};
 use super::{EngineOpenError, EngineOptions, log_check};
 use crate::engine::{
     AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
 };
 use crate::record::RecordKey;
+use committer::{Committer, applying};
+use options::tuned;
 use tokio::sync::Semaphore;
-
-/// Share of a write buffer used for its bloom filter: fences are read with every write, and rarely written.
-const FILTER_RATIO: f64 = 0.02;
-
-/// Number of level-0 tables at which writes stop until a compaction catches up.
-const LEVEL_ZERO_STOP: i32 = 36;
 
 /// Maximum number of concurrent reads from disk; each uses a thread and the memory of what it reads.
 const MAX_DISK_READS: usize = 16;
@@ -76,91 +72,7 @@ enum Got {
     Torn,
 }
 
-struct Committer {
-    mark: CommittedMark,
-    journal: Journal,
-    /// The last position.
-    last: u64,
-    /// A commit that is in the journal and not yet in RocksDB.
-    unapplied: Option<Unapplied>,
-    /// A commit failed, so what the journal and RocksDB have is unknown.
-    failed: bool,
-    apply: WriteOptions,
-    floor: u64,
-}
-
-/// A synced commit that RocksDB has still to take.
-struct Unapplied {
-    /// Its body is a `WriteBatch`.
-    entry: Entry,
-    first: u64,
-    last: u64,
-}
-
 impl RocksDb {
-    /// Compares, and syncs the batch in the journal. `None`: the batch is to be applied now.
-    fn sync(&self, batch: &Batch) -> Result<Option<Commit>, EngineError> {
-        let mut committer = self.committer.lock();
-        if committer.failed || committer.unapplied.is_some() {
-            return Ok(Some(Commit::Unavailable("an earlier commit failed; only a restart shows how it ended".into())));
-        }
-        let floor = batch.purpose.floor(committer.floor);
-        match self.shared.free_space() {
-            Ok(free) if free < floor => return Ok(Some(Commit::NoSpace { free, floor })),
-            Ok(_) => {}
-            Err(why) => return Ok(Some(Commit::Unavailable(format!("free space cannot be read: {why}")))),
-        }
-        match self.shared.holds(batch) {
-            Ok(true) => {}
-            Ok(false) => return Ok(Some(Commit::Conflict)),
-            Err(EngineError(why)) => {
-                return Ok(Some(Commit::Unavailable(format!("compared records cannot be read: {why}"))));
-            }
-        }
-        let first = committer.last + 1;
-        let last = committer.last + batch.changes.len() as u64;
-        let mut written = self.shared.write_batch(&batch.changes, first);
-        written.put(POSITION, last.to_le_bytes());
-        let failed = |error: std::io::Error| EngineError(format!("the journal cannot be written: {error}"));
-        let count = u32::try_from(batch.changes.len()).map_err(|error| failed(std::io::Error::other(error)))?;
-        if committer.journal.has_full_files() {
-            let in_tables = self.shared.in_tables()?.unwrap_or(0);
-            committer.journal.free_up_to(in_tables);
-        }
-        let mut entry = Entry::new(written.data());
-        drop(written);
-        let appended = committer.journal.append(first, count, &mut entry);
-        committer.failed = appended.is_err();
-        appended.map_err(failed)?;
-        committer.last = last;
-        committer.unapplied = Some(Unapplied { entry, first, last });
-        Ok(None)
-    }
-
-    /// Applies the synced batch. `None`: RocksDB is stalled, and did not take it.
-    fn apply(&self) -> Result<Option<Commit>, EngineError> {
-        let mut committer = self.committer.lock();
-        let Some(Unapplied { entry, first, last }) = committer.unapplied.take() else {
-            return Err(EngineError("there is no commit to apply".into()));
-        };
-        match self.shared.db.write_opt(WriteBatch::from_data(entry.body()), &committer.apply) {
-            Ok(()) => {}
-            // `no_slowdown`: nothing was written.
-            Err(error) if error.kind() == ErrorKind::Incomplete => {
-                committer.unapplied = Some(Unapplied { entry, first, last });
-                return Ok(None);
-            }
-            Err(error) => {
-                committer.failed = true;
-                return Err(EngineError(error.to_string()));
-            }
-        }
-        let marked = committer.mark.set(last);
-        marked.map_err(|error| EngineError(format!("the committed mark cannot be written: {error}")))?;
-        self.durable.store(last, Ordering::Release);
-        Ok(Some(Commit::Done { first: Version(first) }))
-    }
-
     /// Locks the directory and opens the database in it, or reports why that is not safe.
     pub fn open(path: &Path, options: &EngineOptions) -> Result<RocksDb, EngineOpenError> {
         let dir = DataDir::take(path)?;
@@ -203,79 +115,13 @@ impl RocksDb {
         shared.dir.mark()?;
         let journal = Journal::open(&journal, (options.write_buffer_bytes / SEGMENT_SHARE).max(MIN_SEGMENT));
         let journal = journal.map_err(|error| damaged(format!("its journal cannot be opened: {error}")))?;
-        let apply = applying();
-        let floor = options.free_space_floor;
         Ok(RocksDb {
             shared: Arc::new(shared),
-            committer: Mutex::new(Committer {
-                mark,
-                journal,
-                last: found,
-                unapplied: None,
-                failed: false,
-                apply,
-                floor,
-            }),
+            committer: Mutex::new(Committer::new(mark, journal, found, options.free_space_floor)),
             disk_reads: Semaphore::new(MAX_DISK_READS),
             durable: AtomicU64::new(found),
         })
     }
-}
-
-/// How batches are applied: the journal has them, and a stall is waited for elsewhere.
-fn applying() -> WriteOptions {
-    let mut options = WriteOptions::default();
-    options.disable_wal(true);
-    options.set_no_slowdown(true);
-    options
-}
-
-fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
-    let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&Cache::new_hyper_clock_cache(options.cache_bytes, 0));
-    table.set_bloom_filter(10.0, false);
-    // To bound memory, indexes and filters share the cache with the data. A table holds a million fences:
-    // unpartitioned, its index and filter would be megabytes each, and read again for every fence lookup.
-    table.set_cache_index_and_filter_blocks(true);
-    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
-    table.set_partition_filters(true);
-    table.set_metadata_block_size(4 << 10);
-    table.set_pin_top_level_index_and_filter(true);
-
-    // A stop leaves what a kill would leave, so there is one kind of recovery, and a stop does not wait for a flush.
-    let mut tuned = Options::default().get_options_from_string("avoid_flush_during_shutdown=true").unwrap_or_default();
-    // A marked directory without a database has lost it. Creating an empty one would lose every fence (G1).
-    tuned.create_if_missing(!dir.is_marked());
-    tuned.set_block_based_table_factory(&table);
-    tuned.set_compression_type(DBCompressionType::Lz4);
-    tuned.set_max_open_files(256);
-    tuned.set_max_background_jobs(2);
-    tuned.set_write_buffer_size(options.write_buffer_bytes / 2);
-    tuned.set_max_write_buffer_number(2);
-    tuned.set_db_write_buffer_size(options.write_buffer_bytes);
-    tuned.set_allow_concurrent_memtable_write(false);
-    tuned.set_memtable_whole_key_filtering(true);
-    tuned.set_memtable_prefix_bloom_ratio(FILTER_RATIO);
-    // Writes are never slowed down, only stopped while a flush or compaction catches up; `commit` itself waits for
-    // that.
-    tuned.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_STOP);
-    tuned.set_level_zero_stop_writes_trigger(LEVEL_ZERO_STOP);
-    tuned.set_soft_pending_compaction_bytes_limit(0);
-    tuned.set_hard_pending_compaction_bytes_limit(0);
-
-    // Durability of format 1, whose commits are in RocksDB's log. A torn last record is a write that was never
-    // acknowledged, and is dropped. Any other damage of the log is refused; the default mode would silently stop there and
-    // lower fences.
-    tuned.set_paranoid_checks(true);
-    tuned.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
-    tuned.set_track_and_verify_wals_in_manifest(true);
-    tuned.set_wal_bytes_per_sync(0);
-
-    tuned.set_log_level(LogLevel::Warn);
-    tuned.set_max_log_file_size(1 << 20);
-    tuned.set_keep_log_file_num(2);
-    tuned
 }
 
 impl Shared {

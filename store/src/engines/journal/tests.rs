@@ -1,3 +1,5 @@
+use super::contents::{Damage, entries};
+use super::format::ALIGNMENT;
 use super::*;
 
 /// Entries of three positions each, numbered from 1, with bodies that differ in length.
@@ -50,7 +52,7 @@ fn what_was_appended_is_read_in_order_over_several_files() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(read(&directory.path().join("none"), 7), Ok((7, Vec::new())), "a store without a journal");
     let journal = filled(directory.path(), 20, 12 << 10);
-    assert!(journal.has_full_files() && files(directory.path()).len() > 2);
+    assert!(journal.full.len() > 1 && files(directory.path()).len() > 2);
     let all: Vec<_> = (1..=20).map(body).collect();
     assert_eq!(read(directory.path(), 0), Ok((60, all.clone())));
     assert_eq!(read(directory.path(), 30), Ok((60, all[10..].to_vec())), "what is in tables is left out");
@@ -63,7 +65,7 @@ fn files_are_written_over_when_their_entries_are_in_tables() {
     let mut journal = filled(directory.path(), 20, 12 << 10);
     let before = files(directory.path()).len();
     journal.free_up_to(60);
-    assert!(!journal.has_full_files());
+    assert!(journal.full.is_empty());
     for number in 21..=30 {
         append(&mut journal, 3 * number - 2, 3, &body(number));
     }
