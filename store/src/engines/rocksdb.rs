@@ -359,7 +359,7 @@ impl Engine for RocksDb {
             if let Some(done) = self.apply()? {
                 return Ok(done);
             }
-            // The commit is synced and nobody can read it yet, so its outcome is unknown until the store is opened again.
+            // The commit is synced and no reader sees it yet, so its outcome is unknown until the store is opened again.
             if let Some(fault) = self.fault() {
                 return Err(EngineError(fault));
             }

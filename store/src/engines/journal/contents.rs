@@ -44,15 +44,14 @@ impl Contents {
         let mut next = in_tables + 1;
         for (head, number, path) in used.into_iter().skip(begins) {
             if head.first > next {
-                let why =
-                    format!("writes {next} to {} are missing before file {number} of its journal", head.first - 1);
+                let why = format!("writes {next} to {} are missing before journal/{number:04}.journal", head.first - 1);
                 return Ok(Err(Damage(why)));
             }
             let (entries, end) = match entries(&fs::read(&path)?, &head, in_tables) {
                 Ok(found) => found,
                 Err(at) => {
                     let why = format!(
-                        "file {number} of its journal has a bad checksum at byte {at}, and synced writes after it"
+                        "journal/{number:04}.journal has a bad checksum at byte {at}, and synced writes after it"
                     );
                     return Ok(Err(Damage(why)));
                 }

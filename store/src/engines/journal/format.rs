@@ -34,7 +34,7 @@ impl Seed {
         Ok(seed)
     }
 
-    /// The two checksums of an entry have a half each: together they are 64 bits that nobody can guess.
+    /// The two checksums of an entry have a half each: together they are 64 bits that no caller can guess.
     fn of_header(&self, bytes: &[u8]) -> u32 {
         crc32c::crc32c_append(crc32c::crc32c(&self.0[..8]), bytes)
     }
