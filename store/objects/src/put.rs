@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, RwLockReadGuard};
 
 use crate::error::{ObjectError, done};
 use crate::key_locks::Writing;
-use crate::layout::{LayoutError, Place, Ref};
+use crate::layout::{LayoutError, Mark, Place, Ref};
 use crate::name::bucket_of;
 use crate::object::{Attributes, Object};
 use crate::service::{Objects, to_its_end};
@@ -72,7 +72,12 @@ impl Objects {
     pub async fn put(self: &Arc<Self>, put: Put, source: impl Source) -> Result<Written, ObjectError> {
         // Foresee: refuse a token that is already stale before accepting any bytes. This early check is never
         // decisive.
-        self.foresee(&put.key, put.presented.as_ref()).await?;
+        self.foresee_fence(&put.key, put.presented.as_ref()).await?;
+        let bucket = bucket_of(&put.key);
+        // A bucket that is known is not looked for: should it be gone, there is no place to commit to.
+        if !self.is_adopted(bucket).await {
+            self.need_bucket(bucket).await?;
+        }
         // Stage: the bytes become durable under a fresh ref. No record refers to them yet.
         let staged = source.stage(self).await?;
         let under_way = self.under_way().await?;
@@ -158,16 +163,14 @@ impl Objects {
     /// the key is made until it is published.
     async fn show<'o>(&self, committed: Committed<'o>) -> Result<Committed<'o>, ObjectError> {
         let Committed { key, object, .. } = &committed;
-        let act = Act::Publish { size: object.size, inode: object.inode };
-        let (id, intent) = (Ref(object.id), Intent { key: key.clone(), act });
-        match self.redo(id, &intent).await {
-            Ok(()) => Ok(committed),
-            Err(error) => {
-                let why = error.to_string();
-                self.block(id, intent, why.clone(), Some(committed.place));
-                Err(ObjectError::Unshown { key: committed.key, why })
-            }
-        }
+        let (id, mark) = (Ref(object.id), Mark { size: object.size, inode: object.inode });
+        // The key has been locked since before the commit, so the index still names these bytes.
+        let Err(error) = self.layout.publish(key, id, mark).await else { return Ok(committed) };
+        let why = error.to_string();
+        let act = Act::Publish { size: mark.size, inode: mark.inode };
+        let intent = Intent { key: key.clone(), act };
+        self.block(id, intent, why.clone(), Some(committed.place));
+        Err(ObjectError::Unshown { key: committed.key, why })
     }
 
     /// Hands the locks and permits of the write to the settler, which drops the intent.

@@ -112,7 +112,8 @@ impl Objects {
         Ok(())
     }
 
-    async fn is_adopted(&self, bucket: &str) -> bool {
+    /// Returns whether the files of a bucket are in the index.
+    pub(crate) async fn is_adopted(&self, bucket: &str) -> bool {
         self.adopted.read().await.contains(bucket)
     }
 

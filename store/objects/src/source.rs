@@ -11,15 +11,13 @@ use crate::checksum::Algorithm;
 use crate::digest::{Measure, Measured, Promised};
 use crate::error::ObjectError;
 use crate::layout::{Ref, Staging};
+use crate::measurement::Measurement;
 use crate::open_object::OpenObject;
 use crate::service::Objects;
 use crate::staged::{Staged, Unclaimed};
 
 /// A body that pauses for this long has its buffered bytes written and their memory freed.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Staging writes as soon as it has about this many bytes.
-const GATHERED: usize = 256 * 1024;
 
 /// Bytes read at a time to measure joined parts.
 const CHUNK: u64 = 1 << 20;
@@ -48,32 +46,29 @@ impl<B: Stream<Item = Result<Bytes, ObjectError>> + Send + Unpin> Source for Bod
     async fn stage(self, objects: &Objects) -> Result<Staged, ObjectError> {
         let Body { mut promised, bytes: mut body, trailer } = self;
         let (bytes, mut staging) = objects.fresh_staging(promised.length).await?;
-        let mut measure = Measure::new(promised.algorithms());
-        // Collected bytes count against the sender's share of memory until they are written.
-        let (mut held, mut gathered) = (Vec::new(), 0);
+        let mut measurement = Measurement::new(promised.algorithms());
+        let mut length = 0;
         loop {
             let chunk = match tokio::time::timeout(PAUSE, body.next()).await {
                 Ok(next) => next,
                 // Free the memory: other senders may need it, and this sender may even be waiting for them.
                 Err(_) => {
                     staging.rest().await?;
-                    (held, gathered) = (Vec::new(), 0);
+                    measurement.rest().await?;
                     body.next().await
                 }
             };
             let Some(chunk) = chunk.transpose()? else { break };
-            measure.update(&chunk);
-            gathered += chunk.len();
-            held.push(chunk.clone());
-            if gathered >= GATHERED {
-                (held, gathered) = (Vec::new(), 0);
-            }
-            if measure.length() > promised.limit {
+            length += chunk.len() as u64;
+            if length > promised.limit {
                 return Err(ObjectError::TooLarge { limit: promised.limit });
             }
-            staging.write(chunk).await?;
+            // Bytes are written and measured while the next ones arrive, and count against the sender's share of memory
+            // until both are done. The write is handed over first, because it takes less time.
+            staging.write(chunk.clone()).await?;
+            measurement.add(chunk).await?;
         }
-        let measured = measure.finish();
+        let measured = measurement.finish().await?;
         promised.checksums.extend(trailer());
         promised.complete()?;
         measured.keeps(&promised)?;

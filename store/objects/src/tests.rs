@@ -272,3 +272,52 @@ async fn c11_the_first_read_of_a_new_bucket_takes_it_in() {
         tokio::time::timeout(std::time::Duration::from_secs(30), reading).await.expect("it does not wait for itself");
     assert_eq!(read.unwrap().object.size, 4);
 }
+
+/// The bucket is known, so it is not looked for before the body. Its absence is found before the commit.
+#[tokio::test]
+async fn a_known_bucket_that_is_gone_is_reported_and_nothing_stays() {
+    let trial = Trial::new().await;
+    trial.put("reports/x").await.unwrap();
+    trial.settled().await;
+    std::fs::remove_dir_all(trial._dir.path().join("reports")).unwrap();
+    for name in ["reports/x", "reports/new/deep"] {
+        let error = trial.put(name).await.unwrap_err();
+        assert!(matches!(error, ObjectError::Layout(LayoutError::NoBucket(_))), "{error}");
+        assert_eq!(trial.staged().await, 0);
+    }
+    assert!(trial.objects.store.object(&key("reports/new/deep")).await.unwrap().is_none());
+}
+
+/// A body of several pieces whose sender promised another checksum, or goes in the middle.
+#[tokio::test]
+async fn a_body_of_many_pieces_that_fails_leaves_nothing() {
+    let trial = Trial::new().await;
+    let piece = || Ok(Bytes::from(vec![b'x'; 300_000]));
+    let wrong = Promised { md5: Some("AAAAAAAAAAAAAAAAAAAAAA==".to_owned()), limit: 10 << 20, ..Promised::default() };
+    let short = Promised { limit: 1 << 20, ..wrong.clone() };
+    let gone = || Err(ObjectError::Body("gone".to_owned()));
+    let bodies: [(Promised, Vec<Result<Bytes, ObjectError>>); 3] = [
+        (wrong.clone(), (0..9).map(|_| piece()).collect()),
+        (short, (0..9).map(|_| piece()).collect()),
+        (wrong, (0..9).map(|_| piece()).chain([gone()]).collect()),
+    ];
+    let mut errors = Vec::new();
+    for (promised, pieces) in bodies {
+        let put = Put {
+            key: key("reports/x"),
+            presented: token(),
+            condition: ObjectCondition::Always,
+            attributes: Vec::new(),
+            grant: lasting(),
+        };
+        let body = Body { promised, bytes: stream::iter(pieces), trailer: Box::new(Vec::new) };
+        errors.push(trial.objects.put(put, body).await.unwrap_err());
+        while trial.staged().await > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(
+        matches!(&errors[..], [ObjectError::BadDigest(_), ObjectError::TooLarge { .. }, ObjectError::Body(_)]),
+        "{errors:?}"
+    );
+}

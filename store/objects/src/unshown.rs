@@ -18,7 +18,7 @@ pub(crate) struct Unshown {
 }
 
 impl Objects {
-    /// Executes an intent if the index still matches it. Used for the first attempt and for retries.
+    /// Executes an intent if the index still matches it.
     pub(crate) async fn redo(&self, id: Ref, intent: &Intent) -> Result<(), ObjectError> {
         let now = self.store.object(&intent.key).await?;
         match intent.act {

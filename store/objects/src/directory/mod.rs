@@ -13,6 +13,7 @@ mod buckets;
 mod dir;
 mod modes;
 mod names;
+mod new_file;
 mod opened;
 mod ownership;
 mod place;
@@ -38,6 +39,7 @@ pub use self::ownership::OpenError;
 use self::staging::StagedFile;
 use self::tree::{Tree, blocking};
 use crate::layout::{BucketFound, Layout, LayoutError, Mark, Opened, Place, Ref, Staging, Walked};
+use crate::pieces::PIECE;
 
 /// A directory that holds objects, used by this process alone until it is dropped.
 ///
@@ -90,7 +92,13 @@ impl Directory {
 #[async_trait]
 impl Layout for Directory {
     async fn stage(&self, id: Ref, length: Option<u64>) -> Result<Box<dyn Staging>, LayoutError> {
-        Ok(Box::new(self.run(move |tree| StagedFile::create(tree, id, length.unwrap_or(0))).await?))
+        // A short file is made, written and synced in one step. Here only the room for it is checked, which does not
+        // read the disk.
+        let staged = match length {
+            Some(length) if length < PIECE as u64 => StagedFile::begin(&self.tree, id, length)?,
+            _ => self.run(move |tree| StagedFile::create(tree, id, length.unwrap_or(0))).await?,
+        };
+        Ok(Box::new(staged))
     }
 
     fn staging_place(&self) -> String {

@@ -8,107 +8,51 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rustix::fs::copy_file_range;
 use rustix::io::{Errno, retry_on_intr};
-use tokio::task::JoinHandle;
 
-use super::dir::{failed, failed_io, mark_of, set_mode};
+use super::dir::{failed, failed_io};
+use super::new_file::Owned;
 use super::opened::OpenedFile;
 use super::tree::{Tree, blocking};
 use crate::layout::{LayoutError, Mark, Opened, Ref, Staging};
+use crate::pieces::Pieces;
 
-/// Small writes are collected up to this size. An upload needs up to twice this memory.
-const WRITE_AT_ONCE: usize = 256 * 1024;
 /// Bytes copied from file to file in one step; a copy can be cancelled between steps.
 const COPY_AT_ONCE: u64 = 64 * 1024 * 1024;
 /// The same where the bytes are copied through memory.
 const READ_AT_ONCE: usize = 1024 * 1024;
 
-/// A file being written. While one write is in progress, the next bytes are collected.
+/// A file being written. While one piece is written, the next bytes are collected.
 pub(super) struct StagedFile {
-    tree: Arc<Tree>,
-    id: Ref,
-    file: Arc<File>,
+    file: Owned,
     size: u64,
-    gathered: Vec<u8>,
-    spare: Vec<u8>,
-    writing: Option<JoinHandle<Result<Vec<u8>, LayoutError>>>,
-    failed: Option<LayoutError>,
+    pieces: Pieces,
 }
 
 impl StagedFile {
-    /// Creates the file, if there is room for `length` bytes.
-    pub(super) fn create(tree: &Arc<Tree>, id: Ref, length: u64) -> Result<StagedFile, LayoutError> {
+    /// Begins a file, if there is room for `length` bytes. It is made when it is first written, or sealed.
+    pub(super) fn begin(tree: &Arc<Tree>, id: Ref, length: u64) -> Result<StagedFile, LayoutError> {
         tree.check_running()?;
         tree.check_room(length)?;
-        let making = |error| failed(format!("making `{}`", tree.staging.path_of(&Tree::staged_name(id))), error);
-        let file = tree.staging.create(&Tree::staged_name(id), tree.modes.file).map_err(making)?;
-        set_mode(&file, tree.modes.file).map_err(making)?;
-        Ok(StagedFile {
-            tree: tree.clone(),
-            id,
-            file: Arc::new(file),
-            size: 0,
-            gathered: Vec::new(),
-            spare: Vec::new(),
-            writing: None,
-            failed: None,
-        })
+        Ok(StagedFile { file: Owned::new(tree, id), size: 0, pieces: Pieces::default() })
     }
 
-    fn shown(&self) -> String {
-        self.tree.staging.path_of(&Tree::staged_name(self.id))
-    }
-
-    /// Waits for the write in progress. After a failure no further write is started.
-    async fn settle(&mut self) -> Result<(), LayoutError> {
-        if let Some(writing) = &mut self.writing {
-            let result = writing.await;
-            self.writing = None;
-            match result {
-                Ok(Ok(spare)) => self.spare = spare,
-                Ok(Err(error)) => self.failed = Some(error),
-                Err(error) => {
-                    self.failed = Some(LayoutError::Failed {
-                        what: format!("writing `{}`", self.shown()),
-                        error: error.to_string(),
-                    });
-                }
-            }
-        }
-        match &self.failed {
-            Some(error) => Err(error.clone()),
-            None => Ok(()),
-        }
-    }
-
-    /// Starts writing the collected bytes.
-    async fn flush(&mut self) -> Result<(), LayoutError> {
-        self.settle().await?;
-        if self.gathered.is_empty() {
-            return Ok(());
-        }
-        let (file, what) = (self.file.clone(), format!("writing `{}`", self.shown()));
-        let tree = self.tree.clone();
-        let mut bytes = std::mem::replace(&mut self.gathered, std::mem::take(&mut self.spare));
-        self.writing = Some(tokio::task::spawn_blocking(move || {
-            tree.check_room(bytes.len() as u64)?;
-            (&*file).write_all(&bytes).map_err(|error| failed_io(what, &error))?;
-            bytes.clear();
-            Ok(bytes)
-        }));
-        Ok(())
+    /// Like [`StagedFile::begin`], and makes the file.
+    pub(super) fn create(tree: &Arc<Tree>, id: Ref, length: u64) -> Result<StagedFile, LayoutError> {
+        let staged = StagedFile::begin(tree, id, length)?;
+        staged.file.file().open()?;
+        Ok(staged)
     }
 
     /// Copies a range of another file of this directory, in bounded steps.
     async fn copy(&mut self, from: &OpenedFile, start: u64, length: u64) -> Result<(), LayoutError> {
-        let (to, source) = (self.file.clone(), from.file.clone());
-        let what = format!("copying `{}` to `{}`", from.path, self.shown());
-        let tree = self.tree.clone();
-        self.writing = Some(tokio::task::spawn_blocking(move || {
-            tree.check_room(length)?;
-            copy_range(&source, start, &to, length, &what)?;
-            Ok(Vec::new())
-        }));
-        self.settle().await?;
+        let (to, source) = (self.file.file(), from.file.clone());
+        let what = format!("copying `{}` to `{}`", from.path, to.shown());
+        let copying = move || {
+            to.tree.check_room(length)?;
+            copy_range(&source, start, to.open()?, length, &what)
+        };
+        self.pieces.start(copying).await?;
+        self.pieces.settle().await?;
         self.size += length;
         Ok(())
     }
@@ -117,32 +61,27 @@ impl StagedFile {
 #[async_trait]
 impl Staging for StagedFile {
     async fn write(&mut self, bytes: Bytes) -> Result<(), LayoutError> {
-        self.gathered.extend_from_slice(&bytes);
+        let file = self.file.file();
         self.size += bytes.len() as u64;
-        if self.gathered.len() >= WRITE_AT_ONCE {
-            self.flush().await?;
-        }
-        Ok(())
+        self.pieces.add(bytes, move |piece| file.write(&piece)).await
     }
 
     async fn rest(&mut self) -> Result<(), LayoutError> {
-        self.flush().await?;
-        self.settle().await?;
-        (self.gathered, self.spare) = (Vec::new(), Vec::new());
-        Ok(())
+        let file = self.file.file();
+        self.pieces.hand_over(move |piece| file.write(&piece)).await?;
+        self.pieces.settle().await
     }
 
     async fn append(&mut self, from: &dyn Opened, start: u64, length: u64) -> Result<(), LayoutError> {
         let size = from.mark().size;
         let end = start.checked_add(length).filter(|end| *end <= size).ok_or_else(|| LayoutError::Failed {
-            what: format!("appending {length} bytes from {start} to `{}`", self.shown()),
+            what: format!("appending {length} bytes from {start} to `{}`", self.file.file().shown()),
             error: format!("the source has {size} bytes"),
         })?;
         let ours = from.as_any().downcast_ref::<OpenedFile>();
         let mut at = start;
         if let Some(ours) = ours {
-            self.flush().await?;
-            self.settle().await?;
+            self.rest().await?;
             while at < end {
                 let length = (end - at).min(COPY_AT_ONCE);
                 self.copy(ours, at, length).await?;
@@ -155,7 +94,7 @@ impl Staging for StagedFile {
             let bytes = from.read(at, length).await?;
             if bytes.is_empty() {
                 return Err(LayoutError::Failed {
-                    what: format!("appending to `{}`", self.shown()),
+                    what: format!("appending to `{}`", self.file.file().shown()),
                     error: format!("the source ended at {at} of {size} bytes"),
                 });
             }
@@ -165,26 +104,21 @@ impl Staging for StagedFile {
         Ok(())
     }
 
-    async fn seal(mut self: Box<Self>) -> Result<Mark, LayoutError> {
-        self.settle().await?;
-        blocking(move || {
-            self.tree.check_running()?;
-            self.tree.check_room(self.gathered.len() as u64)?;
-            // Syncing takes a while and many uploads may wait for it, so free the buffers first.
-            let (gathered, _) = (std::mem::take(&mut self.gathered), std::mem::take(&mut self.spare));
-            let what = || format!("writing `{}`", self.shown());
-            (&*self.file).write_all(&gathered).map_err(|error| failed_io(what(), &error))?;
-            drop(gathered);
-            self.file.sync_all().map_err(|error| failed_io(format!("syncing `{}`", self.shown()), &error))?;
-            let mark = mark_of(&rustix::fs::fstat(&self.file).map_err(|error| failed(what(), error))?);
-            if mark.size != self.size {
-                let error = format!("{} bytes were written, and the file has {}", self.size, mark.size);
-                return Err(LayoutError::Failed { what: what(), error });
-            }
-            self.tree.sync(&self.tree.staging)?;
-            Ok(mark)
+    async fn seal(self: Box<Self>) -> Result<Mark, LayoutError> {
+        let StagedFile { file, size, mut pieces } = *self;
+        pieces.settle().await?;
+        let (last, new) = (pieces.take(), file.file());
+        let sealed = blocking(move || {
+            new.tree.check_running()?;
+            new.write(&last)?;
+            // Syncing takes a while and many uploads may wait for it, so free the memory first.
+            drop(last);
+            new.seal(size)
         })
-        .await
+        .await;
+        // Until here, a caller that gives up abandons the file.
+        drop(file);
+        sealed
     }
 }
 

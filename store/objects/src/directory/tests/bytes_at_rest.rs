@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::super::new_file::Owned;
 use super::{Storage, key, read};
 use crate::layout::{Layout, LayoutError, Mark, Opened, Ref};
 
@@ -51,6 +52,60 @@ async fn a_ref_is_staged_once() {
     let (id, _) = storage.stage(b"first").await;
     assert!(matches!(storage.layout.stage(id, None).await.err(), Some(LayoutError::Failed { .. })));
     assert_eq!(read(&*storage.layout.open_staged(id).await.unwrap()).await.unwrap(), b"first");
+}
+
+/// Its bytes may have been discarded already, and nothing would remove it.
+#[tokio::test]
+async fn a_file_of_an_upload_that_was_given_up_is_not_made() {
+    let storage = Storage::new();
+    let owned = Owned::new(&storage.layout.tree, Ref(1));
+    let file = owned.file();
+    drop(owned);
+    assert!(file.write(&[Bytes::from_static(b"late")]).is_err());
+    assert_eq!(storage.layout.staged().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_short_file_is_made_when_it_is_sealed_or_paused() {
+    let storage = Storage::new();
+    let mut sealed = storage.layout.stage(Ref(1), Some(5)).await.unwrap();
+    sealed.write(Bytes::from_static(b"hel")).await.unwrap();
+    sealed.write(Bytes::from_static(b"lo")).await.unwrap();
+    let mut paused = storage.layout.stage(Ref(2), Some(5)).await.unwrap();
+    paused.write(Bytes::from_static(b"hel")).await.unwrap();
+    assert_eq!(storage.layout.staged().await.unwrap(), []);
+    assert_eq!(sealed.seal().await.unwrap().size, 5);
+    paused.rest().await.unwrap();
+    assert_eq!(storage.layout.staged().await.unwrap(), [Ref(1), Ref(2)]);
+    paused.write(Bytes::from_static(b"lo")).await.unwrap();
+    paused.seal().await.unwrap();
+    for id in [Ref(1), Ref(2)] {
+        assert_eq!(read(&*storage.layout.open_staged(id).await.unwrap()).await.unwrap(), b"hello");
+    }
+    // An empty one, and one that is longer than it was said to be.
+    let empty = storage.layout.stage(Ref(3), Some(0)).await.unwrap();
+    assert_eq!(empty.seal().await.unwrap().size, 0);
+    let mut longer = storage.layout.stage(Ref(4), Some(5)).await.unwrap();
+    for _ in 0..10 {
+        longer.write(pattern(100_000).into()).await.unwrap();
+    }
+    assert_eq!(longer.seal().await.unwrap().size, 1_000_000);
+    // A ref is staged once.
+    let again = storage.layout.stage(Ref(1), Some(5)).await.unwrap();
+    assert!(matches!(again.seal().await, Err(LayoutError::Failed { .. })));
+    assert_eq!(read(&*storage.layout.open_staged(Ref(1)).await.unwrap()).await.unwrap(), b"hello");
+}
+
+/// Trap 47: however short it is, its room is checked before its body is taken, and again when it is written.
+#[tokio::test]
+async fn a_short_file_needs_room_from_the_beginning() {
+    let storage = Storage::new();
+    let mut begun = storage.layout.stage(Ref(1), Some(5)).await.unwrap();
+    begun.write(Bytes::from_static(b"hello")).await.unwrap();
+    storage.layout.keep_free(u64::MAX);
+    assert!(matches!(storage.layout.stage(Ref(2), Some(5)).await.err(), Some(LayoutError::NoSpace(_))));
+    assert!(matches!(begun.seal().await, Err(LayoutError::NoSpace(_))));
+    assert_eq!(storage.layout.staged().await.unwrap(), []);
 }
 
 #[tokio::test]

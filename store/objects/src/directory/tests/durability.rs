@@ -61,7 +61,8 @@ fn short(line: &str) -> String {
 #[ignore = "played under strace by l2_and_l4_names_and_bytes_are_synced_before_the_answer"]
 async fn write_and_remove() {
     let layout = play();
-    let mut staging = layout.stage(Ref(1), None).await.unwrap();
+    // Short and of known length, so it is opened, written and synced in one step.
+    let mut staging = layout.stage(Ref(1), Some(5)).await.unwrap();
     staging.write("bytes".into()).await.unwrap();
     let mark = staging.seal().await.unwrap();
     let place = layout.prepare(&key("bucket/a/b/c")).await.unwrap();
@@ -115,6 +116,7 @@ async fn write_where_the_sync_fails() {
     let mark = layout.stage(Ref(2), None).await.unwrap().seal().await.unwrap();
     let mut unsealed = layout.stage(Ref(3), None).await.unwrap();
     unsealed.write("x".into()).await.unwrap();
+    let unmade = layout.stage(Ref(5), Some(1)).await.unwrap();
     let error = layout.publish(&key("bucket/a"), Ref(2), mark).await.unwrap_err();
     assert!(error.to_string().starts_with("syncing the directory `bucket`: "), "{error}");
     for error in [
@@ -122,7 +124,9 @@ async fn write_where_the_sync_fails() {
         layout.prepare(&key("other/a")).await.err().unwrap(),
         layout.remove(&key("other/a")).await.unwrap_err(),
         layout.stage(Ref(4), None).await.err().unwrap(),
+        layout.stage(Ref(4), Some(1)).await.err().unwrap(),
         unsealed.seal().await.unwrap_err(),
+        unmade.seal().await.unwrap_err(),
         layout.create_bucket("new").await.unwrap_err(),
         layout.delete_bucket("other").await.unwrap_err(),
     ] {
