@@ -12,6 +12,8 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
+use super::untaken::Untaken;
+
 /// The deadlines of connections without a request under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
@@ -19,11 +21,22 @@ pub(super) struct Deadlines {
     pub(super) head: Duration,
     /// For the next request to begin over HTTP/2.
     pub(super) idle: Duration,
+    /// For a small answer to be taken over HTTP/2.
+    pub(super) answer: Duration,
+}
+
+impl Deadlines {
+    /// The shortest of them.
+    pub(super) fn soonest(self) -> Duration {
+        self.head.min(self.idle).min(self.answer)
+    }
 }
 
 /// Why a connection is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
+    /// Its client does not take a small answer.
+    Stuck,
     /// The gateway stops.
     Drain,
     /// A new connection needs its place.
@@ -33,13 +46,14 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    const ALL: [Asked; 3] = [Asked::Drain, Asked::Leave, Asked::Idle];
+    const ALL: [Asked; 4] = [Asked::Stuck, Asked::Drain, Asked::Leave, Asked::Idle];
 
     fn bit(self) -> u8 {
         match self {
             Asked::Drain => 1,
             Asked::Leave => 2,
             Asked::Idle => 4,
+            Asked::Stuck => 8,
         }
     }
 }
@@ -63,6 +77,8 @@ pub(super) struct Activity {
     lingering: AtomicBool,
     /// The time for the next head is over, unless a request has begun since.
     late: AtomicBool,
+    /// The small answers over HTTP/2 that are not written yet.
+    untaken: Arc<Untaken>,
     /// What the connection is asked, as bits.
     asked: AtomicU8,
     task: AtomicWaker,
@@ -81,6 +97,7 @@ impl Activity {
             finished: AtomicBool::new(false),
             lingering: AtomicBool::new(false),
             late: AtomicBool::new(false),
+            untaken: Arc::default(),
             asked: AtomicU8::new(0),
             task: AtomicWaker::new(),
         })
@@ -90,6 +107,11 @@ impl Activity {
     pub(super) fn begin(self: &Arc<Self>) -> InUse {
         self.requests.fetch_add(1, Ordering::Relaxed);
         InUse(self.clone())
+    }
+
+    /// The small answers over HTTP/2 that are not written yet.
+    pub(super) fn untaken(&self) -> &Arc<Untaken> {
+        &self.untaken
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -187,19 +209,25 @@ impl Activity {
 
     /// Completes when a new connection needs the place of this one.
     pub(super) async fn dismissed(&self) {
-        poll_fn(|cx| {
-            self.task.register(cx.waker());
-            let leave = self.asked.load(Ordering::Relaxed) & Asked::Leave.bit() != 0;
-            if leave { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        poll_fn(|cx| self.poll_asked_to(Asked::Leave, cx)).await;
+    }
+
+    /// Completes when the connection is asked this. Only the connection's own task may poll this.
+    pub(super) fn poll_asked_to(&self, asked: Asked, cx: &mut Context<'_>) -> Poll<()> {
+        self.task.register(cx.waker());
+        if self.asked.load(Ordering::Relaxed) & asked.bit() != 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Wakes the connection if it missed its deadline. Returns when to check it again.
     pub(super) fn check(&self, deadlines: Deadlines) -> Duration {
         let http2 = self.is_http2();
+        let untaken = self.untaken.oldest().unwrap_or_default();
+        if untaken >= deadlines.answer {
+            self.ask(Asked::Stuck);
+        }
+        let left = deadlines.answer.saturating_sub(untaken);
         let limit = if http2 { deadlines.idle } else { deadlines.head };
-        match self.idle_for() {
+        left.min(match self.idle_for() {
             Some(idle) if idle >= limit => {
                 if http2 {
                     self.ask(Asked::Idle);
@@ -211,7 +239,7 @@ impl Activity {
             }
             Some(idle) => limit - idle,
             None => limit,
-        }
+        })
     }
 
     /// Returns whether the head of the next request is late. Costs nothing unless [`Activity::check`] found it late.

@@ -5,6 +5,10 @@
 //! the oldest part waits for longer than `write_timeout`, the task of the stream is dropped, which resets the stream.
 //! The end of a body is announced only after its last part was written, so that hyper keeps the task until then.
 //!
+//! A small answer is given together with its end, because an end of its own costs as much as the answer. hyper lets go of
+//! such a stream when its client's window has begun to take the answer, so nothing could reset it any more. If it is not
+//! written a second after `write_timeout`, the connection is closed (`untaken.rs`).
+//!
 //! Over HTTP/1 the deadline of the socket is enough, and bodies pass through unchanged.
 
 use std::pin::Pin;
@@ -21,9 +25,13 @@ use tokio::time::{Instant, Sleep};
 
 use super::activity::InUse;
 use super::places::Slot;
+use super::untaken::{Given, Untaken};
 
 /// The largest part given to HTTP/2 at a time: what a client must take within `write_timeout`.
 const PART: usize = 64 << 10;
+
+/// An answer of at most this size is given together with the end of its stream.
+const SMALL: usize = 16 << 10;
 
 /// How much of an answer an HTTP/2 client has taken.
 #[derive(Default)]
@@ -49,7 +57,7 @@ impl Taking {
         waiting.parts += 1;
         waiting.since.get_or_insert_with(Instant::now);
         drop(waiting);
-        Part { bytes, taking: Some(self.clone()) }
+        Part { bytes, taking: Some(self.clone()), _end: None }
     }
 
     fn take(&self) {
@@ -71,6 +79,18 @@ impl Taking {
 pub(super) struct Part {
     bytes: Bytes,
     taking: Option<Arc<Taking>>,
+    /// Set if the end of the stream was given with it: then the request is under way until the part is written.
+    _end: Option<(Given, UnderWay)>,
+}
+
+/// What counts a request as under way.
+pub(super) type UnderWay = (InUse, Option<Slot>);
+
+impl Part {
+    /// A part that nothing waits for.
+    fn unwatched(bytes: Bytes) -> Part {
+        Part { bytes, taking: None, _end: None }
+    }
 }
 
 impl Buf for Part {
@@ -103,16 +123,18 @@ impl Drop for Part {
 pub(super) struct Answer<B> {
     body: B,
     /// Set for HTTP/2 streams only.
-    taking: Option<Arc<Taking>>,
+    taking: Option<(Arc<Taking>, Arc<Untaken>)>,
     /// The remainder of the frame that is being given out in parts.
     rest: Bytes,
     begun: bool,
-    _request: (InUse, Option<Slot>),
+    /// The last part was given together with the end.
+    ended: bool,
+    request: Option<UnderWay>,
 }
 
 impl<B> Answer<B> {
-    pub(super) fn new(body: B, taking: Option<Arc<Taking>>, request: (InUse, Option<Slot>)) -> Answer<B> {
-        Answer { body, taking, rest: Bytes::new(), begun: false, _request: request }
+    pub(super) fn new(body: B, taking: Option<(Arc<Taking>, Arc<Untaken>)>, request: UnderWay) -> Answer<B> {
+        Answer { body, taking, rest: Bytes::new(), begun: false, ended: false, request: Some(request) }
     }
 }
 
@@ -122,13 +144,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Part>, B::Error>>> {
         let this = self.get_mut();
-        let Some(taking) = &this.taking else {
+        let Some((taking, untaken)) = &this.taking else {
             let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-            return Poll::Ready(
-                frame.map(|frame| frame.map(|frame| frame.map_data(|bytes| Part { bytes, taking: None }))),
-            );
+            return Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(Part::unwatched))));
         };
-        this.begun = true;
+        let is_first = !std::mem::replace(&mut this.begun, true);
         while this.rest.is_empty() {
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
                 None => {
@@ -138,19 +158,24 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
                 Some(frame) => match frame?.into_data() {
                     Ok(bytes) => this.rest = bytes,
                     Err(trailers) => {
-                        return Poll::Ready(Some(Ok(trailers.map_data(|bytes| Part { bytes, taking: None }))));
+                        return Poll::Ready(Some(Ok(trailers.map_data(Part::unwatched))));
                     }
                 },
             }
         }
-        let part = this.rest.split_to(this.rest.len().min(PART));
-        Poll::Ready(Some(Ok(Frame::data(taking.give(part)))))
+        let mut part = taking.give(this.rest.split_to(this.rest.len().min(PART)));
+        let is_whole = is_first && this.rest.is_empty() && this.body.is_end_stream();
+        if is_whole && part.bytes.len() <= SMALL {
+            this.ended = true;
+            part._end = this.request.take().map(|request| (untaken.give(), request));
+        }
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
         match self.taking {
             None => self.body.is_end_stream(),
-            Some(_) => !self.begun && self.body.is_end_stream(),
+            Some(_) => self.ended || (!self.begun && self.body.is_end_stream()),
         }
     }
 
@@ -226,13 +251,39 @@ impl<F: Future<Output = ()>> Future for Watched<F> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use http_body_util::{BodyExt, Full};
 
     use super::*;
-    use crate::listener::activity::Activity;
+    use crate::listener::activity::{Activity, Asked, Deadlines};
+
+    const HOUR: Duration = Duration::from_secs(3600);
 
     fn answer(bytes: usize, taking: Option<Arc<Taking>>) -> Answer<Full<Bytes>> {
-        Answer::new(Full::new(Bytes::from(vec![1; bytes])), taking, (Activity::new().begin(), None))
+        let activity = Activity::new();
+        let taking = taking.map(|taking| (taking, activity.untaken().clone()));
+        Answer::new(Full::new(Bytes::from(vec![1; bytes])), taking, (activity.begin(), None))
+    }
+
+    #[tokio::test]
+    async fn s04_a_small_answer_over_http2_has_its_end_with_it_and_a_deadline_for_its_connection() {
+        let (activity, taking) = (Activity::new(), Arc::<Taking>::default());
+        let untaken = activity.untaken().clone();
+        let body = Full::new(Bytes::from(vec![1; SMALL]));
+        let mut body = Answer::new(body, Some((taking, untaken)), (activity.begin(), None));
+        let part = body.frame().await.unwrap().unwrap().into_data().ok().unwrap();
+        assert!(body.is_end_stream());
+        drop(body);
+        assert!(activity.is_busy(), "its request is under way until the part is written");
+        let deadlines = |answer| Deadlines { head: HOUR, idle: HOUR, answer };
+        let stuck = || activity.poll_asked_to(Asked::Stuck, &mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(activity.check(deadlines(HOUR)) <= HOUR && !stuck());
+        activity.check(deadlines(Duration::ZERO));
+        assert!(stuck());
+        drop(part);
+        assert_eq!(activity.untaken().oldest(), None);
+        assert!(!activity.is_busy());
     }
 
     #[tokio::test]

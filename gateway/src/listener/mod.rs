@@ -9,6 +9,7 @@ mod connection;
 pub(crate) mod files;
 mod places;
 mod request_body;
+mod untaken;
 
 use std::future::poll_fn;
 use std::io;
@@ -53,6 +54,9 @@ const IDLE_END: Duration = Duration::from_secs(1);
 
 /// How long clients may take to read the last answers after a shutdown was requested.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How much longer than `write_timeout` a small answer may wait for an HTTP/2 client. Then the connection is closed.
+const STUCK: Duration = Duration::from_secs(1);
 
 /// The HTTP/2 receive window in bytes, per connection and per stream.
 const WINDOW: u32 = 256 << 10;
@@ -139,7 +143,13 @@ pub(crate) async fn run<A: Acceptor, F: FrontEnd<A::Stream>>(
     mut stop: watch::Receiver<bool>,
 ) {
     let places = Places::new(settings.bounds.clone());
-    let deadlines = Deadlines { head: settings.limits.header_timeout, idle: settings.limits.idle_timeout };
+    let limits = &settings.limits;
+    let deadlines = Deadlines {
+        head: limits.header_timeout,
+        idle: limits.idle_timeout,
+        // A stream that can be reset is reset before.
+        answer: limits.write_timeout + STUCK,
+    };
     // Ends with this function, when no connection is left.
     let mut watching = JoinSet::new();
     let watched = places.clone();
@@ -223,13 +233,21 @@ where
                 Err(Asked::Drain) => {
                     let was_busy = activity.is_busy();
                     serving.as_mut().graceful_shutdown();
-                    let done = serving.await;
-                    if was_busy { Ended::Done(done) } else { Ended::Dismissed }
+                    match served_unless_stuck(serving.as_mut(), &activity).await {
+                        Some(done) if was_busy => Ended::Done(done),
+                        Some(_) | None => Ended::Dismissed,
+                    }
                 }
+                Err(Asked::Stuck) => Ended::Dismissed,
                 Err(asked @ (Asked::Leave | Asked::Idle)) => {
                     let leaving = if asked == Asked::Leave { DISMISSAL } else { IDLE_END };
                     serving.as_mut().graceful_shutdown();
-                    while tokio::time::timeout(leaving, serving.as_mut()).await.is_err() && activity.is_busy() {}
+                    loop {
+                        let served = served_unless_stuck(serving.as_mut(), &activity);
+                        if tokio::time::timeout(leaving, served).await.is_ok() || !activity.is_busy() {
+                            break;
+                        }
+                    }
                     Ended::Dismissed
                 }
             }
@@ -282,7 +300,8 @@ where
             if framing.closes(arrival.as_deref()) {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok(answer.map(|body| Answer::new(body, taking, (in_use, slot))))
+            let untaken = served.activity.untaken();
+            Ok(answer.map(|body| Answer::new(body, taking.map(|taking| (taking, untaken.clone())), (in_use, slot))))
         }
     }
 }
@@ -298,6 +317,15 @@ async fn served_or_asked<F: Future>(mut serving: Pin<&mut F>, activity: &Activit
     poll_fn(|cx| match serving.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Ok(done)),
         Poll::Pending => activity.poll_asked(cx).map(Err),
+    })
+    .await
+}
+
+/// Serves until the connection has ended. `None`: its client does not take a small answer.
+async fn served_unless_stuck<F: Future>(mut serving: Pin<&mut F>, activity: &Activity) -> Option<F::Output> {
+    poll_fn(|cx| match serving.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => activity.poll_asked_to(Asked::Stuck, cx).map(|()| None),
     })
     .await
 }

@@ -141,7 +141,7 @@ impl<T> Places<T> {
     /// check, or the shortest deadline, is soon enough for the next one.
     pub(super) async fn watch(&self, deadlines: Deadlines) {
         loop {
-            let soonest = deadlines.head.min(deadlines.idle);
+            let soonest = deadlines.soonest();
             let next = self.table().connections.values().map(|(_, activity)| activity.check(deadlines)).min();
             tokio::time::sleep(next.map_or(soonest, |next| next.min(soonest)).max(REST)).await;
         }
