@@ -88,6 +88,10 @@ impl Route {
         self
     }
 
+    fn has_action(&self) -> bool {
+        !self.action.is_empty()
+    }
+
     /// The raw name, if the path is this route's.
     fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
         match self.name {
@@ -107,26 +111,35 @@ impl Route {
 
 /// The call that a request makes, its route, and the raw name in its path.
 pub(super) fn find<'p>(method: &Method, path: &'p str) -> Result<(Endpoint, &'static Route, &'p str), Problem> {
-    let mut allowed = Vec::new();
     let served_as = if *method == Method::HEAD { &Method::GET } else { method };
-    // A last raw segment that is an action is never part of a name, whatever the method. A name with that ending writes
-    // its slash as `%2F`.
-    let has_action = ROUTES.iter().any(|(_, route)| !route.action.is_empty() && route.matches(path).is_some());
-    for (endpoint, route) in ROUTES.iter().filter(|(_, route)| route.action.is_empty() != has_action) {
-        if let Some(name) = route.matches(path) {
-            if route.method == *served_as {
-                return Ok((*endpoint, route, name));
-            }
+    let (mut found, mut has_action) = (None, false);
+    for (endpoint, route) in ROUTES {
+        let Some(name) = route.matches(path) else { continue };
+        // A last raw segment that is an action is never part of a name, whatever the method. A name with that ending writes
+        // its slash as `%2F`.
+        if route.has_action() && !has_action {
+            (found, has_action) = (None, true);
+        }
+        if route.has_action() == has_action && route.method == *served_as {
+            found = Some((*endpoint, route, name));
+        }
+    }
+    found.ok_or_else(|| unserved(method, path, has_action))
+}
+
+fn unserved(method: &Method, path: &str, has_action: bool) -> Problem {
+    let mut allowed = Vec::new();
+    for (_, route) in ROUTES.iter().filter(|(_, route)| route.has_action() == has_action) {
+        if route.matches(path).is_some() {
             allowed.push(route.method.as_str());
             if route.method == Method::GET {
                 allowed.push("HEAD");
             }
         }
     }
-    if allowed.is_empty() {
-        Err(Problem::no_such_route(path))
-    } else {
-        Err(Problem::method_not_allowed(method, &allowed))
+    match allowed.is_empty() {
+        true => Problem::no_such_route(path),
+        false => Problem::method_not_allowed(method, &allowed),
     }
 }
 
