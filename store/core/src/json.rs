@@ -54,6 +54,19 @@ impl Object {
         let _ = serde_json::to_writer(&mut self.0, value);
     }
 
+    /// Writes a field with a list of objects.
+    pub(crate) fn list(&mut self, name: &'static str, objects: impl Iterator<Item = Object>) {
+        self.name(name);
+        self.0.push(b'[');
+        for (at, object) in objects.enumerate() {
+            if at > 0 {
+                self.0.push(b',');
+            }
+            self.0.extend(object.end());
+        }
+        self.0.push(b']');
+    }
+
     pub(crate) fn end(mut self) -> Vec<u8> {
         self.0.push(b'}');
         self.0

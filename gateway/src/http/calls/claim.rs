@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::json_value::text_or_base64;
 use super::{Context, HttpCall, Request};
-use crate::http::answer::{self, Answer, etag};
+use crate::http::answer::{Answer, etag};
 use crate::http::body::hold_anyway;
 use crate::http::headers;
 use crate::http::openapi::{Details, WRITING, parts};
@@ -54,7 +54,7 @@ impl HttpCall for Claim {
                 let Claimed { state, values, observed } = *claimed;
                 let values = values.into_iter().map(|(key, value)| claimed_value(key, value)).collect();
                 let answer = ClaimAnswer { resource, fence: FenceView::of(&state), values };
-                Ok(Answer::json_bytes(hold_anyway(answer::json(&answer), &gateway.answers))
+                Ok(Answer::json_bytes(hold_anyway(answer.to_json().into(), &gateway.answers))
                     .fence(state.token())
                     .observed(observed.as_slice()))
             }

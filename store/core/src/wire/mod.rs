@@ -32,6 +32,7 @@ pub use txn::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::json::Object;
 use crate::{FenceState, Holder, Issuer, Key, Resource, Token};
 
 /// Header names, in lower case as they are compared.
@@ -124,6 +125,17 @@ pub struct ClaimAnswer {
     pub values: Vec<ClaimedValue>,
 }
 
+impl ClaimAnswer {
+    /// The answer in JSON, as `serde_json` writes it, in a fraction of the time for a large text.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut answer = Object::with_capacity(512);
+        answer.text("resource", Some(self.resource.as_str()));
+        answer.value("fence", &self.fence);
+        answer.list("values", self.values.iter().map(ClaimedValue::to_object));
+        answer.end()
+    }
+}
+
 /// A value in a claim's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -149,6 +161,32 @@ pub enum ClaimedValue {
         /// Always true.
         absent: bool,
     },
+}
+
+impl ClaimedValue {
+    fn to_object(&self) -> Object {
+        match self {
+            ClaimedValue::Present { key, etag, token, content_type, value } => {
+                let (name, text) = match value {
+                    TextOrBase64::Text(text) => ("text", text),
+                    TextOrBase64::Base64(text) => ("base64", text),
+                };
+                let mut present = Object::with_capacity(128 + text.len());
+                present.text("key", Some(key.as_str()));
+                present.text("etag", Some(etag));
+                present.value("token", token);
+                present.value("content_type", content_type);
+                present.text(name, Some(text));
+                present
+            }
+            ClaimedValue::Absent { key, absent: is_absent } => {
+                let mut absent = Object::with_capacity(128);
+                absent.text("key", Some(key.as_str()));
+                absent.value("absent", is_absent);
+                absent
+            }
+        }
+    }
 }
 
 /// Bytes in JSON: as text when they are UTF-8, else in base64.
@@ -226,6 +264,34 @@ mod tests {
         assert!(serde_json::from_str::<ClaimRequest>("{}").unwrap().keys.is_none());
         assert!(serde_json::from_str::<ClaimRequest>(r#"{"key": "x"}"#).is_err());
         assert!(serde_json::from_str::<ClaimRequest>(r#"{"keys": ["a//b"]}"#).is_err());
+    }
+
+    #[test]
+    fn a_claim_is_answered_as_serde_would() {
+        let fence = FenceView {
+            token: "1:34".parse().unwrap(),
+            holder: Some(Holder::new("ä \"b\"#1").unwrap()),
+            issuer: None,
+            raised_at: Some("2026-11-18T21:00:00Z".into()),
+        };
+        let present = |token: Option<&str>, content_type: Option<&str>, value| ClaimedValue::Present {
+            key: Key::new("k/\u{2028}").unwrap(),
+            etag: "\"7\"".into(),
+            token: token.map(|token| token.parse().unwrap()),
+            content_type: content_type.map(str::to_owned),
+            value,
+        };
+        let values = vec![
+            present(Some("34"), Some("text/plain; q=\"\\\""), TextOrBase64::Text("plain".into())),
+            ClaimedValue::Absent { key: Key::new("b").unwrap(), absent: true },
+            present(None, None, TextOrBase64::Text("\t\"\u{7f}\\\u{1f980}".repeat(20))),
+            present(None, None, TextOrBase64::Base64("AAEC".into())),
+        ];
+        for (fence, values) in [(Some(fence), values), (None, Vec::new())] {
+            let answer = ClaimAnswer { resource: Resource::new("r\"1").unwrap(), fence, values };
+            let expected = serde_json::to_string(&answer).unwrap();
+            assert_eq!(String::from_utf8(answer.to_json()).unwrap(), expected);
+        }
     }
 
     #[test]
