@@ -4,6 +4,7 @@ use bytes::Bytes;
 use fencepost_core::{Access, Guarded, Holder, IdempotencyKey, Issuer, Key, Mode, Presented, Resource};
 
 use crate::engine::{Change, Purpose, Version, Want};
+use crate::entry::UnderWay;
 use crate::failure::Failure;
 use crate::lock_queue::Locks;
 use crate::outcome::{
@@ -89,7 +90,7 @@ impl Operation {
 }
 
 /// How much of a record is needed for an answer of at most `max_bytes` bytes.
-fn answered(max_bytes: usize) -> Want {
+pub(crate) fn answered(max_bytes: usize) -> Want {
     Want::UpTo(max_bytes.saturating_add(MAX_HEAD_BYTES))
 }
 
@@ -116,6 +117,8 @@ pub(crate) struct Command {
     pub(crate) judged: Vec<Judged>,
     pub(crate) once: Option<Once>,
     pub(crate) action: Action,
+    /// Counts the command until it is dropped, which is after its answer.
+    pub(crate) _under_way: Option<UnderWay>,
 }
 
 /// One resource and the token presented to it.

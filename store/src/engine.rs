@@ -192,6 +192,14 @@ pub struct Scan {
     pub max_bytes: usize,
 }
 
+impl Scan {
+    /// Returns whether the range includes this key.
+    pub fn has(&self, key: &[u8]) -> bool {
+        let after_start = if self.inclusive { key >= self.from.as_slice() } else { key > self.from.as_slice() };
+        after_start && key.starts_with(&self.prefix)
+    }
+}
+
 /// A run of records.
 #[derive(Clone, Debug, Default)]
 pub struct Scanned {
@@ -247,6 +255,11 @@ pub trait Engine: Send + Sync + 'static {
     /// saves a switch to another thread.
     async fn load_to_change(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
         self.load_wanted(wanted, spare).await
+    }
+
+    /// What `load_wanted` would return, if nothing of it has to be waited for. `None` says nothing.
+    fn at_hand(&self, _wanted: &[Wanted], _spare: usize) -> Option<Loaded> {
+        None
     }
 
     /// Reads whole records as of one instant (E1, E5).

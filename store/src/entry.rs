@@ -1,6 +1,7 @@
 //! The single entry point: passes a command to the sequencer and returns its outcome (G6).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fencepost_core::{Refusal, Resource};
 use tokio::sync::mpsc;
@@ -17,6 +18,8 @@ pub(crate) struct Entry {
     pub(crate) queue: mpsc::Sender<Command>,
     pub(crate) cache: Arc<FenceCache>,
     pub(crate) poison: Poison,
+    /// The number of commands that are queued or being executed.
+    pub(crate) under_way: Arc<AtomicUsize>,
 }
 
 impl Entry {
@@ -28,6 +31,11 @@ impl Entry {
             [judged] if once.is_none() => self.cache.refuse(judged),
             _ => None,
         })
+    }
+
+    /// Returns whether every command that was queued has been answered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) == 0
     }
 
     fn check(&self) -> Result<(), Rejected> {
@@ -46,7 +54,8 @@ impl Entry {
     ) -> Result<P::Settled, Failure> {
         self.check()?;
         let (reply, answer) = Reply::new();
-        let command = Command { judged, once, action: action(reply) };
+        let command =
+            Command { judged, once, action: action(reply), _under_way: Some(UnderWay::begin(&self.under_way)) };
         let observed = command.is_observed().then(|| command.judged.clone());
         self.queue.try_send(command).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Rejected::Overloaded { limit: self.queue.max_capacity() },
@@ -63,6 +72,22 @@ impl Entry {
             }
         }
         outcome
+    }
+}
+
+/// Counts a command as queued or being executed.
+pub(crate) struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    fn begin(count: &Arc<AtomicUsize>) -> UnderWay {
+        count.fetch_add(1, Ordering::SeqCst);
+        UnderWay(count.clone())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

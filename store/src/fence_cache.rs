@@ -68,6 +68,14 @@ impl FenceCache {
         }
     }
 
+    /// Returns whether the token is the fence, as far as is known.
+    pub(crate) fn holds(&self, judged: &Judged) -> bool {
+        let Some(presented) = &judged.presented else { return false };
+        let slot = self.slot(&judged.guarded.resource);
+        let known = slot.as_ref().filter(|(cached, _)| *cached == judged.guarded.resource);
+        known.is_some_and(|(_, state)| state.token() == Some(presented.token))
+    }
+
     fn slot(&self, resource: &Resource) -> MutexGuard<'_, Option<(Resource, FenceState)>> {
         let at = usize::try_from(self.hasher.hash_one(resource.as_str()) % self.slots.len() as u64).unwrap_or(0);
         self.slots[at].lock()

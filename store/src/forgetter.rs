@@ -3,6 +3,7 @@
 //! Each commit that records outcomes lists them in an index record whose key starts with the time. So the oldest are
 //! found without a search. They are removed through the sequencer like any other change, a few at a time.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,7 @@ struct Forgetting {
     queue: mpsc::WeakSender<Command>,
     cache: Arc<FenceCache>,
     poison: Poison,
+    under_way: Arc<AtomicUsize>,
     retention: Retention,
     started: Instant,
     /// Everything before this key has been examined.
@@ -58,6 +60,7 @@ pub(crate) fn start(engine: &Arc<dyn Engine>, entry: &Entry, retention: Duration
         queue: entry.queue.downgrade(),
         cache: entry.cache.clone(),
         poison: entry.poison.clone(),
+        under_way: entry.under_way.clone(),
         retention: Retention::new(retention, Timestamp::now()),
         started: Instant::now(),
         from: record::index_prefix(),
@@ -115,7 +118,8 @@ impl Forgetting {
             last = Some(key.clone());
             let index = RecordKey::scanned(key);
             let queue = self.queue.upgrade()?;
-            let entry = Entry { queue, cache: self.cache.clone(), poison: self.poison.clone() };
+            let (cache, poison, under_way) = (self.cache.clone(), self.poison.clone(), self.under_way.clone());
+            let entry = Entry { queue, cache, poison, under_way };
             removing.spawn(async move {
                 entry.submit(Vec::new(), None, |reply| Action::Forget { index, outcomes, reply }).await
             });

@@ -65,6 +65,7 @@ mod retention;
 mod sequencer;
 mod store;
 mod unsettled;
+mod views;
 
 pub use admin::{PrefixRotated, RotatePrefix};
 pub use command::{Condition, ObjectCondition, Once, Operation};

@@ -5,14 +5,9 @@ use fencepost_core::{
     Token, Verdict, decide,
 };
 
-use crate::command::{Action, Command, Write};
 use crate::engine::{EngineError, Ownership, Record, Scan, Version, Wanted};
-use crate::failure::{Failure, Rejected};
-use crate::outcome::{FinalOutcome, Held, TransactOutcome};
-use crate::overlay::{Overlay, Plan};
+use crate::outcome::{FinalOutcome, Held};
 use crate::record::{self, Lease, LockRecord, Meta, OutcomeKey, RecordKey, Recorded, Undecodable, Value};
-use crate::reply::Reply;
-use crate::sequencer::current_meta;
 use crate::store::{Store, WrongResource};
 use crate::unsettled::Unsettled;
 
@@ -124,26 +119,10 @@ impl Store {
         presented: Option<&Presented>,
     ) -> Result<Result<Read, Box<Refusal>>, ReadError> {
         let guarded = self.guards().of_key(key)?;
-        let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key)].map(Wanted::bytes);
-        let mut base = self.own_base();
-        let mut loaded = None;
-        if base.is_some() {
-            loaded = Some(self.engine.load_wanted(&keys, 0).await?);
-            // If the base was changed meanwhile, it may be older than the records.
-            if self.own_base() != base {
-                (base, loaded) = (None, None);
-            }
-        }
-        let loaded = match loaded {
-            Some(loaded) => loaded,
-            None => {
-                let [fence, value] = keys;
-                self.engine.load_wanted(&[fence, value, Wanted::bytes(RecordKey::meta())], 0).await?
-            }
-        };
-        let mut records = loaded.records.into_iter();
-        let (fence, value, meta) = (records.next().flatten(), records.next().flatten(), records.next().flatten());
-        let base = base.map_or_else(|| self.base_generation(meta.as_ref()), Ok)?;
+        let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key)].map(Wanted::bytes).into();
+        let (base, records) = self.load_under_base(keys).await?;
+        let mut records = records.into_iter();
+        let (fence, value) = (records.next().flatten(), records.next().flatten());
         let state = state_of(base, fence.as_ref())?;
         let value =
             value.map(|record| Value::decode(&record.bytes).map(|value| (record.version, value))).transpose()?;
@@ -162,20 +141,29 @@ impl Store {
         Ok(Ok(read))
     }
 
-    /// Answers a transaction that changes nothing from one snapshot, past the sequencer. It presents no token, so there
-    /// is nothing to judge.
-    pub(crate) async fn view(&self, write: Write) -> Result<TransactOutcome, Failure> {
-        let unavailable = |why: String| Failure::from(Rejected::Unavailable(why));
-        let _turn = self.views.acquire().await.map_err(|_| unavailable("the store is closed".into()))?;
-        let (reply, mut answer) = Reply::new();
-        let mut command = Command { judged: Vec::new(), once: None, action: Action::Write(write, reply) };
-        let plan = Plan::of(std::slice::from_ref(&command), 0);
-        let loaded = self.engine.load_wanted(&plan.wanted, plan.spare).await.map_err(|error| unavailable(error.0))?;
-        let meta = current_meta(&loaded, &self.mapping_hash())?;
-        let overlay = Overlay::new(&plan, &loaded, meta, Timestamp::now());
-        overlay.map_err(|error| unavailable(error.to_string()))?.judge(&mut command);
-        command.settle(None, &self.locks);
-        answer.try_recv().unwrap_or_else(|_| Err(unavailable("the transaction was not answered".into())))
+    /// Records and the base generation as of one instant, if all of it is at hand.
+    pub(crate) fn at_hand_under_base(&self, keys: &[Wanted], spare: usize) -> Option<(u32, Vec<Option<Record>>)> {
+        let base = self.own_base()?;
+        let loaded = self.engine.at_hand(keys, spare)?;
+        // If the base was changed meanwhile, it may be older than the records.
+        (self.own_base() == Some(base)).then_some((base, loaded.records))
+    }
+
+    /// Loads records, and the base generation, as of one instant.
+    async fn load_under_base(&self, mut keys: Vec<Wanted>) -> Result<(u32, Vec<Option<Record>>), ReadError> {
+        if let Some(found) = self.at_hand_under_base(&keys, 0) {
+            return Ok(found);
+        }
+        if let Some(base) = self.own_base() {
+            let loaded = self.engine.load_wanted(&keys, 0).await?;
+            if self.own_base() == Some(base) {
+                return Ok((base, loaded.records));
+            }
+        }
+        keys.push(Wanted::bytes(RecordKey::meta()));
+        let mut records = self.engine.load_wanted(&keys, 0).await?.records;
+        let base = self.base_generation(records.pop().flatten().as_ref())?;
+        Ok((base, records))
     }
 
     /// A resource's state, even if the resource was never seen.
@@ -320,7 +308,7 @@ impl Store {
     }
 }
 
-fn state_of(base: u32, fence: Option<&Record>) -> Result<FenceState, Undecodable> {
+pub(crate) fn state_of(base: u32, fence: Option<&Record>) -> Result<FenceState, Undecodable> {
     let stored = fence.map(|record| record::decode_fence(&record.bytes)).transpose()?;
     Ok(FenceState::under(stored.as_ref(), base).into_owned())
 }

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::command::{Action, Claim, Condition, Judged, NewValue, Once, Operation, Step, Write, WriteOne};
+use crate::command::{Action, Condition, Judged, NewValue, Once, Operation, Step, Write, WriteOne};
 use crate::engine::Engine;
 use crate::entry::Entry;
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ use crate::fence_cache::FenceCache;
 use crate::forgetter::{self, Forgetter};
 use crate::known_base::KnownBase;
 use crate::lock_queue::Locks;
-use crate::outcome::{ClaimOutcome, TransactOutcome, WriteOutcome};
+use crate::outcome::{TransactOutcome, WriteOutcome};
 use crate::own_record::{OpenError, open_meta};
 use crate::poison::Poison;
 use crate::record::Meta;
@@ -202,7 +202,8 @@ impl Store {
     ) -> Result<Store, OpenError> {
         let meta = open_meta(engine.as_ref(), &guards).await?;
         let (queue, receiver) = mpsc::channel(options.queue.max(1));
-        let entry = Entry { queue, cache: Arc::new(FenceCache::new(options.cached_fences)), poison: Poison::default() };
+        let cache = Arc::new(FenceCache::new(options.cached_fences));
+        let entry = Entry { queue, cache, poison: Poison::default(), under_way: Arc::default() };
         let locks = Arc::new(Locks::new(options.lock_delay));
         let mut index_id = [0; 8];
         getrandom::fill(&mut index_id).map_err(|error| OpenError::Engine(error.to_string()))?;
@@ -383,23 +384,5 @@ impl Store {
             return Err(WrongResource::Unused(unused.guarded.resource.clone()));
         }
         Ok((judged, once, Write { conditions, operations: steps, max_bytes, _body: body }))
-    }
-
-    /// Raises the fence and reads, in one durable step.
-    pub async fn claim(&self, claim: ClaimKeys) -> Result<ClaimOutcome, Failure> {
-        let ClaimKeys { resource, presented, keys, max_bytes } = claim;
-        let guarded = self.resource(&resource)?;
-        let guards = self.guards();
-        for key in &keys {
-            let found = guards.of_key(key)?.resource;
-            if found != resource {
-                return Err(WrongResource::Belongs { name: key.to_string(), resource: found }.into());
-            }
-        }
-        let judged = vec![Judged { guarded, presented, access: Access::Claim }];
-        if let Some(refusal) = self.entry.known_refusal(&judged, None)? {
-            return Ok(ClaimOutcome::Refused(Box::new(refusal)));
-        }
-        self.entry.submit(judged, None, |reply| Action::Claim(Claim { keys, max_bytes }, reply)).await
     }
 }

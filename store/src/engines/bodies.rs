@@ -8,7 +8,7 @@ use bytes::Bytes;
 use foldhash::{HashSet, HashSetExt};
 use rocksdb::WriteBatch;
 
-use crate::engine::{Change, EngineError, Record, Version};
+use crate::engine::{EngineError, Record, Version};
 use crate::record::RecordKey;
 
 /// Values above this size are stored separately. Reading one of this size for its version alone costs a microsecond of
@@ -18,7 +18,7 @@ pub(super) const LARGE: usize = 16 << 10;
 /// Prefix of body keys. No record kind uses this byte, so bodies sort after all records and no scan meets them.
 pub(super) const BODY: u8 = 0xff;
 
-/// Flag in the version at the start of a head. RocksDB's sequence numbers have 56 bits, so it is free.
+/// Flag in the version at the start of a head. Versions are positions, which never get that far.
 const APART: u64 = 1 << 63;
 
 /// Stands where records have their format byte. Versions of fencepost that do not know this layout reject it instead of
@@ -101,30 +101,29 @@ pub(super) struct Written {
     pub(super) has_bodies: bool,
 }
 
-/// Encodes the changes, change `i` with the sequence number `first + i`, followed by the changes of bodies. The body of
-/// a replaced or removed value is removed if there may be one.
-pub(super) fn write_batch(
-    changes: &[(RecordKey, Change)],
-    first: u64,
+/// Encodes changes, followed by the changes of bodies: for each key the version and bytes to write, or `None` to remove
+/// it. The body of a replaced or removed value is removed if there may be one.
+pub(super) fn write_batch<'c>(
+    changes: impl Iterator<Item = (&'c RecordKey, Option<(Version, &'c Bytes)>)>,
     may_have_body: impl Fn(&RecordKey) -> bool,
 ) -> Written {
     let (mut batch, mut record) = (WriteBatch::default(), Vec::new());
     let mut edits: Vec<(&RecordKey, Option<(u64, &Bytes)>)> = Vec::new();
     let mut apart: HashSet<&RecordKey> = HashSet::new();
-    for ((key, change), version) in changes.iter().zip(first..) {
+    for (key, change) in changes {
         match change {
-            Change::Put(bytes) if is_large(key, bytes) => {
+            Some((Version(version), bytes)) if is_large(key, bytes) => {
                 encode_head(version, bytes.len(), &mut record);
                 batch.put(key.as_bytes(), &record);
                 edits.push((key, Some((version, bytes))));
                 apart.insert(key);
                 continue;
             }
-            Change::Put(bytes) => {
+            Some((Version(version), bytes)) => {
                 encode_whole(version, bytes, &mut record);
                 batch.put(key.as_bytes(), &record);
             }
-            Change::Delete => batch.delete(key.as_bytes()),
+            None => batch.delete(key.as_bytes()),
         }
         if apart.contains(key) || may_have_body(key) {
             edits.push((key, None));

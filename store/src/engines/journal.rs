@@ -3,6 +3,9 @@
 //! RocksDB's own log grows with every write, so each of its syncs also writes the metadata of the file. The journal is a
 //! few files that are written over once RocksDB has their contents in tables. Within them a sync writes data only.
 //!
+//! Entries are written past the page cache where the file system allows it. Through it, a sync would copy them, write
+//! whole pages, and wait for the page that the entry before ended in.
+//!
 //! A file begins with a head: the number of its use, and a random seed that goes into the checksums of this use. So an
 //! entry of an earlier use is never taken for one of this use, and no caller can write a value that looks like an entry.
 //! Entries follow (`format.rs`).
@@ -19,9 +22,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Advice;
+use rustix::fs::{Advice, OFlags};
 
-use format::{ENTRY_HEADER, EntryHeader, HEAD_AREA, HEAD_COPIES, Head, Seed};
+use format::{EntryHeader, HEAD_AREA, HEAD_COPIES, Head, Seed};
 
 pub(super) use contents::Contents;
 pub(super) use format::Entry;
@@ -47,6 +50,8 @@ pub(super) struct Journal {
 /// A file of the journal.
 struct Segment {
     file: File,
+    /// The same file, written past the page cache. `None` if its file system, or its disk, does not allow that.
+    direct: Option<File>,
     /// How many bytes the file has.
     length: usize,
 }
@@ -72,11 +77,11 @@ impl Journal {
         }
         let (mut free, mut uses, mut files) = (Vec::new(), 0, 0);
         for (number, path) in segments(directory)? {
-            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            let file = OpenOptions::new().read(true).write(true).open(&path)?;
             uses = uses.max(Head::read(&file)?.map_or(0, |head| head.number));
             files = files.max(number + 1);
             let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-            free.push(Segment { file, length });
+            free.push(Segment { file, direct: direct(&path), length });
         }
         let (directory, full, current) = (directory.to_owned(), Vec::new(), None);
         Ok(Journal { directory, full, free, current, uses, segment_bytes, files })
@@ -96,9 +101,9 @@ impl Journal {
         let body_checksum = current.seed.of_body(entry.body());
         // Every entry before this one was synced.
         let header = EntryHeader { length, first, count, body_checksum, synced: first - 1 };
-        entry.0[..ENTRY_HEADER].copy_from_slice(&header.encode(&current.seed));
-        current.segment.reach(current.end + entry.0.len())?;
-        current.segment.file.write_all_at(&entry.0, current.end as u64)?;
+        entry.set_header(&header.encode(&current.seed));
+        current.segment.reach(current.end + entry.sectors().len())?;
+        current.segment.write(entry.sectors(), current.end as u64)?;
         current.segment.file.sync_data()?;
         current.end += header.size();
         self.current = Some(current);
@@ -112,8 +117,10 @@ impl Journal {
             None => self.create()?,
         };
         segment.reach(HEAD_AREA)?;
-        // What is written over only in part is read first. Read it ahead; without this, the first write of each page waits.
-        let _ = rustix::fs::fadvise(&segment.file, 0, None, Advice::WillNeed);
+        // In the page cache, what is written over only in part is read first. Read it ahead; without this, the first write of
+        // each page waits. Past the cache, old pages are only in the way.
+        let advice = if segment.direct.is_some() { Advice::DontNeed } else { Advice::WillNeed };
+        let _ = rustix::fs::fadvise(&segment.file, 0, None, advice);
         let seed = Seed::random()?;
         self.uses += 1;
         let head = Head { number: self.uses, seed, first };
@@ -127,17 +134,22 @@ impl Journal {
 
     fn create(&mut self) -> io::Result<Segment> {
         let path = self.directory.join(format!("{:04}.journal", self.files));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         self.files += 1;
         // Its name must survive a power cut.
         File::open(&self.directory)?.sync_all()?;
-        Ok(Segment { file, length: 0 })
+        Ok(Segment { file, direct: direct(&path), length: 0 })
     }
 
     /// Frees the files whose positions are all in tables.
     pub(super) fn free_up_to(&mut self, in_tables: u64) {
         let kept = self.full.iter().position(|(_, last)| *last > in_tables).unwrap_or(self.full.len());
         self.free.extend(self.full.drain(..kept).map(|(segment, _)| segment));
+    }
+
+    /// How many files are full and may have positions that are not in tables.
+    pub(super) fn full_files(&self) -> usize {
+        self.full.len()
     }
 
     /// Whether this entry does not fit into the file that is being written.
@@ -148,7 +160,7 @@ impl Journal {
 
 impl Use {
     fn has_room_for(&self, entry: &Entry, segment_bytes: usize) -> bool {
-        self.end + entry.0.len() <= segment_bytes
+        self.end + entry.sectors().len() <= segment_bytes
     }
 }
 
@@ -163,6 +175,26 @@ impl Segment {
         self.length += zeros.len();
         Ok(())
     }
+
+    /// Writes whole sectors.
+    fn write(&mut self, sectors: &[u8], at: u64) -> io::Result<()> {
+        if let Some(direct) = &self.direct {
+            match direct.write_all_at(sectors, at) {
+                // This disk wants another alignment, as one with sectors of 4 KiB does. The same bytes go through the cache.
+                Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+                    self.direct = None
+                }
+                written => return written,
+            }
+        }
+        self.file.write_all_at(sectors, at)
+    }
+}
+
+/// Opens a file of the journal to be written past the page cache.
+fn direct(path: &Path) -> Option<File> {
+    let flags = OFlags::DIRECT.bits().cast_signed();
+    OpenOptions::new().write(true).custom_flags(flags).open(path).ok()
 }
 
 /// The files of the journal, with their numbers.

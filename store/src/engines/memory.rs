@@ -122,6 +122,16 @@ impl State {
         compare.iter().all(|(key, version)| self.records.get(key.as_bytes()).map(|record| record.version) == *version)
     }
 
+    fn load(&self, wanted: &[Wanted], mut spare: usize) -> Result<Loaded, EngineError> {
+        self.readable()?;
+        let records = wanted.iter().map(|Wanted { key, want }| {
+            let found = self.records.get(key.as_bytes())?;
+            let taken = want.takes(found.size, &mut spare);
+            Some(if taken { found.clone() } else { Record::head(found.version, found.size) })
+        });
+        Ok(Loaded { records: records.collect(), as_of: AsOf(0) })
+    }
+
     fn readable(&self) -> Result<(), EngineError> {
         self.read_fault.clone().map_or(Ok(()), |reason| Err(EngineError(reason)))
     }
@@ -129,15 +139,12 @@ impl State {
 
 #[async_trait]
 impl Engine for Memory {
-    async fn load_wanted(&self, wanted: &[Wanted], mut spare: usize) -> Result<Loaded, EngineError> {
-        let state = self.lock();
-        state.readable()?;
-        let records = wanted.iter().map(|Wanted { key, want }| {
-            let found = state.records.get(key.as_bytes())?;
-            let taken = want.takes(found.size, &mut spare);
-            Some(if taken { found.clone() } else { Record::head(found.version, found.size) })
-        });
-        Ok(Loaded { records: records.collect(), as_of: AsOf(0) })
+    async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        self.lock().load(wanted, spare)
+    }
+
+    fn at_hand(&self, wanted: &[Wanted], spare: usize) -> Option<Loaded> {
+        self.lock().load(wanted, spare).ok()
     }
 
     async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError> {

@@ -3,7 +3,6 @@
 
 #[cfg(feature = "rocksdb")]
 mod bodies;
-mod cached;
 #[cfg(feature = "rocksdb")]
 mod data_dir;
 #[cfg(feature = "rocksdb")]
@@ -12,14 +11,14 @@ mod journal;
 mod log_check;
 pub mod memory;
 #[cfg(feature = "rocksdb")]
+mod recent;
+#[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::engine::Engine;
-
-pub use cached::Cached;
 
 /// Options for opening an engine.
 #[derive(Clone, Debug)]
@@ -79,10 +78,6 @@ pub enum EngineOpenError {
     },
 }
 
-/// The share of the cache for records: one in this many bytes. The rest is for blocks of tables.
-#[cfg(feature = "rocksdb")]
-const RECORDS_SHARE: usize = 4;
-
 type Open = fn(&Path, &EngineOptions) -> Result<Arc<dyn Engine>, EngineOpenError>;
 
 /// An engine that can be selected.
@@ -108,11 +103,7 @@ pub const ENGINES: &[EngineKind] = &[
         name: "rocksdb",
         summary: "embedded and durable: one process owns the data directory (the default)",
         durable: true,
-        open: |path, options| {
-            let records = options.cache_bytes / RECORDS_SHARE;
-            let blocks = EngineOptions { cache_bytes: options.cache_bytes - records, ..options.clone() };
-            Ok(Arc::new(Cached::new(rocksdb::RocksDb::open(path, &blocks)?, records)))
-        },
+        open: |path, options| Ok(Arc::new(rocksdb::RocksDb::open(path, options)?)),
     },
     EngineKind {
         name: "memory",

@@ -1,70 +1,77 @@
 //! The embedded engine: RocksDB in a directory that one process owns.
 //!
 //! Every change has a position, counted from 1, which is never reused (E3). It is the version of the record that it
-//! writes, and is stored before the record's bytes. A commit is synced in the journal (`journal.rs`) and then applied to
-//! RocksDB's memory, without a log of RocksDB's own; when the store is opened, what is not in tables is applied again.
+//! writes, and is stored before the record's bytes. A commit is synced in the journal (`journal.rs`) and then visible in
+//! memory (`recent.rs`). Now and then a thread saves what is in memory to RocksDB's tables (`rocksdb/saver.rs`), in its last
+//! version and without a log of RocksDB's own; when the store is opened, what is not in tables is applied again.
 //! Commits run on the thread that polls them: the sequencer's. The bytes of a large value are stored separately from
 //! its version (`bodies.rs`).
 
 mod committer;
 mod options;
+mod saver;
+mod tables;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use parking_lot::Mutex;
-use rocksdb::{DB, Direction, ErrorKind, IteratorMode, ReadOptions, ReadTier, WriteBatch, properties};
+use rocksdb::{DB, Direction, IteratorMode, ReadOptions, ReadTier};
+use tokio::sync::Semaphore;
 
-use super::bodies::{self, Stored};
 use super::data_dir::{CommittedMark, DataDir};
 use super::journal::{Contents, Journal};
-use super::{EngineOpenError, EngineOptions, log_check};
-use crate::engine::{
-    AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
-};
+use super::recent::{Found, Recent};
+use super::{EngineOpenError, EngineOptions, bodies, log_check};
+use crate::engine::{AsOf, Batch, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Want, Wanted};
 use crate::record::RecordKey;
-use committer::{Committer, applying};
+use committer::Committer;
 use options::tuned;
-use tokio::sync::Semaphore;
+use saver::Saver;
+use tables::{Got, STALL_PAUSE, Tables, torn};
 
 /// Maximum number of concurrent reads from disk; each uses a thread and the memory of what it reads.
 const MAX_DISK_READS: usize = 16;
 
-/// How long a stalled commit waits before it tries again.
-const STALL_PAUSE: Duration = Duration::from_millis(1);
+/// The share of the cache for records: one in this many bytes. The rest is for blocks of tables.
+const RECORDS_SHARE: usize = 4;
 
-/// The last position that a batch contains, written with every batch: so the tables say how far they go. Sorts after all
-/// records and bodies.
-const POSITION: &[u8] = &[bodies::BODY, 0xff];
-
-/// A file of the journal has one in this many bytes of the memory for writes, and at least [`MIN_SEGMENT`].
+/// A file of the journal has one in this many bytes of the memory for writes, and at least [`MIN_SEGMENT`]. Fresh records, and
+/// those that are being saved, may take as much; the rest is for RocksDB.
 const SEGMENT_SHARE: usize = 4;
 const MIN_SEGMENT: usize = 64 << 10;
 
+/// A scan that would have to merge more records than this with the tables saves them first.
+const MAX_MERGED: usize = 1024;
+
 /// RocksDB and its data directory.
 pub struct RocksDb {
+    /// Stops before the database closes.
+    saver: Saver,
     shared: Arc<Shared>,
     /// One commit at a time: compare and write must be atomic (E2).
     committer: Mutex<Committer>,
     disk_reads: Semaphore,
     /// The last durable position. Everything found at opening is durable: it is in tables before the store is used.
     durable: AtomicU64,
+    /// Fresh records may have this many bytes.
+    max_fresh: usize,
 }
 
-/// Fields are dropped in this order: the database closes before the directory lock is released.
+/// The records, in memory and in tables.
 struct Shared {
-    db: DB,
-    dir: DataDir,
-    /// Whether any value has a separate body. If not, a write need not look for bodies to remove.
-    has_bodies: AtomicBool,
+    recent: Recent,
+    tables: Tables,
+    /// One save at a time.
+    saving: Mutex<()>,
+    /// Why records could not be saved. They are in the journal, and in memory until the process ends.
+    failed_save: Mutex<Option<String>>,
 }
 
 /// The result of reading several records.
-enum Got {
+enum Gathered {
     Records(Vec<Option<Record>>),
     /// Some records are on disk, and only memory was to be read.
     NotInMemory,
@@ -78,22 +85,24 @@ impl RocksDb {
         let dir = DataDir::take(path)?;
         let damaged = |why: String| EngineOpenError::Damaged { path: dir.shown(), why };
         let database = dir.path().join("db");
+        let records = options.cache_bytes / RECORDS_SHARE;
+        let blocks = EngineOptions { cache_bytes: options.cache_bytes - records, ..options.clone() };
         match log_check::damage(&database) {
             Ok(None) => {}
             Ok(Some(why)) => return Err(damaged(why)),
             Err(error) => return Err(damaged(format!("its logs cannot be read: {error}"))),
         }
         let db =
-            DB::open(&tuned(options, &dir), database).map_err(|error| damaged(format!("RocksDB says: {error}")))?;
+            DB::open(&tuned(&blocks, &dir), database).map_err(|error| damaged(format!("RocksDB says: {error}")))?;
         let mark = CommittedMark::open(&dir).map_err(|error| damaged(error.to_string()))?;
-        let shared = Shared { db, dir, has_bodies: AtomicBool::new(true) };
-        let damaged = |why: String| EngineOpenError::Damaged { path: shared.dir.shown(), why };
-        let journal = shared.dir.path().join("journal");
-        let in_tables = shared.in_tables().map_err(|EngineError(why)| damaged(why))?;
+        let tables = Tables::new(db, dir);
+        let damaged = |why: String| EngineOpenError::Damaged { path: tables.dir.shown(), why };
+        let journal = tables.dir.path().join("journal");
+        let in_tables = tables.position().map_err(|EngineError(why)| damaged(why))?;
         // A conversion from format 1 that was interrupted may have left a position, with later writes of format 1 after it.
-        let in_tables = in_tables.filter(|_| !shared.dir.is_of_format_1());
+        let in_tables = in_tables.filter(|_| !tables.dir.is_of_format_1());
         // A new store, or one of format 1, whose versions were RocksDB's sequence numbers.
-        let tables_end = in_tables.unwrap_or_else(|| shared.db.latest_sequence_number());
+        let tables_end = in_tables.unwrap_or_else(|| tables.db.latest_sequence_number());
         let contents = Contents::read(&journal, tables_end);
         let contents = contents.map_err(|error| damaged(format!("its journal cannot be read: {error}")))?;
         let contents = contents.map_err(|damage| damaged(damage.0))?;
@@ -104,57 +113,34 @@ impl RocksDb {
             )));
         }
         if in_tables.is_none() || !contents.is_in_tables() {
-            shared.take_in(&contents).map_err(|EngineError(why)| EngineOpenError::Directory {
-                path: shared.dir.shown(),
+            tables.take_in(&contents).map_err(|EngineError(why)| EngineOpenError::Directory {
+                path: tables.dir.shown(),
                 why: format!("its journal cannot be brought into tables: {why}"),
             })?;
         }
-        let has_bodies = has_bodies(&shared.db).map_err(|error| damaged(format!("RocksDB says: {error}")))?;
-        shared.has_bodies.store(has_bodies, Ordering::Relaxed);
+        tables.look_for_bodies().map_err(|error| damaged(format!("RocksDB says: {error}")))?;
         // Before the first commit: an older fencepost would not find it.
-        shared.dir.mark()?;
-        let journal = Journal::open(&journal, (options.write_buffer_bytes / SEGMENT_SHARE).max(MIN_SEGMENT));
+        tables.dir.mark()?;
+        let max_fresh = (options.write_buffer_bytes / SEGMENT_SHARE).max(MIN_SEGMENT);
+        let journal = Journal::open(&journal, max_fresh);
         let journal = journal.map_err(|error| damaged(format!("its journal cannot be opened: {error}")))?;
+        let (recent, saving, failed_save) = (Recent::new(records, found), Mutex::default(), Mutex::default());
+        let path = tables.dir.shown();
+        let shared = Arc::new(Shared { recent, tables, saving, failed_save });
+        let saver = Saver::start(shared.clone());
+        let saver = saver.map_err(|error| EngineOpenError::Directory { path, why: error.to_string() })?;
         Ok(RocksDb {
-            shared: Arc::new(shared),
+            saver,
+            shared,
             committer: Mutex::new(Committer::new(mark, journal, found, options.free_space_floor)),
             disk_reads: Semaphore::new(MAX_DISK_READS),
             durable: AtomicU64::new(found),
+            max_fresh,
         })
     }
 }
 
 impl Shared {
-    /// The last position that is in tables; `None` if no commit went through the journal yet.
-    fn in_tables(&self) -> Result<Option<u64>, EngineError> {
-        let mut read = ReadOptions::default();
-        read.set_read_tier(ReadTier::Persisted);
-        let stored = self.db.get_opt(POSITION, &read).map_err(|error| EngineError(error.to_string()))?;
-        let unreadable = || EngineError("the position of the tables cannot be read".into());
-        stored.map(|stored| stored.try_into().map(u64::from_le_bytes).map_err(|_| unreadable())).transpose()
-    }
-
-    /// Brings everything that the journal has into tables.
-    fn take_in(&self, contents: &Contents) -> Result<(), EngineError> {
-        let apply = |batch: &[u8]| {
-            loop {
-                match self.db.write_opt(WriteBatch::from_data(batch), &applying()) {
-                    Err(error) if error.kind() == ErrorKind::Incomplete => {}
-                    applied => return applied.map_err(|error| EngineError(error.to_string())),
-                }
-                if let Some(fault) = self.fault() {
-                    return Err(EngineError(fault));
-                }
-                pause(STALL_PAUSE);
-            }
-        };
-        contents.replay(apply).map_err(|error| EngineError(error.to_string()))??;
-        let mut position = WriteBatch::default();
-        position.put(POSITION, contents.last.to_le_bytes());
-        apply(position.data())?;
-        self.db.flush().map_err(|error| EngineError(error.to_string()))
-    }
-
     /// Reads as of one instant (E1). `ReadTier::BlockCache` reads only memory; `Ok(None)` means that the disk is
     /// needed.
     ///
@@ -163,94 +149,111 @@ impl Shared {
     fn load(&self, wanted: &[Wanted], spare: usize, tier: ReadTier) -> Result<Option<Loaded>, EngineError> {
         let mut read = ReadOptions::default();
         read.set_read_tier(tier);
-        let before = self.db.latest_sequence_number();
-        match self.get(wanted, spare, &read)? {
-            Got::Records(records) if self.db.latest_sequence_number() == before => {
-                return Ok(Some(Loaded { records, as_of: AsOf(before) }));
+        if let Some(before) = self.recent.instant() {
+            match self.gather(wanted, spare, &read, |key| self.recent.find(key))? {
+                Gathered::Records(records) if self.recent.instant() == Some(before) => {
+                    return Ok(Some(Loaded { records, as_of: AsOf(before) }));
+                }
+                Gathered::Records(_) | Gathered::Torn => {}
+                Gathered::NotInMemory => return Ok(None),
             }
-            Got::Records(_) | Got::Torn => {}
-            Got::NotInMemory => return Ok(None),
         }
-        let snapshot = self.db.snapshot();
+        // What has left the memory when it is looked for is in the tables when the snapshot is taken.
+        let (as_of, found, snapshot) = self.recent.between_commits(|| {
+            let found: Vec<Found> = wanted.iter().map(|wanted| self.recent.find(&wanted.key)).collect();
+            (self.recent.instant(), found, self.tables.db.snapshot())
+        });
         read.set_snapshot(&snapshot);
-        match self.get(wanted, spare, &read)? {
-            Got::Records(records) => Ok(Some(Loaded { records, as_of: AsOf(snapshot.sequence_number()) })),
-            Got::NotInMemory => Ok(None),
-            Got::Torn => Err(torn()),
+        let mut found = found.into_iter();
+        match self.gather(wanted, spare, &read, |_| found.next().unwrap_or(Found::Here(None)))? {
+            Gathered::Records(records) => Ok(Some(Loaded { records, as_of: AsOf(as_of.unwrap_or(0)) })),
+            Gathered::NotInMemory => Ok(None),
+            Gathered::Torn => Err(torn()),
         }
     }
 
-    fn get(&self, wanted: &[Wanted], mut spare: usize, read: &ReadOptions) -> Result<Got, EngineError> {
+    /// Reads only what is at hand. `None`: some of it is not, or something was committed meanwhile.
+    fn load_at_hand(&self, wanted: &[Wanted], mut spare: usize) -> Option<Loaded> {
+        let before = self.recent.instant()?;
         let mut records = Vec::with_capacity(wanted.len());
         for Wanted { key, want } in wanted {
-            let stored = match self.db.get_pinned_opt(key.as_bytes(), read) {
-                Ok(Some(stored)) => stored,
-                Ok(None) => {
-                    records.push(None);
-                    continue;
-                }
-                Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(Got::NotInMemory),
-                Err(error) => return Err(EngineError(error.to_string())),
-            };
-            let record = match Stored::parse(&stored)? {
-                Stored::Whole(version, bytes) if want.takes(bytes.len(), &mut spare) => {
-                    Record::whole(version, Bytes::copy_from_slice(bytes))
-                }
-                Stored::Whole(version, bytes) => Record::head(version, bytes.len()),
-                Stored::Head(version, size) if want.takes(size, &mut spare) => {
-                    match self.join(key.as_bytes(), version, size, read) {
-                        Ok(Some(record)) => record,
-                        Ok(None) => return Ok(Got::Torn),
-                        Err(error) if error.kind() == ErrorKind::Incomplete => return Ok(Got::NotInMemory),
-                        Err(error) => return Err(EngineError(error.to_string())),
-                    }
-                }
-                Stored::Head(version, size) => Record::head(version, size),
-            };
-            records.push(Some(record));
+            match self.recent.find(key) {
+                Found::Here(record) => records.push(record.map(|record| as_wanted(record, *want, &mut spare))),
+                Found::Missing(_) => return None,
+            }
         }
-        Ok(Got::Records(records))
+        (self.recent.instant() == Some(before)).then_some(Loaded { records, as_of: AsOf(before) })
     }
 
-    /// Reads the body that belongs to a head. `None`: the body is missing, or belongs to another write.
-    fn join(
+    /// Reads each record from memory, where `find` finds it, or else from the tables.
+    fn gather(
         &self,
-        key: &[u8],
-        version: Version,
-        size: usize,
+        wanted: &[Wanted],
+        mut spare: usize,
         read: &ReadOptions,
-    ) -> Result<Option<Record>, rocksdb::Error> {
-        let body = self.db.get_pinned_opt(bodies::body_key(key), read)?;
-        Ok(body.and_then(|body| bodies::join(version, size, &body)))
+        mut find: impl FnMut(&RecordKey) -> Found,
+    ) -> Result<Gathered, EngineError> {
+        let mut records = Vec::with_capacity(wanted.len());
+        for Wanted { key, want } in wanted {
+            let record = match find(key) {
+                Found::Here(record) => record.map(|record| as_wanted(record, *want, &mut spare)),
+                Found::Missing(changes) => match self.tables.get(key, *want, &mut spare, read)? {
+                    Got::Record(record) => {
+                        self.recent.keep(key, &record, changes);
+                        record
+                    }
+                    Got::NotInMemory => return Ok(Gathered::NotInMemory),
+                    Got::Torn => return Ok(Gathered::Torn),
+                },
+            };
+            records.push(record);
+        }
+        Ok(Gathered::Records(records))
     }
 
+    /// Reads the tables, and what they do not have yet.
     fn scan(&self, scan: &Scan) -> Result<Scanned, EngineError> {
+        // Only to have less to merge. If it cannot be saved now, all of it is merged.
+        if self.recent.unsaved_records() > MAX_MERGED && !self.tables.is_stalled() {
+            let _ = self.save();
+        }
+        let (unsaved, snapshot) =
+            self.recent.between_commits(|| (self.recent.unsaved(scan), self.tables.db.snapshot()));
+        let mut unsaved = unsaved.into_ordered(scan).into_iter().peekable();
         let (mut found, mut taken) = (Scanned::default(), 0);
-        let from = scan.from.as_slice().max(&scan.prefix);
-        // Heads and bodies are read one after the other, and must be from the same instant.
-        let snapshot = self.db.snapshot();
         let as_of_now = || {
             let mut read = ReadOptions::default();
             read.set_snapshot(&snapshot);
             read
         };
         let of_bodies = as_of_now();
-        for entry in self.db.iterator_opt(IteratorMode::From(from, Direction::Forward), as_of_now()) {
+        let from = scan.from.as_slice().max(&scan.prefix);
+        for entry in self.tables.db.iterator_opt(IteratorMode::From(from, Direction::Forward), as_of_now()) {
             let (key, stored) = entry.map_err(|error| EngineError(error.to_string()))?;
             if !key.starts_with(&scan.prefix) || key.first() == Some(&bodies::BODY) {
                 break;
             }
-            if !scan.inclusive && *key == *scan.from {
+            if !scan.has(&key) {
                 continue;
             }
-            let record = match Stored::parse(&stored)? {
-                Stored::Whole(version, bytes) => Record::whole(version, Bytes::copy_from_slice(bytes)),
-                Stored::Head(version, size) => {
-                    let joined = self.join(&key, version, size, &of_bodies);
-                    joined.map_err(|error| EngineError(error.to_string()))?.ok_or_else(torn)?
+            while let Some((before, state)) = unsaved.next_if(|(unsaved, _)| unsaved.as_bytes() < &*key) {
+                if !push(&mut found, scan, &mut taken, before, state) {
+                    return Ok(found);
+                }
+            }
+            let more = match unsaved.next_if(|(unsaved, _)| unsaved.as_bytes() == &*key) {
+                Some((key, state)) => push(&mut found, scan, &mut taken, key, state),
+                None => {
+                    let record = self.tables.scanned(&key, &stored, &of_bodies)?;
+                    found.push(scan, &mut taken, key.into_vec(), record)
                 }
             };
-            if !found.push(scan, &mut taken, key.into_vec(), record) {
+            if !more {
+                return Ok(found);
+            }
+        }
+        for (key, state) in unsaved {
+            if !push(&mut found, scan, &mut taken, key, state) {
                 break;
             }
         }
@@ -258,12 +261,14 @@ impl Shared {
     }
 
     fn holds(&self, batch: &Batch) -> Result<bool, EngineError> {
-        if self.db.latest_sequence_number() == batch.as_of.0 {
+        if self.recent.instant() == Some(batch.as_of.0) {
             return Ok(true);
         }
         for (key, expected) in &batch.compare {
-            let found = self.db.get_pinned(key.as_bytes()).map_err(|error| EngineError(error.to_string()))?;
-            let found = found.map(|stored| Stored::parse(&stored).map(|stored| stored.version())).transpose()?;
+            let found = match self.recent.find(key) {
+                Found::Here(record) => record.map(|record| record.version),
+                Found::Missing(_) => self.tables.version(key)?,
+            };
             if found != *expected {
                 return Ok(false);
             }
@@ -271,60 +276,30 @@ impl Shared {
         Ok(true)
     }
 
-    fn write_batch(&self, changes: &[(RecordKey, Change)], first: u64) -> WriteBatch {
-        let written = bodies::write_batch(changes, first, |key| self.may_have_body(key));
-        if written.has_bodies {
-            self.has_bodies.store(true, Ordering::Relaxed);
-        }
-        written.batch
-    }
-
-    /// Checks filters and memory, never the disk. Only commits change the result, and they run one at a time.
-    fn may_have_body(&self, key: &RecordKey) -> bool {
-        key.is_value()
-            && self.has_bodies.load(Ordering::Relaxed)
-            && self.db.key_may_exist(bodies::body_key(key.as_bytes()))
-    }
-
     fn fault(&self) -> Option<String> {
-        match self.db.property_int_value(properties::BACKGROUND_ERRORS) {
-            Ok(Some(0) | None) => None,
-            Ok(Some(errors)) => Some(format!(
-                "RocksDB reports {errors} background error(s); its LOG file in the data directory says more"
-            )),
-            Err(error) => Some(error.to_string()),
-        }
-    }
-
-    /// Returns whether RocksDB takes no writes until a flush or compaction catches up.
-    fn is_stalled(&self) -> bool {
-        matches!(self.db.property_int_value(properties::IS_WRITE_STOPPED), Ok(Some(1..)))
-    }
-
-    fn free_space(&self) -> Result<u64, String> {
-        let disk = rustix::fs::statvfs(self.dir.path()).map_err(|error| error.to_string())?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+        self.failed_save.lock().clone().or_else(|| self.tables.fault())
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a store that is being opened waits for a flush; nothing runs beside it")]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
+/// A record as far as it is wanted (E6).
+fn as_wanted(record: Record, want: Want, spare: &mut usize) -> Record {
+    match want.takes(record.size, spare) {
+        true => record,
+        false => Record::head(record.version, record.size),
+    }
 }
 
-/// Returns whether any value has a separate body.
-fn has_bodies(db: &DB) -> Result<bool, rocksdb::Error> {
-    let first = db.iterator(IteratorMode::From(&[bodies::BODY], Direction::Forward)).next().transpose()?;
-    Ok(first.is_some_and(|(key, _)| *key != *POSITION))
-}
-
-fn torn() -> EngineError {
-    EngineError("the bytes of a large value are missing, or of another write".into())
+/// Adds a record that the tables do not have to a scan, unless it was removed. Returns `false` when the scan must stop.
+fn push(found: &mut Scanned, scan: &Scan, taken: &mut usize, key: RecordKey, state: Option<Record>) -> bool {
+    state.is_none_or(|record| found.push(scan, taken, key.as_bytes().to_vec(), record))
 }
 
 #[async_trait]
 impl Engine for RocksDb {
     async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        if let Some(loaded) = self.shared.load_at_hand(wanted, spare) {
+            return Ok(loaded);
+        }
         if let Some(loaded) = self.shared.load(wanted, spare, ReadTier::BlockCache)? {
             return Ok(loaded);
         }
@@ -336,7 +311,14 @@ impl Engine for RocksDb {
     }
 
     async fn load_to_change(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        if let Some(loaded) = self.shared.load_at_hand(wanted, spare) {
+            return Ok(loaded);
+        }
         self.shared.load(wanted, spare, ReadTier::All)?.ok_or_else(|| EngineError("a read was incomplete".into()))
+    }
+
+    fn at_hand(&self, wanted: &[Wanted], spare: usize) -> Option<Loaded> {
+        self.shared.load_at_hand(wanted, spare)
     }
 
     async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError> {
@@ -345,26 +327,14 @@ impl Engine for RocksDb {
     }
 
     async fn commit(&self, batch: Batch) -> Result<Commit, EngineError> {
-        while self.shared.is_stalled() {
-            // After some background errors RocksDB would block a write until space appears, possibly forever.
+        while self.shared.recent.fresh_bytes() >= self.max_fresh {
             if let Some(fault) = self.fault() {
                 return Ok(Commit::Unavailable(fault));
             }
+            self.saver.wake();
             tokio::time::sleep(STALL_PAUSE).await;
         }
-        if let Some(not_done) = self.sync(&batch)? {
-            return Ok(not_done);
-        }
-        loop {
-            if let Some(done) = self.apply()? {
-                return Ok(done);
-            }
-            // The commit is synced and no reader sees it yet, so its outcome is unknown until the store is opened again.
-            if let Some(fault) = self.fault() {
-                return Err(EngineError(fault));
-            }
-            tokio::time::sleep(STALL_PAUSE).await;
-        }
+        self.commit_now(batch)
     }
 
     fn fault(&self) -> Option<String> {

@@ -136,7 +136,7 @@ impl Overlay {
     /// Judges one command and applies it; its reply gets the outcome. A recorded outcome is found before the judge is
     /// asked.
     pub(crate) fn judge(&mut self, command: &mut Command) {
-        let Command { judged, once, action } = command;
+        let Command { judged, once, action, .. } = command;
         let once = once.as_ref();
         self.raised = false;
         match action {

@@ -1,13 +1,15 @@
 //! When an answer is sent (G4, trap 10): not before the state that justifies it is durable.
 
+use crate::testbed::requests::Reports;
 use crate::testbed::{
-    Outcome, Queued, applied, claim, claimed, delete, fence, memory_store, put, put_if, queue, reason, refused, text,
-    token, version, within,
+    Outcome, Queued, applied, claim, claimed, delete, fence, held, memory_store, put, put_if, queue, reason, refused,
+    text, token, version, within,
 };
-use fencepost_core::Reason;
+use fencepost_core::{Guards, Reason};
 use fencepost_store::engine::Version;
 use fencepost_store::engines::memory::{Fault, Memory};
-use fencepost_store::{Condition, Failure, Rejected, Store};
+use fencepost_store::{Condition, Failure, Rejected, Store, StoreOptions};
+use std::sync::Arc;
 
 /// Keeps the committer busy, so that the commands queued next share a batch.
 async fn busy<'a>(store: &'a Store, memory: &Memory) -> Queued<'a> {
@@ -176,4 +178,37 @@ async fn no_space_is_surely_not_applied_raises_nothing_and_recovers() {
     }
     applied(put(&store, "a", token("6"), "after").await);
     assert_eq!(text(&store, "a").await.as_deref(), Some("after"));
+}
+
+/// A claim under the token that is the fence already is a read, which overtakes nothing that was queued before it.
+#[tokio::test]
+async fn a_claim_that_changes_nothing_is_a_read_while_nothing_is_written() {
+    let (memory, reports) = (Memory::default(), Arc::new(Reports::default()));
+    let engine = Arc::new(memory.clone());
+    let store = Store::open(engine, Guards::default(), StoreOptions::default(), reports.clone()).await.unwrap();
+    applied(put(&store, "a", token("33"), "mine").await);
+    // The committer lets go of a command shortly after it was answered.
+    within(async {
+        loop {
+            let commands = reports.commands();
+            let same = claimed(claim(&store, "a", token("33")).await);
+            assert_eq!(same.state.token().unwrap().to_string(), "33");
+            assert_eq!(crate::testbed::body(&same.values[0].1.as_ref().unwrap().1), "mine");
+            if reports.commands() == commands {
+                break;
+            }
+        }
+    })
+    .await;
+    // What fills in the holder is a command, and so is what comes behind a command.
+    let commits = memory.commits().len();
+    claimed(claim(&store, "a", held("33", "A#1")).await);
+    assert_eq!(memory.commits().len(), commits + 1);
+    let first = busy(&store, &memory).await;
+    let raising = queue(claim(&store, "a", token("34"))).await;
+    let late = queue(claim(&store, "a", token("33"))).await;
+    memory.release();
+    applied(first.answer().await);
+    claimed(raising.answer().await);
+    assert_eq!(reason(late.answer().await), Reason::Stale);
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use fencepost_store::Store;
-use fencepost_store::engines::EngineOptions;
+use fencepost_store::engines::{EngineOpenError, EngineOptions};
 use tempfile::TempDir;
 
 use super::directory::{self, NotOpened};
@@ -100,7 +101,21 @@ impl History {
     }
 
     pub(crate) async fn try_look(&self, dir: &Path, options: &EngineOptions) -> Result<Seen, String> {
-        match directory::try_open(dir, options).await {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match directory::try_open(dir, options).await {
+                // Another test of this program has just started a process, which has copies of all open files, and so of the
+                // lock, until it runs its own program.
+                Err(NotOpened::Engine(EngineOpenError::InUse { .. })) if Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                opened => return self.seen(opened).await,
+            }
+        }
+    }
+
+    async fn seen(&self, opened: Result<Store, NotOpened>) -> Result<Seen, String> {
+        match opened {
             Err(NotOpened::Store(why)) => Ok(Seen::Refused(why)),
             Err(NotOpened::Engine(error)) => Ok(Seen::Refused(error.to_string())),
             Ok(store) => {

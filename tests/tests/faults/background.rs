@@ -99,7 +99,7 @@ fn t28_a_new_file_of_the_journal_that_cannot_be_made_durable_stops_writes() {
     poisons_after(0, COMMITTER, "fsync:error=EIO:when=1", End::Killed);
 }
 
-/// The flush is delayed until both buffers are full, so that a commit waits inside RocksDB when the flush fails.
+/// The flush is delayed until the memory for writes is full, so that a commit waits for it when it fails.
 #[test]
 fn t28_a_commit_that_waits_for_a_flush_is_answered_when_the_flush_fails() {
     for (call, n) in [("write", 1), ("fdatasync", 1), ("fsync", 1), ("write", 2), ("fdatasync", 2)] {
@@ -107,7 +107,7 @@ fn t28_a_commit_that_waits_for_a_flush_is_answered_when_the_flush_fails() {
     }
 }
 
-/// The same on a full disk, where RocksDB tries to recover by itself and keeps the commit waiting.
+/// The same on a full disk, where RocksDB tries to recover by itself.
 #[test]
 fn t28_a_commit_that_waits_for_a_flush_is_answered_when_the_disk_is_full() {
     for (call, n) in [("write", 1), ("fdatasync", 1), ("write", 2)] {

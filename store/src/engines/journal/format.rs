@@ -53,19 +53,38 @@ pub(super) struct Head {
     pub(super) first: u64,
 }
 
-/// An entry to append: room for its header, and its body.
-pub(in crate::engines) struct Entry(pub(super) Vec<u8>);
+/// An entry to append: room for its header, its body, and zeros up to the next multiple of [`ALIGNMENT`]. In memory it starts
+/// at a multiple of that, too, as writes past the page cache need it.
+pub(in crate::engines) struct Entry {
+    bytes: Vec<u8>,
+    from: usize,
+    body: usize,
+}
 
 impl Entry {
     pub(in crate::engines) fn new(body: &[u8]) -> Entry {
-        let mut bytes = Vec::with_capacity(ENTRY_HEADER + body.len());
-        bytes.extend_from_slice(&[0; ENTRY_HEADER]);
+        let size = (ENTRY_HEADER + body.len()).next_multiple_of(ALIGNMENT);
+        let mut bytes = Vec::<u8>::with_capacity(ALIGNMENT + size);
+        let from = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        // Within the capacity, so the bytes stay where they are.
+        bytes.resize(from + ENTRY_HEADER, 0);
         bytes.extend_from_slice(body);
-        Entry(bytes)
+        bytes.resize(from + size, 0);
+        Entry { bytes, from, body: body.len() }
     }
 
     pub(in crate::engines) fn body(&self) -> &[u8] {
-        &self.0[ENTRY_HEADER..]
+        let from = self.from + ENTRY_HEADER;
+        &self.bytes[from..from + self.body]
+    }
+
+    pub(super) fn set_header(&mut self, header: &[u8; ENTRY_HEADER]) {
+        self.bytes[self.from..self.from + ENTRY_HEADER].copy_from_slice(header);
+    }
+
+    /// What is written: whole sectors.
+    pub(super) fn sectors(&self) -> &[u8] {
+        &self.bytes[self.from..]
     }
 }
 

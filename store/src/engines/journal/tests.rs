@@ -1,5 +1,5 @@
 use super::contents::{Damage, entries};
-use super::format::ALIGNMENT;
+use super::format::{ALIGNMENT, ENTRY_HEADER};
 use super::*;
 
 /// Entries of three positions each, numbered from 1, with bodies that differ in length.
@@ -218,6 +218,38 @@ fn a_large_entry_has_a_file_of_its_own() {
     append(&mut journal, 4, 1, &large);
     append(&mut journal, 5, 1, b"small");
     assert_eq!(read(directory.path(), 0), Ok((5, vec![body(1), large, b"small".to_vec()])));
+}
+
+/// A disk with other sectors refuses what is written past the page cache. The same bytes are then written through it.
+#[test]
+fn what_cannot_be_written_past_the_page_cache_goes_through_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("0000.journal");
+    fs::write(&path, vec![0; 64 << 10]).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut segment = Segment { file, direct: direct(&path), length: 64 << 10 };
+    let (aligned, shifted) = (Entry::new(&[7; 700]), vec![8; 1000]);
+    segment.write(aligned.sectors(), 8 << 10).unwrap();
+    // Most file systems refuse this; some write it through the page cache by themselves.
+    let refused = direct(&path).is_none_or(|direct| direct.write_all_at(&shifted[1..], 40 << 10 | 1).is_err());
+    segment.write(&shifted[1..], (16 << 10) + 1).unwrap();
+    assert_eq!(segment.direct.is_none(), refused, "it is not tried again");
+    segment.write(aligned.sectors(), 24 << 10).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    for at in [8 << 10, 24 << 10] {
+        assert_eq!(&bytes[at..at + aligned.sectors().len()], aligned.sectors(), "at {at}");
+    }
+    assert_eq!(&bytes[(16 << 10) + 1..(16 << 10) + 1000], &shifted[1..]);
+}
+
+#[test]
+fn an_entry_is_whole_sectors_in_memory_and_on_disk() {
+    for length in [0, 1, 479, 480, 481, 100_000] {
+        let entry = Entry::new(&vec![7; length]);
+        assert_eq!(entry.sectors().as_ptr().align_offset(ALIGNMENT), 0, "{length}");
+        assert_eq!(entry.sectors().len(), (ENTRY_HEADER + length).next_multiple_of(ALIGNMENT), "{length}");
+        assert_eq!(entry.body(), vec![7; length], "{length}");
+    }
 }
 
 /// After a failed sync, the system may show bytes that are not on the disk, and forget them later.

@@ -32,14 +32,15 @@ pub(super) fn tuned(options: &EngineOptions, dir: &DataDir) -> Options {
     tuned.set_compression_type(DBCompressionType::Lz4);
     tuned.set_max_open_files(256);
     tuned.set_max_background_jobs(2);
-    tuned.set_write_buffer_size(options.write_buffer_bytes / 2);
+    // The other half is for records that RocksDB does not have yet.
+    let write_buffers = options.write_buffer_bytes / 2;
+    tuned.set_write_buffer_size(write_buffers / 2);
     tuned.set_max_write_buffer_number(2);
-    tuned.set_db_write_buffer_size(options.write_buffer_bytes);
+    tuned.set_db_write_buffer_size(write_buffers);
     tuned.set_allow_concurrent_memtable_write(false);
     tuned.set_memtable_whole_key_filtering(true);
     tuned.set_memtable_prefix_bloom_ratio(FILTER_RATIO);
-    // Writes are never slowed down, only stopped while a flush or compaction catches up; `commit` itself waits for
-    // that.
+    // Writes are never slowed down, only stopped while a flush or compaction catches up. The saver waits for that.
     tuned.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_STOP);
     tuned.set_level_zero_stop_writes_trigger(LEVEL_ZERO_STOP);
     tuned.set_soft_pending_compaction_bytes_limit(0);
