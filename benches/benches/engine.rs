@@ -8,7 +8,7 @@ use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fencepost_core::Key;
 use fencepost_store::engine::{Batch, Change, Purpose};
-use fencepost_store::engines::{ENGINES, EngineOptions};
+use fencepost_store::engines::{ENGINES, EngineOptions, Place};
 use fencepost_store::record::RecordKey;
 use tokio::runtime::Builder;
 
@@ -19,9 +19,10 @@ fn key(number: usize) -> RecordKey {
 fn engines(c: &mut Criterion) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let value = Bytes::from(vec![b'x'; 256]);
-    for kind in ENGINES {
+    for kind in ENGINES.iter().filter(|kind| !kind.is_shared()) {
         let directory = tempfile::tempdir().unwrap();
-        let engine = (kind.open)(directory.path(), &EngineOptions::default()).unwrap();
+        let place = Place::Directory(directory.path().to_owned());
+        let engine = runtime.block_on((kind.open)(&place, &EngineOptions::default())).unwrap();
         let mut group = c.benchmark_group(format!("engine/{}", kind.name));
         for records in [1_usize, 64] {
             let keys: Vec<_> = (0..records).map(key).collect();
@@ -34,7 +35,10 @@ fn engines(c: &mut Criterion) {
                         let compare = keys.iter().cloned().zip(versions).collect();
                         let changes = keys.iter().map(|key| (key.clone(), Change::Put(value.clone()))).collect();
                         let purpose = Purpose::Store;
-                        engine.commit(Batch { as_of: loaded.as_of, compare, changes, purpose }).await.unwrap()
+                        engine
+                            .commit(Batch { as_of: loaded.as_of, shared: Vec::new(), compare, changes, purpose })
+                            .await
+                            .unwrap()
                     })
                 });
             });

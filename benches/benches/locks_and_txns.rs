@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fencepost_core::{Guards, Holder, Key, Presented, Resource, Token};
-use fencepost_store::engines::{ENGINES, EngineOptions};
+use fencepost_store::engines::{ENGINES, EngineOptions, Place};
 use fencepost_store::{
     AcquireLock, AcquireOutcome, CallerId, NoObserver, Operation, ReleaseOutcome, RenewOutcome, Store, StoreOptions,
     TransactOutcome, Transaction,
@@ -116,9 +116,10 @@ fn bench(c: &mut Criterion, runtime: &Runtime, engine: &str, store: &Arc<Store>)
 
 fn stores(c: &mut Criterion) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    for kind in ENGINES {
+    for kind in ENGINES.iter().filter(|kind| !kind.is_shared()) {
         let directory = tempfile::tempdir().unwrap();
-        let engine = (kind.open)(directory.path(), &EngineOptions::default()).unwrap();
+        let place = Place::Directory(directory.path().to_owned());
+        let engine = runtime.block_on((kind.open)(&place, &EngineOptions::default())).unwrap();
         let open = Store::open(engine, Guards::default(), StoreOptions::default(), Arc::new(NoObserver));
         let store = Arc::new(runtime.block_on(open).unwrap());
         bench(c, &runtime, kind.name, &store);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fencepost_core::{Guards, Key, Presented, Token};
-use fencepost_store::engines::{ENGINES, EngineOptions};
+use fencepost_store::engines::{ENGINES, EngineOptions, Place};
 use fencepost_store::{Condition, NoObserver, Put, Store, StoreOptions, WriteOutcome};
 use tokio::runtime::Builder;
 
@@ -24,9 +24,10 @@ fn put(number: usize, token: u64) -> Put {
 
 fn stores(c: &mut Criterion) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    for kind in ENGINES {
+    for kind in ENGINES.iter().filter(|kind| !kind.is_shared()) {
         let directory = tempfile::tempdir().unwrap();
-        let engine = (kind.open)(directory.path(), &EngineOptions::default()).unwrap();
+        let place = Place::Directory(directory.path().to_owned());
+        let engine = runtime.block_on((kind.open)(&place, &EngineOptions::default())).unwrap();
         let open = Store::open(engine, Guards::default(), StoreOptions::default(), Arc::new(NoObserver));
         let store = Arc::new(runtime.block_on(open).unwrap());
         let mut group = c.benchmark_group(format!("sequencer/{}", kind.name));

@@ -1,5 +1,6 @@
 //! The gateway's configuration: flags over `FENCEPOST_*` over the file over the defaults.
 
+mod engine;
 mod file;
 mod flags;
 mod s3;
@@ -10,8 +11,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fencepost_core::{GuardSpec, Guards, Policy};
+use fencepost_remote::Unusable;
 use fencepost_store::StoreOptions;
-use fencepost_store::engines::{self, DEFAULT_ENGINE, ENGINES, EngineKind, EngineOptions};
+use fencepost_store::engines::{EngineOptions, Place};
 
 use crate::credentials::secret_file::SecretFileError;
 use crate::http::Host;
@@ -20,6 +22,8 @@ use crate::position_file::StateDir;
 use crate::quantity::{Size, Span};
 use file::File;
 
+pub(crate) use engine::without_secrets;
+pub use engine::{EngineSetting, EngineText};
 pub use flags::Flags;
 pub use s3::{Objects, S3Flags, S3FrontEnd, S3Settings, S3SettingsError};
 
@@ -28,12 +32,12 @@ pub use s3::{Objects, S3Flags, S3FrontEnd, S3Settings, S3SettingsError};
 pub struct Config {
     /// The address to listen on.
     pub listen: String,
-    /// The data directory.
+    /// The data directory. With an engine on a server, only the socket and the logs are in it.
     pub data: PathBuf,
     /// Whether other users may have access to that directory.
     pub data_mode_ok: bool,
-    /// The name of the engine that keeps the data.
-    pub engine: String,
+    /// The engine that keeps the data.
+    pub engine: EngineSetting,
     /// The administrator's Unix socket.
     pub admin_socket: PathBuf,
     /// The file of the audit log.
@@ -183,11 +187,26 @@ pub enum ConfigError {
     /// No such engine.
     #[error("there is no engine `{0}`; choose one of: {1}")]
     Engine(String, String),
-    /// The default engine is not part of this build.
+    /// The engine is not part of this build.
     #[error(
         "this fencepost was built without the engine `{0}`: choose one of: {1} (`--engine memory` keeps nothing), or build it with the feature `{0}`"
     )]
-    EngineNotBuilt(String, String),
+    EngineNotBuilt(&'static str, String),
+    /// Neither the name of an engine nor the URL of one. It may be, or hold, a password.
+    #[error(
+        "engine: this is neither a name nor the URL of an engine (it is not shown, because it may hold a password); \
+         choose one of: {0}"
+    )]
+    NoEngine(String),
+    /// The engine is on a server, and only its name was given.
+    #[error(
+        "the engine `{0}` is on a server, and needs its URL: `{1}` (with a password, write user:password@, and give it \
+         in FENCEPOST_ENGINE or in a file that only you can read)"
+    )]
+    EngineUrl(&'static str, String),
+    /// The URL of the engine cannot be understood.
+    #[error("engine: {0}")]
+    EngineServer(Unusable),
     /// A limit so small that nothing would work.
     #[error("{0} must be at least {1}")]
     TooSmall(&'static str, u64),
@@ -222,13 +241,14 @@ impl Config {
         let in_data = |flag: &Option<PathBuf>, file: Option<PathBuf>, name| {
             flag.clone().or(file).unwrap_or_else(|| data.join(name))
         };
+        let cache = bytes(flags.cache, file.cache, engine.cache_bytes);
         let config = Config {
             admin_socket: in_data(&flags.admin_socket, file.admin_socket, "admin.sock"),
             audit_log: in_data(&flags.audit_log, file.audit_log, "audit.jsonl"),
             listen: flags.listen.clone().or(file.listen).unwrap_or_else(|| "127.0.0.1:3362".into()),
             data,
             data_mode_ok: flags.data_mode_ok.or(file.data_mode_ok).unwrap_or(false),
-            engine: flags.engine.clone().or(file.engine).unwrap_or_else(|| DEFAULT_ENGINE.into()),
+            engine: flags.engine.clone().or(file.engine).unwrap_or_default().read()?,
             state_dir: match (&flags.state_dir, file.state_dir) {
                 (Some(state_dir), _) => state_dir.clone(),
                 (None, Some(text)) => text.parse().map_err(ConfigError::StateDir)?,
@@ -255,15 +275,17 @@ impl Config {
                 queue: flags.queue.or(file.queue).unwrap_or(store.queue),
                 outcome_retention: time(flags.outcome_retention, file.outcome_retention, store.outcome_retention),
                 lock_delay: time(flags.lock_delay, file.lock_delay, store.lock_delay),
+                known_bytes: cache,
                 ..store
             },
             engine_options: EngineOptions {
-                cache_bytes: bytes(flags.cache, file.cache, engine.cache_bytes),
+                cache_bytes: cache,
                 write_buffer_bytes: bytes(flags.write_buffer, file.write_buffer, engine.write_buffer_bytes),
                 free_space_floor: flags
                     .free_space_floor
                     .or(file.free_space_floor)
                     .map_or(engine.free_space_floor, |size| size.0),
+                ..engine
             },
         };
         config.check()?;
@@ -271,7 +293,6 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        self.engine_kind()?;
         let at_least = |name, value: usize, least: u64| {
             if (value as u64) < least { Err(ConfigError::TooSmall(name, least)) } else { Ok(()) }
         };
@@ -307,16 +328,9 @@ impl Config {
         at_least("cache", self.engine_options.cache_bytes, 1 << 20)
     }
 
-    /// The engine that was chosen.
-    pub fn engine_kind(&self) -> Result<&'static EngineKind, ConfigError> {
-        engines::find(&self.engine).ok_or_else(|| {
-            let names: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
-            let names = names.join(", ");
-            match self.engine.as_str() {
-                DEFAULT_ENGINE => ConfigError::EngineNotBuilt(self.engine.clone(), names),
-                _ => ConfigError::Engine(self.engine.clone(), names),
-            }
-        })
+    /// The place of the records: a server, or the data directory.
+    pub fn place(&self) -> Place {
+        self.engine.place(&self.data)
     }
 }
 

@@ -14,9 +14,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fencepost_store::engine::Engine;
+use fencepost_store::engines::Place;
 use fencepost_store::{OpenError, Position, Store};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
+
+use crate::config::without_secrets;
 
 /// The interval at which the note is updated.
 const EVERY: Duration = Duration::from_secs(10);
@@ -71,27 +74,36 @@ impl StateDir {
     }
 }
 
+/// An older copy of a store was put back.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the store {store} is behind: it is at write {} of base generation {}, and {note} says that it was at write {} of \
+     base generation {}. An older copy of the {kind} was put back, so its fences are too low, and lock holders of the \
+     time since would be admitted. Run `fencepost restored --yes {option}`: it starts a generation above every one that \
+     was ever used, and drops all leases. Or put the newest {kind} back",
+    found.sequence, found.base_generation, noted.sequence, noted.base_generation
+)]
+pub struct Behind {
+    /// The place of the store: `in DIRECTORY` or `on URL`.
+    store: String,
+    /// The kind of that place.
+    kind: &'static str,
+    /// The option of a command that names it.
+    option: String,
+    /// The note's file.
+    note: String,
+    /// The position of the store.
+    found: Position,
+    /// The position in the note.
+    noted: Position,
+}
+
 /// Why a store is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum PositionError {
-    /// The store is behind its note: an older copy of it was put back.
-    #[error(
-        "the store in {data} is behind: it is at write {} of base generation {}, and {note} says that it was at write {} of base \
-         generation {}. An older copy of the data directory was put back, so its fences are too low, and lock holders of the time \
-         since would be admitted. Run `fencepost restored --yes --data {data}`: it starts a generation above every one that was \
-         ever used, and drops all leases. Or put the newest data directory back",
-        found.sequence, found.base_generation, noted.sequence, noted.base_generation
-    )]
-    Behind {
-        /// The data directory.
-        data: String,
-        /// The note's file.
-        note: String,
-        /// The position of the store.
-        found: Position,
-        /// The position in the note.
-        noted: Position,
-    },
+    /// The store is behind its note.
+    #[error(transparent)]
+    Behind(Box<Behind>),
     /// The configured directory cannot be used.
     #[error(
         "the position of the store cannot be noted in {path}: {why}. Make it writable, or choose another --state-dir"
@@ -120,18 +132,18 @@ impl PositionFile {
     pub async fn check(
         engine: &dyn Engine,
         state_dir: &StateDir,
-        data: &Path,
+        place: &Place,
     ) -> Result<Option<PositionFile>, PositionError> {
         match fencepost_store::position(engine).await? {
-            Some(found) => PositionFile::check_position(found, state_dir, data),
+            Some(found) => PositionFile::check_position(found, state_dir, place),
             None => Ok(None),
         }
     }
 
     /// Like [`PositionFile::check`], for an open store: a store that was just created had no position before.
-    pub fn of_store(store: &Store, state_dir: &StateDir, data: &Path) -> Result<Option<PositionFile>, PositionError> {
+    pub fn of_store(store: &Store, state_dir: &StateDir, place: &Place) -> Result<Option<PositionFile>, PositionError> {
         match store.position() {
-            Some(found) => PositionFile::check_position(found, state_dir, data),
+            Some(found) => PositionFile::check_position(found, state_dir, place),
             None => Ok(None),
         }
     }
@@ -139,14 +151,21 @@ impl PositionFile {
     fn check_position(
         found: Position,
         state_dir: &StateDir,
-        data: &Path,
+        place: &Place,
     ) -> Result<Option<PositionFile>, PositionError> {
         let Some(dir) = state_dir.path() else { return Ok(None) };
         let path = dir.join(format!("{}.position", hexadecimal(&found.store_id)));
         let noted = read(&path, &found.store_id);
         if let Some(noted) = noted.filter(|noted| found.is_behind(noted)) {
-            let (data, note) = (data.display().to_string(), path.display().to_string());
-            return Err(PositionError::Behind { data, note, found, noted });
+            let (store, option) = match place {
+                Place::Directory(data) => (format!("in {}", data.display()), format!("--data {}", data.display())),
+                Place::Server(url) => {
+                    (format!("on {}", without_secrets(url)), format!("--engine {}", without_secrets(url)))
+                }
+            };
+            let note = path.display().to_string();
+            let behind = Behind { store, kind: kind(place), option, note, found, noted };
+            return Err(PositionError::Behind(Box::new(behind)));
         }
         let file = PositionFile { path, noted: Mutex::new(noted) };
         match (file.note(found), state_dir) {
@@ -155,21 +174,35 @@ impl PositionFile {
                 Err(PositionError::NotWritable { path: dir.display().to_string(), why: error.to_string() })
             }
             (Err(error), StateDir::User | StateDir::Off) => {
-                let path = dir.display();
-                tracing::warn!(%path, %error, "an older copy of the data directory would not be noticed: choose a --state-dir");
+                let (path, kind) = (dir.display(), kind(place));
+                tracing::warn!(%path, %error, "an older copy of the {kind} would not be noticed: choose a --state-dir");
                 Ok(None)
             }
         }
     }
 
-    /// Updates the note, which never goes back.
+    /// Updates the note, which never goes back. Several gateways of one store may share it.
     pub fn note(&self, position: Position) -> std::io::Result<()> {
         let mut noted = self.noted.lock();
         if noted.is_none_or(|noted| noted.is_behind(&position)) {
-            write(&self.path, &position)?;
-            *noted = Some(position);
+            let in_file = read(&self.path, &position.store_id);
+            *noted = match in_file.filter(|in_file| !in_file.is_behind(&position)) {
+                Some(further) => Some(further),
+                None => {
+                    write(&self.path, &position)?;
+                    Some(position)
+                }
+            };
         }
         Ok(())
+    }
+}
+
+/// The kind of a store's place, for messages.
+fn kind(place: &Place) -> &'static str {
+    match place {
+        Place::Directory(_) => "data directory",
+        Place::Server(_) => "database",
     }
 }
 
@@ -211,7 +244,7 @@ fn write(path: &Path, position: &Position) -> std::io::Result<()> {
     let Position { store_id, base_generation, sequence } = position;
     let store = hexadecimal(store_id);
     let text = format!("{FIRST_LINE}\nstore {store}\nbase-generation {base_generation}\nsequence {sequence}\n");
-    let temporary = path.with_extension("position.new");
+    let temporary = path.with_extension(format!("position.{}", std::process::id()));
     let mut file = File::create(&temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
@@ -267,17 +300,23 @@ async fn note(file: &Arc<PositionFile>, store: &Weak<Store>) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use fencepost_remote::ServerUrl;
+
     use super::*;
 
     fn at(base_generation: u32, sequence: u64) -> Position {
         Position { store_id: [7; 16], base_generation, sequence }
     }
 
+    fn in_directory() -> Place {
+        Place::Directory("data".into())
+    }
+
     #[test]
     fn a_note_says_what_was_written_and_never_goes_back() {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::At(dir.path().join("state"));
-        let check = |position| PositionFile::check_position(position, &state, Path::new("data"));
+        let check = |position| PositionFile::check_position(position, &state, &in_directory());
         let file = check(at(0, 5)).unwrap().unwrap();
         assert_eq!(read(&file.path, &[7; 16]), Some(at(0, 5)));
         file.note(at(0, 9)).unwrap();
@@ -287,7 +326,21 @@ mod tests {
         let said = check(at(0, 8)).unwrap_err().to_string();
         assert!(said.contains("fencepost restored --yes --data data") && said.contains("write 8"), "{said}");
         assert!(check(at(3, 2)).is_ok(), "a restore is ahead of whatever was before");
-        assert!(matches!(check(at(0, 99)), Err(PositionError::Behind { .. })), "and that is behind from then on");
+        assert!(matches!(check(at(0, 99)), Err(PositionError::Behind(_))), "and that is behind from then on");
+    }
+
+    #[test]
+    fn a_store_on_a_server_is_named_without_its_password() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::At(dir.path().to_owned());
+        let url = ServerUrl::parse("postgres://bob:hunter2@db/app?schema=orders&password=hunter2").unwrap();
+        let check = |position| PositionFile::check_position(position, &state, &Place::Server(url.clone()));
+        check(at(0, 5)).unwrap();
+        let said = check(at(0, 4)).unwrap_err().to_string();
+        let store = "postgres://bob:…@db/app?schema=orders";
+        assert!(said.contains(&format!("the store on {store} is behind")), "{said}");
+        assert!(said.contains(&format!("fencepost restored --yes --engine {store}`")), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
     }
 
     #[test]
@@ -297,7 +350,7 @@ mod tests {
         let path = dir.path().join(format!("{}.position", hexadecimal(&[7; 16])));
         for text in ["", "fencepost position 2\n", "fencepost position 1\nstore 00\nbase-generation 0\nsequence 9\n"] {
             fs::write(&path, text).unwrap();
-            assert!(PositionFile::check_position(at(0, 5), &state, Path::new("data")).unwrap().is_some());
+            assert!(PositionFile::check_position(at(0, 5), &state, &in_directory()).unwrap().is_some());
             assert_eq!(read(&path, &[7; 16]), Some(at(0, 5)), "{text:?}");
         }
     }
@@ -307,9 +360,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         let state = StateDir::At(dir.path().join("file"));
-        let error = PositionFile::check_position(at(0, 5), &state, Path::new("data")).unwrap_err();
+        let error = PositionFile::check_position(at(0, 5), &state, &in_directory()).unwrap_err();
         assert!(matches!(error, PositionError::NotWritable { .. }), "{error}");
-        assert!(PositionFile::check_position(at(0, 5), &StateDir::Off, Path::new("data")).unwrap().is_none());
+        assert!(PositionFile::check_position(at(0, 5), &StateDir::Off, &in_directory()).unwrap().is_none());
     }
 
     #[test]

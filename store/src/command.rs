@@ -367,6 +367,19 @@ impl Command {
         }
     }
 
+    /// The most records that the command adds to a commit, compared and changed ones together.
+    pub(crate) fn records(&self) -> usize {
+        let of_action = match &self.action {
+            Action::WriteOne(..) => 1,
+            Action::Write(write, _) => write.operations.len(),
+            Action::Objects(change, _) => change.require.len() + change.edits.len(),
+            Action::Forget { outcomes, .. } => outcomes.len() + 2,
+            _ => 0,
+        };
+        // Each fence and the lock may be compared and changed, and an outcome comes with its index.
+        2 * self.judged.len() + self.reads().count() + of_action + 2 + 2
+    }
+
     /// The purpose of the commit. Removals are allowed below the free-space floor, see [`Purpose::Free`].
     pub(crate) fn purpose(&self) -> Purpose {
         let frees = match &self.action {

@@ -119,12 +119,42 @@ pub enum Change {
 pub struct Batch {
     /// When the compared records were loaded. If nothing was committed since then, the comparison holds.
     pub as_of: AsOf,
-    /// The version of every record loaded, written or not; `None` means it was absent (E2).
+    /// Compared by every batch, and changed almost never: the store's own record. An engine that locks what it compares
+    /// protects these without making them hot. A batch may change them, too.
+    pub shared: Vec<(RecordKey, Version)>,
+    /// The version of every other record loaded, written or not; `None` means it was absent (E2).
     pub compare: Vec<(RecordKey, Option<Version>)>,
     /// Applied in this order; the same key may occur again.
     pub changes: Vec<(RecordKey, Change)>,
     /// The purpose of the batch, which decides how much space must stay free.
     pub purpose: Purpose,
+}
+
+impl Batch {
+    /// The version of every record loaded.
+    pub fn compared(&self) -> impl Iterator<Item = (&RecordKey, Option<Version>)> {
+        let shared = self.shared.iter().map(|(key, version)| (key, Some(*version)));
+        shared.chain(self.compare.iter().map(|(key, version)| (key, *version)))
+    }
+}
+
+/// What one commit may hold. A single command may be larger; a batch of several is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Records compared or changed.
+    pub records: usize,
+    /// Bytes of changes.
+    pub bytes: usize,
+}
+
+impl Limits {
+    /// No limits.
+    pub const NONE: Limits = Limits { records: usize::MAX, bytes: usize::MAX };
+
+    /// Returns whether a batch of this size is within the limits.
+    pub fn hold(&self, records: usize, bytes: usize) -> bool {
+        records <= self.records && bytes <= self.bytes
+    }
 }
 
 /// The purpose of a batch. An engine with a free-space floor refuses ordinary batches below the floor, and batches that
@@ -238,7 +268,7 @@ pub enum Ownership {
 ///   commit.
 /// - **E3** Versions are never reused, even after delete and re-create.
 /// - **E4** A commit is all or nothing, and durable when it returns [`Commit::Done`]. Every other [`Commit`] means
-///   that nothing was written; `Err` means that the outcome is unknown.
+///   that nothing was written; `Err` means that the outcome is unknown, and may still be open: it may apply later.
 /// - **E5** Nothing uncommitted is visible to `load` and `scan`.
 /// - **E6** A load returns the version and size of every record that is present, and bytes where they are wanted: all
 ///   of a record's bytes or none. The bytes of all [`Want::UpTo`] records together are at most `spare`, assigned in
@@ -279,6 +309,23 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Whether other processes write the records too.
     fn ownership(&self) -> Ownership;
+
+    /// What one commit may hold.
+    fn limits(&self) -> Limits {
+        Limits::NONE
+    }
+
+    /// Whether a load proves what is committed now. Otherwise a server may have answered it that another one has
+    /// replaced, and only a commit proves it.
+    fn load_is_proof(&self) -> bool {
+        true
+    }
+
+    /// Accepts that the records have another history than before: an older copy of them was put back, or a standby that
+    /// lagged behind was promoted. Called after the base generation was raised above every one ever used (G1).
+    async fn accept_history(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// The last commit that is known to be durable. It only grows, and an older copy of the records has a lower one.
     /// `None`: nothing outlives the engine, or the engine does not know.

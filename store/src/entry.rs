@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fencepost_core::{Refusal, Resource};
+use fencepost_core::{Access, Refusal, Resource};
 use tokio::sync::mpsc;
 
 use crate::command::{Action, Command, Judged, Once};
@@ -20,6 +20,8 @@ pub(crate) struct Entry {
     pub(crate) poison: Poison,
     /// The number of commands that are queued or being executed.
     pub(crate) under_way: Arc<AtomicUsize>,
+    /// Whether other gateways may raise fences, too.
+    pub(crate) is_shared: bool,
 }
 
 impl Entry {
@@ -28,7 +30,11 @@ impl Entry {
         self.check()?;
         Ok(match judged {
             // The cache must not refuse a retry of an applied write: its recorded outcome is looked up first (trap 29).
-            [judged] if once.is_none() => self.cache.refuse(judged),
+            [judged] if once.is_none() && !self.is_shared => self.cache.refuse(judged),
+            // A holder whose claim is refused lifts its lock service above the fence that it is told.
+            [judged] if once.is_none() && judged.access != Access::Claim => {
+                self.cache.refuse(judged).map(|refusal| Refusal { at_least: true, ..refusal })
+            }
             _ => None,
         })
     }

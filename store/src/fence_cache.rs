@@ -6,7 +6,7 @@
 
 use std::hash::BuildHasher;
 
-use fencepost_core::{FenceState, Guarded, Reason, Refusal, Resource, Verdict, decide};
+use fencepost_core::{FenceState, Guarded, Refusal, Resource, Verdict, decide};
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -25,12 +25,15 @@ impl FenceCache {
         FenceCache { slots: (0..slots.max(1)).map(|_| Mutex::new(None)).collect(), hasher: RandomState::default() }
     }
 
-    /// Notes a state that was committed, or read from the engine. Only the sequencer calls this, so an older state
-    /// never follows a newer one.
+    /// Notes a state that was committed, or read from the engine. An older one, which a load of a shared engine may return,
+    /// changes nothing.
     pub(crate) fn note(&self, resource: &Resource, state: &FenceState) {
         let mut slot = self.slot(resource);
         // Most writes leave the fence as it is.
-        if !slot.as_ref().is_some_and(|(cached, known)| cached == resource && known == state) {
+        let is_known = slot.as_ref().is_some_and(|(cached, known)| {
+            cached == resource && (known == state || (known.generation, known.high) > (state.generation, state.high))
+        });
+        if !is_known {
             *slot = Some((resource.clone(), state.clone()));
         }
     }
@@ -58,11 +61,12 @@ impl FenceCache {
         let slot = self.slot(resource);
         let (_, state) = slot.as_ref().filter(|(cached, _)| cached == resource)?;
         match decide(state, presented, *access, policy) {
-            Verdict::Refuse(reason @ (Reason::Stale | Reason::RetiredGeneration)) => Some(Refusal {
+            Verdict::Refuse(reason) if reason.is_final() => Some(Refusal {
                 reason,
                 resource: resource.clone(),
                 presented: presented.cloned(),
                 found: state.clone(),
+                at_least: false,
             }),
             Verdict::Refuse(_) | Verdict::Observe(_) | Verdict::Admit(_) => None,
         }
@@ -85,7 +89,7 @@ impl FenceCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fencepost_core::{Access, Claim, Holder, Mode, Policy, Presented};
+    use fencepost_core::{Access, Claim, Holder, Mode, Policy, Presented, Reason};
     use std::num::NonZeroU64;
 
     fn asked(name: &str, presented: Option<Presented>, policy: &Policy) -> Judged {

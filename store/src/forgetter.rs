@@ -119,7 +119,7 @@ impl Forgetting {
             let index = RecordKey::scanned(key);
             let queue = self.queue.upgrade()?;
             let (cache, poison, under_way) = (self.cache.clone(), self.poison.clone(), self.under_way.clone());
-            let entry = Entry { queue, cache, poison, under_way };
+            let entry = Entry { queue, cache, poison, under_way, is_shared: false };
             removing.spawn(async move {
                 entry.submit(Vec::new(), None, |reply| Action::Forget { index, outcomes, reply }).await
             });

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::engine::Version;
+use crate::engine::{Ownership, Version};
 use crate::failure::{Rejected, WaiterBound};
 use crate::outcome::{Grant, Held};
 
@@ -46,6 +46,10 @@ pub const MAX_WAITERS_PER_CALLER: usize = MAX_WAITERS / 4;
 /// seen.
 const MAX_WATCHED: usize = 65_536;
 
+/// On a shared engine, every this many-th time a lock becomes free its first waiter here is not woken at once, so that
+/// waiters at other gateways, who have to look, get a turn.
+const TURNS: u8 = 8;
+
 /// A year, for durations that an `Instant` cannot hold.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 
@@ -66,6 +70,10 @@ pub(crate) struct Locks {
     closing: watch::Sender<bool>,
     /// Added to every TTL before a lease may be taken over.
     delay: Duration,
+    /// Whether there may be waiters at other gateways.
+    shared: bool,
+    /// Notified when a waiter enters a queue.
+    entered: Notify,
 }
 
 #[derive(Default)]
@@ -110,6 +118,8 @@ impl Table {
 struct Lock {
     watched: Option<Watched>,
     queue: BTreeMap<u64, Arc<Notify>>,
+    /// How often it became free while it was waited for here.
+    turns: u8,
 }
 
 /// A version of a lease's record, timed from when it was first seen.
@@ -121,8 +131,9 @@ struct Watched {
 }
 
 impl Locks {
-    pub(crate) fn new(delay: Duration) -> Locks {
-        Locks { table: Mutex::default(), closing: watch::Sender::new(false), delay }
+    pub(crate) fn new(delay: Duration, ownership: Ownership) -> Locks {
+        let (table, closing, entered) = (Mutex::default(), watch::Sender::new(false), Notify::new());
+        Locks { table, closing, delay, shared: ownership == Ownership::Shared, entered }
     }
 
     /// Ends all waiting.
@@ -154,7 +165,7 @@ impl Locks {
         if table.locks.len() >= MAX_WATCHED && !table.locks.contains_key(resource) {
             table.make_room();
         }
-        let Lock { watched, queue } = table.locks.entry(resource.clone()).or_default();
+        let Lock { watched, queue, .. } = table.locks.entry(resource.clone()).or_default();
         if watched.is_none_or(|seen| seen.version != version) {
             let runs_out = self.after(ttl_ms);
             // The first waiter may have to wake earlier than it planned.
@@ -175,7 +186,7 @@ impl Locks {
             return;
         }
         for (resource, state) in fences {
-            let Some(Lock { watched: Some(watched), queue }) = table.locks.get(resource) else { continue };
+            let Some(Lock { watched: Some(watched), queue, .. }) = table.locks.get(resource) else { continue };
             let overtaken = state.generation > watched.token.generation()
                 || state.token().is_some_and(|fence| fence > watched.token);
             if let (true, Some((_, head))) = (overtaken, queue.first_key_value()) {
@@ -205,10 +216,34 @@ impl Locks {
         let mut table = self.table();
         if let Some(lock) = table.locks.get_mut(resource) {
             lock.watched = None;
+            lock.turns = (lock.turns + 1) % TURNS;
             match lock.queue.first_key_value() {
+                // The watch over other gateways wakes it, and those who wait there, soon.
+                Some(_) if self.shared && lock.turns == 0 => {}
                 Some((_, head)) => head.notify_one(),
                 None => drop(table.locks.swap_remove(resource)),
             }
+        }
+    }
+
+    /// Waits until there is a waiter.
+    pub(crate) async fn waited_for(&self) {
+        while self.waiters() == 0 {
+            self.entered.notified().await;
+        }
+    }
+
+    /// The locks that are waited for.
+    pub(crate) fn waited_for_now(&self) -> Vec<Resource> {
+        let table = self.table();
+        let waited_for = table.locks.iter().filter(|(_, lock)| !lock.queue.is_empty());
+        waited_for.map(|(resource, _)| resource.clone()).collect()
+    }
+
+    /// Something that concerns a lock has changed: its first waiter may try.
+    pub(crate) fn may_try(&self, resource: &Resource) {
+        if let Some((_, head)) = self.table().locks.get(resource).and_then(|lock| lock.queue.first_key_value()) {
+            head.notify_one();
         }
     }
 
@@ -247,6 +282,7 @@ impl Locks {
         table.waiters += 1;
         *table.callers.entry(caller.clone()).or_default() += 1;
         table.locks.entry(resource.clone()).or_default().queue.insert(ticket, turn.clone());
+        self.entered.notify_one();
         Ok(Place { locks: self, resource: resource.clone(), caller: caller.clone(), ticket, turn })
     }
 }

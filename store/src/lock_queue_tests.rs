@@ -36,7 +36,7 @@ fn in_the_way(version: u64) -> Sighting {
 
 #[tokio::test]
 async fn a_lease_runs_out_when_one_version_was_seen_for_its_ttl() {
-    let locks = Locks::new(Duration::from_millis(5));
+    let locks = Locks::new(Duration::from_millis(5), Ownership::Exclusive);
     let before = Instant::now();
     locks.note(&lock(), granted(1));
     let runs_out = locks.runs_out(&lock(), &held(1));
@@ -52,7 +52,7 @@ async fn a_lease_runs_out_when_one_version_was_seen_for_its_ttl() {
 
 #[tokio::test]
 async fn a_look_at_an_older_record_does_not_lengthen_a_lease() {
-    let locks = Locks::new(Duration::ZERO);
+    let locks = Locks::new(Duration::ZERO, Ownership::Exclusive);
     locks.note(&lock(), granted(2));
     let runs_out = locks.runs_out(&lock(), &held(2));
     let _ = locks.runs_out(&lock(), &held(1));
@@ -61,7 +61,7 @@ async fn a_look_at_an_older_record_does_not_lengthen_a_lease() {
 
 #[tokio::test]
 async fn whoever_leaves_lets_the_next_one_try_and_leaves_nothing_behind() {
-    let locks = Locks::new(Duration::ZERO);
+    let locks = Locks::new(Duration::ZERO, Ownership::Exclusive);
     let (first, second) = (locks.enter(&lock(), &caller()).unwrap(), locks.enter(&lock(), &caller()).unwrap());
     assert!(first.is_head() && !second.is_head());
     assert_eq!((locks.waiting(&lock()), locks.waiters()), (2, 2));
@@ -77,7 +77,7 @@ async fn whoever_leaves_lets_the_next_one_try_and_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn only_so_many_leases_are_watched_and_those_with_waiters_stay() {
-    let locks = Locks::new(Duration::ZERO);
+    let locks = Locks::new(Duration::ZERO, Ownership::Exclusive);
     let name = |number: usize| Resource::new(&format!("lock/{number}")).unwrap();
     let place = locks.enter(&name(0), &caller()).unwrap();
     for number in 0..=MAX_WATCHED {
@@ -89,7 +89,7 @@ async fn only_so_many_leases_are_watched_and_those_with_waiters_stay() {
 
 #[tokio::test]
 async fn a_lease_that_is_renewed_for_less_time_wakes_whoever_waits_for_it() {
-    let locks = Locks::new(Duration::ZERO);
+    let locks = Locks::new(Duration::ZERO, Ownership::Exclusive);
     let place = locks.enter(&lock(), &caller()).unwrap();
     let with_ttl = |version, ttl_ms| match granted(version) {
         Sighting::Lease { version, token, .. } => Sighting::Lease { version, token, ttl_ms },
@@ -102,14 +102,14 @@ async fn a_lease_that_is_renewed_for_less_time_wakes_whoever_waits_for_it() {
 
 #[tokio::test]
 async fn no_time_is_too_long() {
-    let locks = Locks::new(Duration::MAX);
+    let locks = Locks::new(Duration::MAX, Ownership::Exclusive);
     locks.note(&lock(), granted(1));
     assert!(locks.run_out(&lock()).is_none());
 }
 
 #[tokio::test]
 async fn s08_neither_a_lock_nor_a_caller_takes_every_place() {
-    let locks = Locks::new(Duration::ZERO);
+    let locks = Locks::new(Duration::ZERO, Ownership::Exclusive);
     let name = |number: usize| Resource::new(&format!("lock/{number}")).unwrap();
     let caller = |number: usize| CallerId::new(number);
     let bound = |lock: usize, by: usize| match locks.enter(&name(lock), &caller(by)) {
@@ -142,7 +142,7 @@ async fn s08_neither_a_lock_nor_a_caller_takes_every_place() {
 
 #[tokio::test]
 async fn p03_a_fence_above_the_lease_wakes_the_first_waiter_and_its_own_token_does_not() {
-    let locks = Locks::new(Duration::ZERO);
+    let locks = Locks::new(Duration::ZERO, Ownership::Exclusive);
     let place = locks.enter(&lock(), &caller()).unwrap();
     locks.note(&lock(), granted(1));
     let state = |token: Token| FenceState { high: Some(token.number()), ..FenceState::unseen(token.generation()) };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fencepost_core::{Guards, SameMapping};
 
-use crate::engine::{AsOf, Batch, Change, Commit, Engine, EngineError, Purpose, Version};
+use crate::engine::{AsOf, Batch, Change, Commit, Engine, EngineError, Purpose, Record, Version};
 use crate::record::{FORMAT, Meta, RecordKey, Undecodable};
 
 /// Why a store did not open.
@@ -54,22 +54,41 @@ impl From<Undecodable> for OpenError {
     }
 }
 
+/// How often it is tried to create the record while others create it, too.
+const ATTEMPTS: usize = 8;
+
 /// Reads the store's own record, or creates it on first use.
 pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Meta, OpenError> {
-    let mapping = guards.mapping();
-    let loaded = engine.load(&[RecordKey::meta()]).await?;
-    if let Some(record) = loaded.records.first().and_then(Option::as_ref) {
-        let meta = read_meta(&record.bytes)?;
-        return match mapping.compare(&meta.mapping_hash) {
-            SameMapping::Yes => Ok(meta),
-            SameMapping::OldForm => renew_hash(engine, meta, mapping.hash, loaded.as_of, record.version).await,
-            SameMapping::Ambiguous => Err(OpenError::MappingAmbiguous(mapping.to_string())),
-            SameMapping::No => {
-                let stored = fencepost_core::describe_mapping(&meta.mapping_text);
-                Err(OpenError::MappingChanged { stored, configured: mapping.to_string() })
-            }
-        };
+    for _ in 0..ATTEMPTS {
+        let loaded = engine.load(&[RecordKey::meta()]).await?;
+        if let Some(record) = loaded.records.first().and_then(Option::as_ref) {
+            return known_meta(engine, guards, record, loaded.as_of).await;
+        }
+        // Another gateway may create it at the same time.
+        if let Some(meta) = make_meta(engine, guards, loaded.as_of).await? {
+            return Ok(meta);
+        }
     }
+    Err(OpenError::Engine("other processes make and remove this store; try again".into()))
+}
+
+/// Decodes the record, and compares its mapping with the configured one.
+async fn known_meta(engine: &dyn Engine, guards: &Guards, record: &Record, as_of: AsOf) -> Result<Meta, OpenError> {
+    let (mapping, meta) = (guards.mapping(), read_meta(&record.bytes)?);
+    match mapping.compare(&meta.mapping_hash) {
+        SameMapping::Yes => Ok(meta),
+        SameMapping::OldForm => renew_hash(engine, meta, mapping.hash, as_of, record.version).await,
+        SameMapping::Ambiguous => Err(OpenError::MappingAmbiguous(mapping.to_string())),
+        SameMapping::No => {
+            let stored = fencepost_core::describe_mapping(&meta.mapping_text);
+            Err(OpenError::MappingChanged { stored, configured: mapping.to_string() })
+        }
+    }
+}
+
+/// Creates the record. `None`: another process was faster.
+async fn make_meta(engine: &dyn Engine, guards: &Guards, as_of: AsOf) -> Result<Option<Meta>, OpenError> {
+    let mapping = guards.mapping();
     let mut store_id = [0; 16];
     getrandom::fill(&mut store_id).map_err(|error| OpenError::Engine(error.to_string()))?;
     let meta = Meta {
@@ -81,14 +100,15 @@ pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Me
         mapping_text: mapping.text,
     };
     let batch = Batch {
-        as_of: loaded.as_of,
+        as_of,
+        shared: Vec::new(),
         compare: vec![(RecordKey::meta(), None)],
         changes: vec![(RecordKey::meta(), Change::Put(meta.encode()))],
         purpose: Purpose::Store,
     };
     match engine.commit(batch).await? {
-        Commit::Done { .. } => Ok(meta),
-        Commit::Conflict => Err(OpenError::Engine("another process is making this store; try again".into())),
+        Commit::Done { .. } => Ok(Some(meta)),
+        Commit::Conflict => Ok(None),
         Commit::NoSpace { free, floor } => {
             Err(OpenError::Engine(format!("{free} bytes are free, and {floor} must stay free (free_space_floor)")))
         }
@@ -107,7 +127,8 @@ async fn renew_hash(
     let renewed = Meta { mapping_hash: hash, ..meta.clone() };
     let batch = Batch {
         as_of,
-        compare: vec![(RecordKey::meta(), Some(version))],
+        shared: vec![(RecordKey::meta(), version)],
+        compare: Vec::new(),
         changes: vec![(RecordKey::meta(), Change::Put(renewed.encode()))],
         purpose: Purpose::Store,
     };

@@ -1,10 +1,12 @@
 //! Reads: committed records as of one instant, without the sequencer.
 
+use bytes::Bytes;
 use fencepost_core::{
-    Access, FenceState, Holder, IdempotencyKey, Key, NameError, Presented, Reason, Refusal, Resource, Step, Timestamp,
-    Token, Verdict, decide,
+    Access, FenceState, Guarded, Holder, IdempotencyKey, Key, NameError, Presented, Reason, Refusal, Resource, Step,
+    Timestamp, Token, Verdict, decide,
 };
 
+use crate::command::{Action, Write};
 use crate::engine::{EngineError, Ownership, Record, Scan, Version, Wanted};
 use crate::outcome::{FinalOutcome, Held};
 use crate::record::{self, Lease, LockRecord, Meta, OutcomeKey, RecordKey, Recorded, Undecodable, Value};
@@ -17,6 +19,9 @@ pub enum ReadError {
     /// The engine failed, or a record cannot be decoded.
     #[error("{0}")]
     Failed(String),
+    /// The server that has the records cannot be read at the moment.
+    #[error("the store is unavailable: {0}")]
+    Unreachable(String),
     /// Another process changed the stored mapping, so this one no longer knows which resource protects which key.
     #[error("the stored guard mapping was changed by another process")]
     MappingChanged,
@@ -28,12 +33,6 @@ pub enum ReadError {
 impl From<NameError> for ReadError {
     fn from(error: NameError) -> ReadError {
         WrongResource::from(error).into()
-    }
-}
-
-impl From<EngineError> for ReadError {
-    fn from(error: EngineError) -> ReadError {
-        ReadError::Failed(error.to_string())
     }
 }
 
@@ -112,6 +111,14 @@ pub struct Page<T> {
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
 impl Store {
+    /// Why a read failed: a server may be reached again soon, and a failing disk should be looked at.
+    pub(crate) fn failed(&self, EngineError(why): EngineError) -> ReadError {
+        match self.engine.ownership() {
+            Ownership::Exclusive => ReadError::Failed(why),
+            Ownership::Shared => ReadError::Unreachable(why),
+        }
+    }
+
     /// Reads a key as of one instant. A token is checked against the fence, but never raises it.
     pub async fn read(
         &self,
@@ -119,8 +126,33 @@ impl Store {
         presented: Option<&Presented>,
     ) -> Result<Result<Read, Box<Refusal>>, ReadError> {
         let guarded = self.guards().of_key(key)?;
-        let keys = [RecordKey::fence(&guarded.resource), RecordKey::value(key)].map(Wanted::bytes).into();
-        let (base, records) = self.load_under_base(keys).await?;
+        let keys: Vec<Wanted> = [RecordKey::fence(&guarded.resource), RecordKey::value(key)].map(Wanted::bytes).into();
+        let (base, records) = self.load_under_base(keys.clone()).await?;
+        match self.judged_read(presented, guarded.clone(), base, records)? {
+            // The holder would stop because of it, so it must not come from a server that was replaced.
+            Err(refusal) if !refusal.reason.is_final() && !self.engine.load_is_proof() => {
+                self.prove().await?;
+                let (base, records) = self.load_to_prove(keys).await?;
+                self.judged_read(presented, guarded, base, records)
+            }
+            read => Ok(read),
+        }
+    }
+
+    /// Proves that the engine commits where `load_to_change` reads: a server that was replaced cannot.
+    async fn prove(&self) -> Result<(), ReadError> {
+        let nothing = Write { conditions: Vec::new(), operations: Vec::new(), max_bytes: 0, _body: Bytes::new() };
+        let proved = self.entry.submit(Vec::new(), None, |reply| Action::Write(nothing, reply)).await;
+        proved.map(|_| ()).map_err(|failure| ReadError::Unreachable(failure.to_string()))
+    }
+
+    fn judged_read(
+        &self,
+        presented: Option<&Presented>,
+        guarded: Guarded,
+        base: u32,
+        records: Vec<Option<Record>>,
+    ) -> Result<Result<Read, Box<Refusal>>, ReadError> {
         let mut records = records.into_iter();
         let (fence, value) = (records.next().flatten(), records.next().flatten());
         let state = state_of(base, fence.as_ref())?;
@@ -132,8 +164,8 @@ impl Store {
                 Verdict::Admit(step) => read.unclaimed = step == Step::Raise,
                 Verdict::Observe(reason) => read.observed = Some(reason),
                 Verdict::Refuse(reason) => {
-                    let refusal =
-                        Refusal { reason, resource: read.resource, presented: presented.cloned(), found: read.state };
+                    let (resource, presented, found) = (read.resource, presented.cloned(), read.state);
+                    let refusal = Refusal { reason, resource, presented, found, at_least: false };
                     return Ok(Err(Box::new(refusal)));
                 }
             }
@@ -149,19 +181,27 @@ impl Store {
         (self.own_base() == Some(base)).then_some((base, loaded.records))
     }
 
+    /// Loads records, and the base generation, as of one instant, where commits are made.
+    async fn load_to_prove(&self, mut keys: Vec<Wanted>) -> Result<(u32, Vec<Option<Record>>), ReadError> {
+        keys.push(Wanted::bytes(RecordKey::meta()));
+        let mut records = self.engine.load_to_change(&keys, 0).await.map_err(|error| self.failed(error))?.records;
+        let base = self.base_generation(records.pop().flatten().as_ref())?;
+        Ok((base, records))
+    }
+
     /// Loads records, and the base generation, as of one instant.
     async fn load_under_base(&self, mut keys: Vec<Wanted>) -> Result<(u32, Vec<Option<Record>>), ReadError> {
         if let Some(found) = self.at_hand_under_base(&keys, 0) {
             return Ok(found);
         }
         if let Some(base) = self.own_base() {
-            let loaded = self.engine.load_wanted(&keys, 0).await?;
+            let loaded = self.engine.load_wanted(&keys, 0).await.map_err(|error| self.failed(error))?;
             if self.own_base() == Some(base) {
                 return Ok((base, loaded.records));
             }
         }
         keys.push(Wanted::bytes(RecordKey::meta()));
-        let mut records = self.engine.load_wanted(&keys, 0).await?.records;
+        let mut records = self.engine.load_wanted(&keys, 0).await.map_err(|error| self.failed(error))?.records;
         let base = self.base_generation(records.pop().flatten().as_ref())?;
         Ok((base, records))
     }
@@ -170,7 +210,7 @@ impl Store {
     pub async fn fence(&self, resource: &Resource) -> Result<FenceState, ReadError> {
         self.resource(resource)?;
         let keys = [RecordKey::meta(), RecordKey::fence(resource)].map(Wanted::bytes);
-        let loaded = self.engine.load_wanted(&keys, 0).await?;
+        let loaded = self.engine.load_wanted(&keys, 0).await.map_err(|error| self.failed(error))?;
         let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
         Ok(state_of(base, loaded.records.get(1).and_then(Option::as_ref))?)
     }
@@ -182,7 +222,7 @@ impl Store {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<(Resource, FenceState)>, ReadError> {
-        let loaded = self.engine.load(&[RecordKey::meta()]).await?;
+        let loaded = self.engine.load(&[RecordKey::meta()]).await.map_err(|error| self.failed(error))?;
         let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
         self.page(record::fence_prefix, prefix, after, limit, |name, record| {
             let resource = Resource::new(name).map_err(|error| ReadError::Failed(error.to_string()))?;
@@ -194,7 +234,7 @@ impl Store {
     /// The lease of a lock, if it is held.
     pub async fn lock(&self, resource: &Resource) -> Result<Option<LockInfo>, ReadError> {
         self.resource(resource)?;
-        let loaded = self.engine.load(&[RecordKey::lock(resource)]).await?;
+        let loaded = self.engine.load(&[RecordKey::lock(resource)]).await.map_err(|error| self.failed(error))?;
         let record = loaded.records.first().and_then(Option::as_ref);
         let lock = record.map(|record| self.lock_info(resource, record)).transpose()?.flatten();
         Ok(self.unless_over(lock.into_iter().collect()).await?.pop())
@@ -207,7 +247,7 @@ impl Store {
         }
         let fences = locks.iter().map(|lock| RecordKey::fence(&lock.resource));
         let keys: Vec<_> = [RecordKey::meta()].into_iter().chain(fences).collect();
-        let loaded = self.engine.load(&keys).await?;
+        let loaded = self.engine.load(&keys).await.map_err(|error| self.failed(error))?;
         let base = self.base_generation(loaded.records.first().and_then(Option::as_ref))?;
         for (lock, fence) in locks.iter_mut().zip(loaded.records.iter().skip(1)) {
             let presented =
@@ -244,7 +284,11 @@ impl Store {
 
     /// The recorded outcome of a request; `None` if nothing is recorded, which is not final.
     pub async fn outcome(&self, caller: &str, key: &IdempotencyKey) -> Result<Option<RecordedOutcome>, ReadError> {
-        let loaded = self.engine.load(&[RecordKey::outcome(&OutcomeKey::new(caller, key))]).await?;
+        let loaded = self
+            .engine
+            .load(&[RecordKey::outcome(&OutcomeKey::new(caller, key))])
+            .await
+            .map_err(|error| self.failed(error))?;
         let Some(record) = loaded.records.first().and_then(Option::as_ref) else { return Ok(None) };
         let Recorded { at, outcome, .. } = Recorded::decode(&record.bytes, record.version)?;
         Ok(Some(RecordedOutcome { outcome: outcome.settle(None), at }))
@@ -294,7 +338,7 @@ impl Store {
         let scan = Scan { from, inclusive, prefix, limit, max_bytes: MAX_PAGE_BYTES };
         // Each scan holds up to a page of values until its entries are built.
         let _turn = self.scans.acquire().await.map_err(|_| ReadError::Failed("the store is closed".into()))?;
-        let scanned = self.engine.scan(scan).await?;
+        let scanned = self.engine.scan(scan).await.map_err(|error| self.failed(error))?;
         let mut page = Page { entries: Vec::with_capacity(scanned.records.len()), next: None };
         for (key, record) in &scanned.records {
             page.entries.push(entry(record::name_of(key)?, record)?);

@@ -83,7 +83,8 @@ pub async fn remap(engine: &dyn Engine, guards: &Guards, at_least: u32) -> Resul
     };
     let batch = Batch {
         as_of: loaded.as_of,
-        compare: vec![(RecordKey::meta(), Some(record.version))],
+        shared: vec![(RecordKey::meta(), record.version)],
+        compare: Vec::new(),
         changes: vec![(RecordKey::meta(), Change::Put(changed.encode()))],
         purpose: Purpose::Store,
     };

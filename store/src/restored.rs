@@ -41,7 +41,8 @@ pub async fn restored(engine: &dyn Engine, at_least: u32) -> Result<Restored, Re
     let raised = Meta { base_generation: generation, highest_generation: generation, ..meta };
     let batch = Batch {
         as_of: loaded.as_of,
-        compare: vec![(RecordKey::meta(), Some(found.version))],
+        shared: vec![(RecordKey::meta(), found.version)],
+        compare: Vec::new(),
         changes: vec![(RecordKey::meta(), Change::Put(raised.encode()))],
         purpose: Purpose::Store,
     };
@@ -65,6 +66,6 @@ async fn drop_leases(engine: &dyn Engine) -> Result<usize, RemapError> {
         let as_of = engine.load(&[]).await?.as_of;
         let compare = keys.iter().cloned().zip(found.iter().map(|(_, record)| Some(record.version))).collect();
         let changes = keys.into_iter().map(|key| (key, Change::Delete)).collect();
-        commit(engine, Batch { as_of, compare, changes, purpose: Purpose::Free }).await?;
+        commit(engine, Batch { as_of, shared: Vec::new(), compare, changes, purpose: Purpose::Free }).await?;
     }
 }

@@ -12,17 +12,22 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::command::Command;
-use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Purpose, Version};
+use crate::engine::{Batch, Commit, Engine, EngineError, Limits, Loaded, Ownership, Purpose, Version};
 use crate::failure::{Failure, Rejected};
 use crate::fence_cache::FenceCache;
 use crate::known_base::KnownBase;
+use crate::known_records::KnownRecords;
+use crate::lane::{Lane, PATIENCE, PATIENCE_AGAIN, Settled};
 use crate::lock_queue::Locks;
-use crate::overlay::{Overlay, Plan};
+use crate::overlay::{Overlay, Plan, Proof};
 use crate::poison::Poison;
 use crate::record::Meta;
 
-/// How often a batch is judged again after conflicts before it is rejected.
+/// How often a command is judged after conflicts, the last times alone, before it is rejected.
 const MAX_ATTEMPTS: usize = 8;
+
+/// Pauses after conflicts are at most this long.
+const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Metrics of one batch.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +61,13 @@ pub(crate) struct Sequencer {
     pub(crate) max_bytes: usize,
     pub(crate) max_reads: usize,
     pub(crate) max_read_bytes: usize,
+    pub(crate) limits: Limits,
+    /// Whether there are any.
+    pub(crate) is_limited: bool,
+    /// On a shared engine.
+    pub(crate) lane: Option<Lane>,
+    /// On a shared engine.
+    pub(crate) known: Option<KnownRecords>,
 }
 
 /// The commands of a batch that wait for their answers.
@@ -94,6 +106,11 @@ impl Waiting {
         *wait = Some(Waiting { commands });
     }
 
+    /// Returns whether a command has not been answered yet.
+    fn is_awaited(&mut self) -> bool {
+        self.commands.iter_mut().any(Command::is_awaited)
+    }
+
     /// Keeps only the commands that are not answered yet, to be judged again.
     fn keep_unanswered(&mut self) {
         self.commands.retain_mut(Command::is_awaited);
@@ -126,25 +143,36 @@ impl Sequencer {
         })
     }
 
-    async fn run(self, mut queue: mpsc::Receiver<Command>) {
+    async fn run(mut self, mut queue: mpsc::Receiver<Command>) {
         let mut drained = Vec::with_capacity(self.max_commands);
         while queue.recv_many(&mut drained, self.max_commands).await > 0 {
             let mut rest = drained.drain(..).peekable();
             while rest.peek().is_some() {
-                let (mut bytes, mut reads) = (0, 0);
-                let mut commands = Vec::new();
-                while let Some(command) = rest.next_if(|_| bytes < self.max_bytes && reads < self.max_reads) {
+                let (mut bytes, mut reads, mut records) = (0, 0, 0);
+                let mut commands: Vec<Command> = Vec::new();
+                while let Some(command) = rest.next_if(|next| {
+                    let fits = bytes < self.max_bytes && reads < self.max_reads;
+                    fits && (!self.is_limited
+                        || commands.is_empty()
+                        || self.limits.hold(records + next.records(), bytes + next.bytes()))
+                }) {
                     bytes += command.bytes();
                     reads += command.reads().count();
+                    if self.is_limited {
+                        records += command.records();
+                    }
                     commands.push(command);
                 }
                 self.batch(Waiting { commands }).await;
             }
         }
+        if let Some(lane) = &self.lane {
+            lane.leave(self.engine.as_ref()).await;
+        }
     }
 
     /// Answers every command, in several batches if the values to be read do not fit into one.
-    async fn batch(&self, waiting: Waiting) {
+    async fn batch(&mut self, waiting: Waiting) {
         let mut next = Some(waiting);
         while let Some(mut waiting) = next.take() {
             let (started, commands) = (Instant::now(), waiting.commands.len());
@@ -156,8 +184,9 @@ impl Sequencer {
 
     /// Judges and commits, repeatedly after conflicts, and answers every command that is not moved to the `next` batch.
     /// Returns the duration of the last commit.
-    async fn attempts(&self, waiting: &mut Waiting, next: &mut Option<Waiting>) -> Option<Duration> {
-        for _ in 0..MAX_ATTEMPTS {
+    async fn attempts(&mut self, waiting: &mut Waiting, next: &mut Option<Waiting>) -> Option<Duration> {
+        let (mut conflicts, mut must_load) = (0, false);
+        while conflicts < MAX_ATTEMPTS {
             if let Some(reason) = self.poison.reason() {
                 waiting.answer_all(&Rejected::Poisoned(reason.to_owned()).into());
                 return None;
@@ -167,19 +196,28 @@ impl Sequencer {
                 continue;
             }
             let plan = Plan::of(&waiting.commands, self.max_read_bytes);
-            let loaded = match self.engine.load_to_change(&plan.wanted, plan.spare).await {
-                Ok(loaded) => loaded,
+            let (loaded, proof) = match self.load(&plan, must_load).await {
+                Ok(found) => found,
                 Err(EngineError(why)) => {
                     waiting.answer_all(&Rejected::Unavailable(why).into());
                     return None;
                 }
             };
             let judged = current_meta(&loaded, &self.mapping_hash).and_then(|meta| {
-                Overlay::new(&plan, &loaded, meta, Timestamp::now())
+                // Another gateway may have raised it.
+                if self.known.is_some() && proof != Proof::Assumed {
+                    self.base.set(meta.base_generation);
+                }
+                Overlay::new(&plan, &loaded, meta, Timestamp::now(), proof)
                     .map_err(|error| Rejected::Unavailable(error.to_string()))
             });
             let mut overlay = match judged {
                 Ok(overlay) => overlay,
+                // The record that was known may be out of date.
+                Err(Rejected::MappingChanged) if proof == Proof::Assumed => {
+                    must_load = true;
+                    continue;
+                }
                 Err(rejected) => {
                     waiting.answer_all(&rejected.into());
                     return None;
@@ -198,16 +236,33 @@ impl Sequencer {
             waiting.judge(&mut overlay);
             let changes = overlay.changes(self.index_id.fetch_add(1, Ordering::Relaxed));
             if changes.is_empty() {
-                waiting.settle(None, &self.locks);
-                self.note(&overlay);
-                return None;
+                if proof == Proof::Present || !waiting.is_awaited() {
+                    waiting.settle(None, &self.locks);
+                    self.note(&overlay);
+                    return None;
+                }
+                // What was judged on may be old. A load proves it, or a commit of the lane alone.
+                if self.engine.load_is_proof() {
+                    waiting.keep_unanswered();
+                    must_load = true;
+                    continue;
+                }
             }
-            let compare = plan.wanted.into_iter().map(|wanted| wanted.key).zip(versions(&loaded)).collect();
-            let base = self.base.get();
+            let mut batch = Batch {
+                as_of: loaded.as_of,
+                shared: Vec::new(),
+                compare: plan.wanted.into_iter().map(|wanted| wanted.key).zip(versions(&loaded)).collect(),
+                changes,
+                purpose: waiting.purpose(),
+            };
+            // The store's own record comes first in every plan.
+            if let (meta, Some(version)) = batch.compare.swap_remove(0) {
+                batch.shared.push((meta, version));
+            }
+            let (base, purpose) = (self.base.get(), batch.purpose);
             self.forget(&overlay);
             let committing = Instant::now();
-            let purpose = waiting.purpose();
-            let result = self.engine.commit(Batch { as_of: loaded.as_of, compare, changes, purpose }).await;
+            let result = self.commit(batch).await;
             let took = committing.elapsed();
             if let (Ok(Commit::Conflict | Commit::NoSpace { .. } | Commit::Unavailable(_)), Some(base)) =
                 (&result, base)
@@ -222,7 +277,16 @@ impl Sequencer {
                     waiting.settle(Some(first), &self.locks);
                 }
                 Ok(Commit::Conflict) => {
+                    must_load = true;
                     waiting.keep_unanswered();
+                    let others = waiting.commands.len() / 2;
+                    if conflicts > 0 && others > 0 {
+                        // One contended record must not hold up all the others.
+                        waiting.put_off(waiting.commands.len() - others, next);
+                    } else {
+                        conflicts += 1;
+                    }
+                    self.pause(conflicts).await;
                     continue;
                 }
                 Ok(Commit::NoSpace { free, floor }) => {
@@ -256,6 +320,81 @@ impl Sequencer {
         }
         waiting.answer_all(&Rejected::Contended { attempts: MAX_ATTEMPTS }.into());
         None
+    }
+
+    /// The records of a batch: loaded, or as they are known, which saves a round trip.
+    async fn load(&mut self, plan: &Plan, must_load: bool) -> Result<(Loaded, Proof), EngineError> {
+        if let Some(loaded) = self.known.as_ref().filter(|_| !must_load).and_then(|known| known.all(&plan.wanted)) {
+            return Ok((loaded, Proof::Assumed));
+        }
+        let loaded = self.engine.load_to_change(&plan.wanted, plan.spare).await?;
+        if let Some(known) = &mut self.known {
+            known.loaded(&plan.wanted, &loaded);
+        }
+        Ok((loaded, Proof::of_load(self.engine.as_ref())))
+    }
+
+    /// Commits a batch, and keeps what is known of its records.
+    async fn commit(&mut self, batch: Batch) -> Result<Commit, EngineError> {
+        let Some(known) = &self.known else { return self.engine.commit(batch).await };
+        let (compared, changed) = (known.of(&batch), KnownRecords::changed_by(&batch));
+        let result = self.commit_in_lane(batch).await;
+        if let Some(known) = &mut self.known {
+            match &result {
+                Ok(Commit::Done { first }) => known.committed(*first, changed),
+                Ok(Commit::Conflict) | Err(_) => known.forget(&compared),
+                Ok(Commit::NoSpace { .. } | Commit::Unavailable(_)) => {}
+            }
+        }
+        result
+    }
+
+    /// Commits a batch and the lane with it. If the answer was lost, finds out what became of them.
+    async fn commit_in_lane(&mut self, mut batch: Batch) -> Result<Commit, EngineError> {
+        let Some(lane) = &mut self.lane else { return self.engine.commit(batch).await };
+        if lane.is_in_doubt() {
+            match lane.settle(self.engine.as_ref(), PATIENCE_AGAIN).await {
+                // Its callers have been told that it is unknown.
+                Settled::Applied { .. } | Settled::Not => return Ok(Commit::Conflict),
+                Settled::HistoryLost(lost) => self.poison.set(lost),
+                Settled::Unknown => {}
+            }
+            let why = "what became of an earlier commit is not known yet, because the database does not answer";
+            return Ok(Commit::Unavailable(why.into()));
+        }
+        lane.join(&mut batch);
+        let changes = batch.changes.len();
+        let result = self.engine.commit(batch).await;
+        match &result {
+            Ok(Commit::Done { first }) => lane.committed(*first, changes),
+            Ok(Commit::Conflict) => {
+                if let Err(lost) = lane.check(self.engine.as_ref()).await {
+                    self.poison.set(lost);
+                }
+            }
+            Ok(Commit::NoSpace { .. } | Commit::Unavailable(_)) => {}
+            Err(EngineError(why)) => {
+                tracing::warn!(why, "a commit was not answered; asking what became of it");
+                lane.doubts(changes);
+                match lane.settle(self.engine.as_ref(), PATIENCE).await {
+                    Settled::Applied { first } => return Ok(Commit::Done { first }),
+                    Settled::Not => return Ok(Commit::Conflict),
+                    Settled::HistoryLost(lost) => self.poison.set(lost),
+                    // It may apply later, until the lane is settled.
+                    Settled::Unknown => {}
+                }
+            }
+        }
+        result
+    }
+
+    /// Lets other gateways go first, for a random time that grows with the conflicts.
+    async fn pause(&self, conflicts: usize) {
+        if conflicts > 1 && self.engine.ownership() == Ownership::Shared {
+            let longest = LONGEST_PAUSE.min(Duration::from_millis(1 << conflicts.min(16)));
+            let share = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
+            tokio::time::sleep(longest.mul_f64(share)).await;
+        }
     }
 
     /// Wakes waiters for locks whose lease a fence has overtaken.

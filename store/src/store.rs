@@ -12,18 +12,21 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::command::{Action, Condition, Judged, NewValue, Once, Operation, Step, Write, WriteOne};
-use crate::engine::Engine;
+use crate::engine::{Engine, Limits, Ownership, Wanted};
 use crate::entry::Entry;
-use crate::failure::Failure;
+use crate::failure::{Failure, Rejected};
 use crate::fence_cache::FenceCache;
 use crate::forgetter::{self, Forgetter};
 use crate::known_base::KnownBase;
+use crate::known_records::KnownRecords;
+use crate::lane::Lane;
 use crate::lock_queue::Locks;
+use crate::lock_watch::LockWatch;
 use crate::outcome::{TransactOutcome, WriteOutcome};
 use crate::own_record::{OpenError, open_meta};
 use crate::poison::Poison;
-use crate::record::Meta;
-use crate::sequencer::{BatchReport, Observer, Sequencer};
+use crate::record::{Meta, RecordKey};
+use crate::sequencer::{BatchReport, Observer, Sequencer, current_meta};
 
 /// Maximum number of concurrent list reads; each uses up to a page of memory.
 const MAX_SCANS: usize = 4;
@@ -31,6 +34,9 @@ const MAX_SCANS: usize = 4;
 /// Maximum number of concurrent transactions without tokens or writes; each uses up to the memory of its request and
 /// its answer.
 const MAX_VIEWS: usize = 8;
+
+/// How long a probe of the engine waits for an answer.
+const PROBE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The most bytes that a transaction with an idempotency key may read: its answer is stored for retries.
 pub const MAX_RECORDED_BYTES: usize = 64 << 10;
@@ -50,6 +56,8 @@ pub struct StoreOptions {
     pub batch_read_bytes: usize,
     /// Number of fences cached to refuse stale writers quickly.
     pub cached_fences: usize,
+    /// Bytes for the records of fences that commits are judged on without a load. Used with a shared engine only.
+    pub known_bytes: usize,
     /// How long outcomes are kept for retries and queries.
     pub outcome_retention: Duration,
     /// How much longer than its TTL a lease is respected when it is not renewed.
@@ -65,6 +73,7 @@ impl Default for StoreOptions {
             batch_reads: 64,
             batch_read_bytes: 8 << 20,
             cached_fences: 65_536,
+            known_bytes: 64 << 20,
             outcome_retention: Duration::from_secs(24 * 3600),
             lock_delay: Duration::ZERO,
         }
@@ -186,6 +195,8 @@ pub struct Store {
     pub(crate) locks: Arc<Locks>,
     committer: JoinHandle<()>,
     forgetter: Forgetter,
+    /// On a shared engine.
+    lock_watch: Option<LockWatch>,
     meta: Meta,
     pub(crate) base: KnownBase,
     pub(crate) scans: Semaphore,
@@ -203,11 +214,19 @@ impl Store {
         let meta = open_meta(engine.as_ref(), &guards).await?;
         let (queue, receiver) = mpsc::channel(options.queue.max(1));
         let cache = Arc::new(FenceCache::new(options.cached_fences));
-        let entry = Entry { queue, cache, poison: Poison::default(), under_way: Arc::default() };
-        let locks = Arc::new(Locks::new(options.lock_delay));
+        let is_shared = engine.ownership() == Ownership::Shared;
+        let entry = Entry { queue, cache, poison: Poison::default(), under_way: Arc::default(), is_shared };
+        let locks = Arc::new(Locks::new(options.lock_delay, engine.ownership()));
         let mut index_id = [0; 8];
         getrandom::fill(&mut index_id).map_err(|error| OpenError::Engine(error.to_string()))?;
         let base = KnownBase::new(meta.base_generation);
+        let (lane, known) = match engine.ownership() {
+            Ownership::Exclusive => (None, None),
+            Ownership::Shared => {
+                let lane = Lane::new().map_err(|error| OpenError::Engine(error.to_string()))?;
+                (Some(lane), Some(KnownRecords::new(options.known_bytes)))
+            }
+        };
         let sequencer = Sequencer {
             engine: engine.clone(),
             base: base.clone(),
@@ -221,10 +240,18 @@ impl Store {
             max_bytes: options.batch_bytes.max(1),
             max_reads: options.batch_reads.max(1),
             max_read_bytes: options.batch_read_bytes,
+            limits: engine.limits(),
+            is_limited: engine.limits() != Limits::NONE,
+            lane,
+            known,
         };
         let committer =
             sequencer.start(&Handle::current(), receiver).map_err(|error| OpenError::Engine(error.to_string()))?;
         let forgetter = forgetter::start(&engine, &entry, options.outcome_retention);
+        let lock_watch = match engine.ownership() {
+            Ownership::Exclusive => None,
+            Ownership::Shared => Some(LockWatch::start(&engine, &locks)),
+        };
         Ok(Store {
             engine,
             guards: RwLock::new(Arc::new(guards)),
@@ -232,6 +259,7 @@ impl Store {
             locks,
             committer,
             forgetter,
+            lock_watch,
             meta,
             base,
             scans: Semaphore::new(MAX_SCANS),
@@ -241,8 +269,11 @@ impl Store {
 
     /// Completes the queued commands, then closes the engine.
     pub async fn close(self) {
-        let Store { entry, committer, engine, forgetter, .. } = self;
+        let Store { entry, committer, engine, forgetter, lock_watch, .. } = self;
         forgetter.stop().await;
+        if let Some(lock_watch) = lock_watch {
+            lock_watch.stop().await;
+        }
         drop(entry);
         // A panic of the thread has already been logged and has poisoned the store.
         let _ = tokio::task::spawn_blocking(move || {
@@ -298,6 +329,20 @@ impl Store {
             self.entry.poison.set(fault);
         }
         self.entry.poison.reason().map_or(Health::Ready, |reason| Health::Poisoned(reason.to_owned()))
+    }
+
+    /// Whether the engine answers, where commits are made, and has the mapping of this gateway. One in this process always
+    /// does.
+    pub async fn reach_engine(&self) -> Result<(), Rejected> {
+        if self.engine.ownership() == Ownership::Exclusive {
+            return Ok(());
+        }
+        let probe = [Wanted::bytes(RecordKey::meta())];
+        match tokio::time::timeout(PROBE_PATIENCE, self.engine.load_to_change(&probe, 0)).await {
+            Ok(Ok(loaded)) => current_meta(&loaded, &self.mapping_hash()).map(|_| ()),
+            Ok(Err(error)) => Err(Rejected::Unavailable(error.to_string())),
+            Err(_) => Err(Rejected::Unavailable(format!("no answer within {} s", PROBE_PATIENCE.as_secs()))),
+        }
     }
 
     /// Number of queued writes.

@@ -9,7 +9,7 @@ use crate::command::{Action, Claim, Command, Judged, Write, answered};
 use crate::engine::Wanted;
 use crate::failure::{Failure, Rejected};
 use crate::outcome::{ClaimOutcome, Claimed, TransactOutcome};
-use crate::overlay::{Overlay, Plan};
+use crate::overlay::{Overlay, Plan, Proof};
 use crate::reads::state_of;
 use crate::record::{MAX_HEAD_BYTES, RecordKey, Value};
 use crate::reply::Reply;
@@ -80,7 +80,7 @@ impl Store {
         let plan = Plan::of(slice::from_ref(&command), 0);
         let loaded = self.engine.load_wanted(&plan.wanted, plan.spare).await.map_err(|error| unavailable(error.0))?;
         let meta = current_meta(&loaded, &self.mapping_hash())?;
-        let overlay = Overlay::new(&plan, &loaded, meta, Timestamp::now());
+        let overlay = Overlay::new(&plan, &loaded, meta, Timestamp::now(), Proof::of_load(self.engine.as_ref()));
         overlay.map_err(|error| unavailable(error.to_string()))?.judge(&mut command);
         command.settle(None, &self.locks);
         answer.try_recv().unwrap_or_else(|_| Err(unavailable("the transaction was not answered".into())))

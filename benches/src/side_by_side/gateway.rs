@@ -8,15 +8,39 @@ use fencepost_gateway::bench::{self, Http, Load, Workload};
 use crate::server::{Server, free_port};
 use crate::{Outcome, Peer, RESOURCES, Timing, VALUE};
 
-pub(crate) struct Gateway(Server);
+/// The gateway on its embedded engine, and on the server that the peer PostgreSQL is, too.
+pub(crate) const EMBEDDED: &str = "fencepost";
+pub(crate) const ON_POSTGRES: &str = "fencepost on PostgreSQL";
+
+pub(crate) struct Gateway {
+    server: Server,
+    name: &'static str,
+}
 
 impl Gateway {
     pub(crate) fn start(home: &Path) -> Result<Gateway, String> {
+        Gateway::with(home, EMBEDDED, "rocksdb")
+    }
+
+    pub(crate) fn on_postgres(home: &Path, url: &str) -> Result<Gateway, String> {
+        Gateway::with(home, ON_POSTGRES, url)
+    }
+
+    fn with(home: &Path, name: &'static str, engine: &str) -> Result<Gateway, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("fencepost");
         let port = free_port()?;
         let mut command = Command::new(&program);
-        command.args(["serve", "--log", "warn", "--listen", &format!("127.0.0.1:{port}"), "--data"]);
-        command.arg(home.join("fencepost"));
+        command.args([
+            "serve",
+            "--log",
+            "warn",
+            "--engine",
+            engine,
+            "--listen",
+            &format!("127.0.0.1:{port}"),
+            "--data",
+        ]);
+        command.arg(home.join(name.replace(' ', "-")));
         let server = Server::start(command, port)?;
         let url = format!("http://{}", server.address);
         let (resources, value) = (RESOURCES.to_string(), VALUE.to_string());
@@ -28,29 +52,29 @@ impl Gateway {
         if !filled.status.success() {
             return Err(String::from_utf8_lossy(&filled.stderr).into_owned());
         }
-        Ok(Gateway(server))
+        Ok(Gateway { server, name })
     }
 }
 
 impl Peer for Gateway {
     fn name(&self) -> &'static str {
-        "fencepost"
+        self.name
     }
 
-    fn offers(&self, _: Workload) -> bool {
-        true
+    fn offers(&self, workload: Workload) -> bool {
+        self.name == EMBEDDED || matches!(workload, Workload::Put | Workload::Stale | Workload::Get | Workload::Claim)
     }
 
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String> {
-        http(self.0.address, workload, connections, time)
+        http(self.server.address, workload, connections, time)
     }
 
     fn http(&self) -> Option<std::net::SocketAddr> {
-        Some(self.0.address)
+        (self.name == EMBEDDED).then_some(self.server.address)
     }
 
     fn process(&self) -> u32 {
-        self.0.process()
+        self.server.process()
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) trait Peer {
     /// Answers per second, latencies in milliseconds (p50, p99, p99.9), and the number of answers.
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String>;
 
-    /// The address of the gateway's HTTP interface, if it has one.
+    /// The address of its HTTP interface, if it is to be measured with wrk, too.
     fn http(&self) -> Option<SocketAddr>;
 
     /// The server's process; its children are counted too.
@@ -130,11 +130,15 @@ fn rounds_and_seconds(arguments: &[&str]) -> Result<(usize, Duration), String> {
 fn compare(rounds: usize, duration: Duration) -> Result<(), String> {
     machine::raise_open_files();
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let postgres = postgres::Postgres::start(home.path())?;
+    let on_postgres = gateway::Gateway::on_postgres(home.path(), &postgres.url())?;
     let mut peers: Vec<Box<dyn Peer>> = vec![
         Box::new(gateway::Gateway::start(home.path())?),
         Box::new(bare::Bare::start()?),
         Box::new(redis::Redis::start(home.path())?),
-        Box::new(postgres::Postgres::start(home.path())?),
+        // Before its server, so that it is stopped first.
+        Box::new(on_postgres),
+        Box::new(postgres),
         Box::new(etcd::Etcd::start(home.path())?),
     ];
     let time = Timing { warm_up: Duration::from_secs(1), duration };

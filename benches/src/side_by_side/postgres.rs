@@ -74,6 +74,11 @@ impl Postgres {
         Ok(postgres)
     }
 
+    /// The URL of its database, for a gateway.
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.server.address)
+    }
+
     fn client(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &self.server.address.port().to_string()]);

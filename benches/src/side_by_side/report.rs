@@ -9,11 +9,12 @@ use fencepost_gateway::bench::Workload;
 use crate::bars::{self, Figure};
 use crate::chart::{Bar, Chart, Group, Look};
 use crate::figures::{Rounds, grouped};
+use crate::gateway::{EMBEDDED, ON_POSTGRES};
 use crate::h2load::{self, Carried};
 use crate::wrk::Said;
 use crate::{RESOURCES, Sample, Timing, VALUE, machine};
 
-const OURS: &str = "fencepost";
+const OURS: &str = EMBEDDED;
 
 /// The rows shown in the chart.
 const CHARTED: &[(Workload, usize, &str)] = &[
@@ -65,14 +66,19 @@ impl Report {
         rounds(&self.rows, row, |sample| sample.cpu).median()
     }
 
+    fn p99(&self, row: Row) -> f64 {
+        rounds(&self.rows, row, |sample| sample.p99).median()
+    }
+
     pub(crate) fn markdown(&self) -> String {
         let mut text = self.introduction();
         text.push_str(&bars::table(|bar| {
             let row = Row { workload: bar.workload, connections: bar.connections, peer: bar.peer };
-            let ours = Row { peer: OURS, ..row };
+            let ours = Row { peer: bar.ours, ..row };
             match bar.figure {
                 Figure::Rate => self.rate(ours) / self.rate(row),
                 Figure::Cpu => self.cpu(ours) / self.cpu(row),
+                Figure::P99 => self.p99(ours) / self.p99(row),
             }
         }));
         text.push_str("## All figures\n\n");
@@ -126,6 +132,7 @@ impl Report {
              each connection sends its next request when it has the last answer. PostgreSQL is loaded by pgbench, also on one thread. CPU time and bytes \
              written are those of the server with all its processes, memory is its anonymous resident memory.\n\n\
              - *fencepost* is the gateway on its embedded engine, with its defaults.\n\
+             - *{ON_POSTGRES}* is the gateway on the server of the peer PostgreSQL. CPU time, bytes and memory are those of the gateway alone.\n\
              - *bare hyper* is a server on the same HTTP library. It reads the body, answers `ok` and keeps nothing. No HTTP service on this library can do more here.\n\
              - *Redis* {redis}: one Lua script compares the fence and writes both. `appendfsync always`.\n\
              - *PostgreSQL* {postgres}: one prepared upsert that writes where the fence is not higher. `fsync` and `synchronous_commit` are on.\n\

@@ -55,7 +55,7 @@ impl Refusal {
             resource: problem.resource.clone(),
             presented: problem.presented,
             presented_issuer: None,
-            fence: problem.fence,
+            fence: problem.fence.or(problem.fence_at_least),
             generation: problem.generation,
             holder: problem.holder.clone(),
             issuer: problem.issuer.clone(),

@@ -16,12 +16,6 @@ mod list;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "tls")]
-#[cfg_attr(
-    not(all(feature = "etcd", feature = "postgres", feature = "redis", feature = "zk")),
-    allow(dead_code, reason = "no service needs all of it")
-)]
-mod tls;
 #[cfg(feature = "token")]
 mod token;
 mod url;
@@ -35,7 +29,7 @@ use fencepost_core::{Holder, Resource};
 
 pub use lease::Lease;
 pub use list::{BACKENDS, Backend, connect};
-pub use url::LockUrl;
+pub use url::{LockUrl, Unusable};
 
 /// A lock service.
 ///

@@ -154,6 +154,38 @@ fn the_engine_table_is_the_list_of_engines() {
 }
 
 #[test]
+fn every_engine_on_a_server_has_a_page_with_its_urls() {
+    for engine in ENGINES.iter().filter(|engine| engine.is_shared()) {
+        let page = document(&format!("docs/{}.md", engine.name));
+        for scheme in engine.schemes {
+            assert!(page.contains(&format!("`{scheme}://")), "docs/{}.md lacks {scheme}://", engine.name);
+        }
+        let configuration = document("docs/configuration.md");
+        assert!(configuration.contains(&format!("({}.md)", engine.name)), "docs/configuration.md does not link it");
+    }
+}
+
+#[test]
+fn every_command_is_named_on_a_page() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let mut pages = document("README.md");
+    for folder in [directory.clone(), directory.join("conformance"), directory.join("locks")] {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                pages += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    for command in Cli::command().get_subcommands().map(clap::Command::get_name) {
+        // These say all there is in their help.
+        if !["version", "completions"].contains(&command) {
+            assert!(pages.contains(&format!("fencepost {command}")), "no page names `fencepost {command}`");
+        }
+    }
+}
+
+#[test]
 fn the_api_page_names_every_route() {
     let page = document("docs/api.md");
     for (_, route) in crate::http::ROUTES {

@@ -9,6 +9,8 @@ mod fence;
 mod hardening;
 mod kv;
 mod lock;
+#[cfg(feature = "postgres")]
+mod migrate;
 mod objects;
 mod remap;
 mod restored;
@@ -69,9 +71,12 @@ enum Command {
     Reload(admin::Reload),
     /// Measure a running gateway under load; writes to it
     Bench(bench::Bench),
+    /// Make or upgrade the schema of the engine postgres, with an account that may do so
+    #[cfg(feature = "postgres")]
+    Migrate(migrate::Migrate),
     /// Change the guard mapping of a stopped store; starts a new generation
     Remap(remap::Remap),
-    /// Go on with an older copy of a stopped store; starts a new generation and frees every lock
+    /// Go on with an older copy of a stopped store, or a standby that lacks commits; starts a generation, frees all locks
     Restored(restored::Restored),
     /// Work with the configuration
     #[command(subcommand)]
@@ -111,6 +116,8 @@ pub fn run() -> ExitCode {
         Command::Objects(objects) => objects.run(),
         Command::Reload(reload) => reload.run(),
         Command::Bench(bench) => bench.run(),
+        #[cfg(feature = "postgres")]
+        Command::Migrate(migrate) => migrate.run(),
         Command::Remap(remap) => remap.run(),
         Command::Restored(restored) => restored.run(),
         Command::Config(ConfigCommand::Check(flags)) => check(&flags),

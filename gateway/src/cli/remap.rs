@@ -24,12 +24,13 @@ impl Remap {
             return Err(Failed::usage(format!(
                 "nothing was changed. With --yes this makes “{}” the guard mapping of {}; if that differs from the stored one, \
                  a new generation starts: every token handed out so far is refused, and every lock holder must read the fence \
-                 and acquire again. Stop the gateway first",
+                 and acquire again. Stop {} first",
                 guards.mapping(),
-                store.config.data.display()
+                store.place(),
+                if store.is_shared() { "every gateway on this server" } else { "the gateway" }
             )));
         }
-        let (engine, runtime) = store.open()?;
+        let (runtime, engine) = store.open()?;
         store.check_position(engine.as_ref(), &runtime).map_err(Failed::other)?;
         let remapped = runtime.block_on(fencepost_store::remap(engine.as_ref(), guards, generation_by_clock()));
         match remapped.map_err(Failed::other)? {

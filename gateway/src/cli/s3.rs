@@ -158,8 +158,8 @@ fn exact(text: &str) -> Result<(), Failed> {
 /// acquisition.
 fn given(url: &str) -> Result<Option<Presented>, Failed> {
     let Some(token) = url.strip_prefix("token:") else { return Ok(None) };
-    let parsed = LockUrl::parse(url)?;
-    parsed.only(&["issuer"])?;
+    let parsed = LockUrl::parse(url).map_err(Failed::usage)?;
+    parsed.only(&["issuer"]).map_err(Failed::usage)?;
     let token = token.split('?').next().unwrap_or_default().trim_start_matches('/');
     let token = token.parse().map_err(Failed::usage)?;
     let issuer = parsed.setting("issuer").map(Issuer::new).transpose().map_err(Failed::usage)?;

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use fencepost_objects::directory::{Directory, SharedModes};
 use fencepost_objects::{Objects, collect_abandoned_uploads};
 use fencepost_store::Store;
+use fencepost_store::engines::EngineKind;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
@@ -109,17 +110,15 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
         Some(front_end) => Some(listen_for_s3(front_end, config.s3.insecure_plaintext).await?),
         None => None,
     };
-    let kind = config.engine_kind().map_err(Failed::usage)?;
-    if s3.is_some() && !kind.durable {
-        return Err(Failed::usage(format!(
-            "the S3 front end keeps objects, and the engine `{}` would forget their fences: use a durable engine",
-            kind.name
-        )));
+    let kind = config.engine.kind();
+    if s3.is_some() {
+        check_objects(kind)?;
     }
     data_directory::check(&config.data, config.data_mode_ok).map_err(Failed::usage)?;
-    let engine = (kind.open)(&config.data, &config.engine_options).map_err(Failed::other)?;
+    let records = config.place();
+    let engine = (kind.open)(&records, &config.engine_options).await.map_err(Failed::other)?;
     // Before anything is committed: an older copy of the store must not be served.
-    PositionFile::check(engine.as_ref(), &config.state_dir, &config.data).await.map_err(Failed::other)?;
+    PositionFile::check(engine.as_ref(), &config.state_dir, &records).await.map_err(Failed::other)?;
     let metrics = Arc::new(Metrics::new());
     let store = Store::open(engine, config.guards.clone(), config.store.clone(), metrics.clone())
         .await
@@ -139,7 +138,11 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
     let keeper = noted.map(|file| PositionKeeper::start(file, &store));
     drop(store);
     let gateway = gateway.answering_for(&config.hosts, server.address().ip());
-    let place = if kind.durable { format!("data in {}", config.data.display()) } else { "nothing is kept".to_owned() };
+    let place = match (kind.is_shared(), kind.durable) {
+        (true, _) => format!("data on {}", config.engine),
+        (false, true) => format!("data in {}", config.data.display()),
+        (false, false) => "nothing is kept".to_owned(),
+    };
     let address = server.address();
     let welcome = welcome(&format!("http://{address}"), kind.name, &place, &s3_welcome);
     if let Err(failed) = exit::write(welcome.as_bytes()) {
@@ -182,7 +185,7 @@ async fn make_ready(
     modes: SharedModes,
 ) -> Result<Ready, Failed> {
     // Again, because a store that was just made had no position before.
-    let noted = PositionFile::of_store(store, &config.state_dir, &config.data).map_err(Failed::other)?;
+    let noted = PositionFile::of_store(store, &config.state_dir, &config.place()).map_err(Failed::other)?;
     // After the engine has the data directory to itself. An engine that needs none may not have created it.
     for directory in [&config.admin_socket, &config.audit_log].into_iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(directory)
@@ -213,6 +216,24 @@ async fn make_ready(
         s3_listener = Some(S3Listener::new(listener, objects, credentials, metrics, &limits, &options));
     }
     Ok(Ready { gateway, admin, s3_listener, s3_welcome, noted })
+}
+
+/// Checks that an engine can keep the fences of objects in a directory.
+fn check_objects(kind: &EngineKind) -> Result<(), Failed> {
+    if !kind.durable {
+        return Err(Failed::usage(format!(
+            "the S3 front end keeps objects, and the engine `{}` would forget their fences: use a durable engine",
+            kind.name
+        )));
+    }
+    if kind.is_shared() {
+        return Err(Failed::usage(format!(
+            "the S3 front end keeps objects in a directory, which belongs to one gateway, and the engine `{}` is for several: \
+             use the engine rocksdb for the S3 front end. Buckets on several gateways come with bucket layouts",
+            kind.name
+        )));
+    }
+    Ok(())
 }
 
 /// Beyond loopback, the operator must accept that others may see bodies and headers.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::ConfigError;
+use super::engine::EngineText;
 use super::s3::FileS3;
 use super::unreadable::unreadable;
 use crate::credentials::secret_file;
@@ -25,7 +26,7 @@ pub(super) struct File {
     pub(super) listen: Option<String>,
     pub(super) data: Option<PathBuf>,
     pub(super) data_mode_ok: Option<bool>,
-    pub(super) engine: Option<String>,
+    pub(super) engine: Option<EngineText>,
     pub(super) admin_socket: Option<PathBuf>,
     pub(super) audit_log: Option<PathBuf>,
     pub(super) state_dir: Option<String>,
@@ -93,7 +94,7 @@ impl File {
         let mut text = Zeroizing::new(String::new());
         opened.take(MAX_BYTES).read_to_string(&mut text).map_err(cannot)?;
         let file: File = toml::from_str(&text).map_err(|error| unreadable(path, &text, error))?;
-        if file.s3.holds_a_secret() {
+        if file.s3.holds_a_secret() || file.engine.as_ref().is_some_and(EngineText::may_hold_a_secret) {
             secret_file::check_private(path, &metadata)?;
         }
         Ok(file)

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fencepost_store::engines::ENGINES;
 
+use super::engine::{self, EngineText};
 use super::s3::S3Flags;
 use crate::http::Host;
 use crate::position_file::StateDir;
@@ -49,9 +49,9 @@ pub struct Flags {
     /// How much longer than its ttl a lease of the built-in lock service is respected [default: 0s]
     #[arg(long, value_name = "TIME", env = "FENCEPOST_LOCK_DELAY")]
     pub lock_delay: Option<Span>,
-    /// Engine that keeps the data [default: rocksdb]
-    #[arg(long, value_name = "NAME", env = "FENCEPOST_ENGINE", value_parser = engine_names())]
-    pub engine: Option<String>,
+    /// Engine that keeps the data, by its name or by the URL of its server [default: rocksdb]
+    #[arg(long, value_name = "ENGINE", env = "FENCEPOST_ENGINE", hide_env_values = true, long_help = engine::help())]
+    pub engine: Option<EngineText>,
     /// Listen beyond loopback although every caller is anonymous and may write
     #[arg(
         long,
@@ -122,9 +122,4 @@ pub struct Flags {
     #[command(flatten)]
     #[allow(missing_docs, reason = "a doc comment would become the help of every flag in it")]
     pub s3: S3Flags,
-}
-
-fn engine_names() -> clap::builder::PossibleValuesParser {
-    let names = ENGINES.iter().map(|engine| clap::builder::PossibleValue::new(engine.name).help(engine.summary));
-    clap::builder::PossibleValuesParser::new(names.collect::<Vec<_>>())
 }

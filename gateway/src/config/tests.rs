@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use fencepost_core::{Claim, Equal, IssuerRule, Mode};
+use fencepost_store::engines::ENGINES;
 
 use super::*;
 use crate::s3::options::Read;
@@ -45,7 +46,7 @@ fn unknown_keys_and_bad_values_are_errors() {
         ("[[guard]]\nkeys = 'a'\nmax_jump = 0", "nonzero"),
         ("[limits]\nmax_body = '4MB'", "4MB"),
         ("[limits]\nbody_timeout = '30'", "30"),
-        ("engine = 'postgres'", "memory"),
+        ("engine = 'etcd'", "memory"),
         ("[limits]\nmax_connections = 0", "max_connections"),
         ("[limits]\nmax_connections = 9999999999999", "max_connections must be at most"),
         ("queue = 9999999999999", "queue must be at most"),
@@ -227,9 +228,91 @@ fn the_position_of_the_store_is_noted_where_flag_or_file_say() {
 
 #[test]
 fn an_unknown_engine_is_answered_with_those_of_this_build() {
+    for (engine, name) in [("etcd", "etcd"), ("etcd://bob:hunter2@h:2379", "etcd")] {
+        let error = parse(&format!("engine = '{engine}'")).unwrap_err();
+        assert!(error.contains(&format!("there is no engine `{name}`; choose one of: ")), "{error}");
+        for kind in ENGINES {
+            let choice = kind.schemes.first().map_or(kind.name.to_owned(), |scheme| format!("{scheme}://user@"));
+            assert!(error.contains(&choice), "{error} lacks {choice}");
+        }
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+    for engine in ["bob:hunter2@h/db", "hunter2@h/db", "hunter 2@", "rocksdb:hunter2"] {
+        let error = parse(&format!("engine = '{engine}'")).unwrap_err();
+        assert!(error.contains("neither a name nor the URL") && error.contains("memory"), "{error}");
+        assert!(!error.contains("hunter") && !error.contains("bob"), "{error}");
+    }
+}
+
+/// The flags of a command line.
+fn flags(arguments: &[&str]) -> Flags {
+    let command = <Flags as clap::Args>::augment_args(clap::Command::new("fencepost").no_binary_name(true));
+    <Flags as clap::FromArgMatches>::from_arg_matches(&command.try_get_matches_from(arguments).unwrap()).unwrap()
+}
+
+#[test]
+fn the_flag_of_the_engine_has_a_variable_whose_value_is_not_shown_and_help_for_every_engine() {
+    let command = <Flags as clap::Args>::augment_args(clap::Command::new("fencepost"));
+    let engine = command.get_arguments().find(|argument| argument.get_id() == "engine").unwrap();
+    assert_eq!(engine.get_env().unwrap(), "FENCEPOST_ENGINE");
+    assert!(engine.is_hide_env_values_set());
+    let help = engine.get_long_help().unwrap().to_string();
+    for kind in ENGINES {
+        assert!(help.contains(&format!("- {}: {}", kind.name, kind.summary)), "{help}");
+    }
+    let named = Config::merge(&flags(&["--engine", "memory"]), File::default()).unwrap();
+    assert_eq!(named.engine.kind().name, "memory");
+    assert!(matches!(named.place(), Place::Directory(path) if path == named.data));
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn an_engine_on_a_server_is_named_by_its_url() {
+    let url = "postgres://bob:hunter2@db:5432/app?schema=orders&sslmode=require&password=hunter2";
+    let shown = "postgres://bob:…@db:5432/app?schema=orders";
+    let given = flags(&["--engine", url]);
+    assert!(!format!("{given:?}").contains("hunter2"), "{given:?}");
+    let by_flag = Config::merge(&given, toml::from_str("engine = 'memory'").unwrap()).unwrap();
+    let by_file = parse(&format!("engine = '{url}'")).unwrap();
+    for config in [by_flag, by_file] {
+        assert_eq!((config.engine.kind().name, config.engine.to_string()), ("postgres", shown.to_owned()));
+        let Place::Server(server) = config.place() else { panic!("{config:?}") };
+        assert_eq!(server.text, url, "the engine gets all of it");
+        assert!(config.to_string().contains(&format!("engine           {shown}\n")), "{config}");
+        assert!(!format!("{config} {config:?}").contains("hunter2"), "{config:?}");
+    }
+    let other = parse("engine = 'postgresql://db/app'").unwrap();
+    assert_eq!((other.engine.kind().name, other.engine.to_string()), ("postgres", "postgresql://db/app".to_owned()));
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn an_engine_on_a_server_needs_its_url() {
     let error = parse("engine = 'postgres'").unwrap_err();
-    let names: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
-    assert!(error.contains(&format!("there is no engine `postgres`; choose one of: {}", names.join(", "))), "{error}");
+    assert!(error.contains("`postgres://user@host:port/database`") && error.contains("FENCEPOST_ENGINE"), "{error}");
+    let error = parse("engine = 'postgres://bob:hun/ter2@db/app'").unwrap_err();
+    assert!(error.contains("%2F") && !error.contains("ter2"), "{error}");
+}
+
+#[test]
+#[cfg(feature = "postgres")]
+fn s16_a_file_with_the_password_of_an_engine_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fencepost.toml");
+    let load = |engine: &str, mode: u32| {
+        std::fs::write(&path, format!("engine = '{engine}'\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        Config::load(&Flags { config: Some(path.clone()), ..Flags::default() }).map_err(|error| error.to_string())
+    };
+    for engine in ["postgres://bob:hunter2@db/app", "postgres://bob@db/app?password=hunter2"] {
+        let error = load(engine, 0o644).unwrap_err();
+        assert!(error.contains(&format!("chmod 600 {}", path.display())) && !error.contains("hunter2"), "{error}");
+        assert!(load(engine, 0o600).is_ok());
+    }
+    for engine in ["postgres://bob@db/app", "memory"] {
+        assert!(load(engine, 0o644).is_ok(), "without a password any mode will do");
+    }
 }
 
 #[test]

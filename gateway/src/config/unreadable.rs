@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::ConfigError;
 
-/// Tables that may hold a secret, and words that hint at one.
-const MAY_HOLD_A_SECRET: [&str; 5] = ["s3", "identity", "secret", "password", "private"];
+/// Tables that may hold a secret, and what hints at one: words, and parts of a URL, which may have a password in it.
+const MAY_HOLD_A_SECRET: [&str; 7] = ["s3", "identity", "secret", "password", "private", "://", "@"];
 
 /// An error quotes its line, unless the file may hold a secret. Then it has only the position and our own words for the
 /// kind of error: the messages of the parser repeat values, and a secret can be on any line, for example in a string
@@ -81,6 +81,11 @@ mod tests {
             ("[[\"\\u0073\\u0033\".key]]\nx = hunter2\n".to_owned(), "line 2"),
             ("[[identity]]\ntoken = 'hunter2'\n".to_owned(), "unknown setting"),
             (format!("listn = 'hunter2'\n{key}"), "line 1, column 1"),
+            ("engine = postgres://bob:hunter2@db/fencepost\n".to_owned(), "line 1"),
+            ("engine = 'postgres:bob:hunter2@db/fencepost\n".to_owned(), "line "),
+            ("engine = 'postgres://bob:hunter2\nqueue = 7\n".to_owned(), "line "),
+            ("engine = ['postgres://bob:hunter2@db/fencepost']\n".to_owned(), "wrong kind"),
+            ("engin = 'postgres://bob:hunter2@db/fencepost'\n".to_owned(), "unknown setting"),
         ] {
             let error = error_of(&text);
             assert!(error.contains(word) && error.contains("not shown"), "{text}: {error}");

@@ -183,7 +183,10 @@ impl Problem {
         let mut problem = Problem::new(reason.problem(), refusal.detail(Timestamp::now())).advice(reason.advice());
         let document = &mut problem.document;
         document.presented = refusal.presented_token();
-        document.fence = refusal.found.token();
+        match refusal.at_least {
+            false => document.fence = refusal.found.token(),
+            true => document.fence_at_least = refusal.found.token(),
+        }
         document.resource = Some(refusal.resource);
         document.generation = Some(refusal.found.generation);
         document.holder = refusal.found.holder;
@@ -285,6 +288,7 @@ impl From<ReadError> for Problem {
         match error {
             ReadError::MappingChanged => Rejected::MappingChanged.into(),
             ReadError::WrongResource(wrong) => wrong.into(),
+            ReadError::Unreachable(why) => Rejected::Unavailable(why).into(),
             ReadError::Failed(why) => Problem::new(ProblemKind::ReadFailed, why)
                 .advice("Nothing was changed. The operator should look at the gateway's log and the disk."),
         }

@@ -161,6 +161,9 @@ pub struct ProblemDocument {
     /// The resource's fence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<Token>,
+    /// In place of `fence`, where another gateway may have raised the fence since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence_at_least: Option<Token>,
     /// The resource's generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
@@ -239,6 +242,7 @@ impl ProblemDocument {
             resource: None,
             presented: None,
             fence: None,
+            fence_at_least: None,
             generation: None,
             holder: None,
             issuer: None,
@@ -267,6 +271,7 @@ impl ProblemDocument {
             resource,
             presented,
             fence,
+            fence_at_least,
             generation,
             holder,
             issuer,
@@ -291,6 +296,7 @@ impl ProblemDocument {
         json.text("resource", resource.as_ref().map(Resource::as_str));
         json.text("presented", presented.map(Token::text).as_deref());
         json.text("fence", fence.map(Token::text).as_deref());
+        json.text("fence_at_least", fence_at_least.map(Token::text).as_deref());
         json.number("generation", generation.map(u64::from));
         json.text("holder", holder.as_ref().map(Holder::as_str));
         json.text("issuer", issuer.as_ref().map(Issuer::as_str));
@@ -347,6 +353,7 @@ mod tests {
             resource: Some(resource),
             presented: Token::new(2, 7),
             fence: Token::new(0, u64::MAX),
+            fence_at_least: Token::new(0, 9),
             generation: Some(2),
             holder: Some(Holder::new("wörker\\a#1").unwrap()),
             issuer: Some(Issuer::new("etcd:1").unwrap()),

@@ -30,6 +30,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Returns whether a token that was refused for it once is refused for ever: fences only rise.
+    pub fn is_final(self) -> bool {
+        matches!(self, Reason::Stale | Reason::RetiredGeneration)
+    }
+
     /// Every reason, for tables and metrics.
     pub const ALL: [Reason; 10] = [
         Reason::MissingToken,
@@ -112,6 +117,8 @@ pub struct Refusal {
     pub presented: Option<Presented>,
     /// The state of the resource.
     pub found: FenceState,
+    /// Whether another gateway may have raised the fence since. It is final all the same: fences only rise.
+    pub at_least: bool,
 }
 
 impl Refusal {
@@ -172,7 +179,7 @@ impl Refusal {
             Reason::Implausible => write!(text, "token {token} is implausibly far above the fence of `{resource}`"),
         };
         if let Some(fence) = self.found.token() {
-            text.push_str(": the fence is ");
+            text.push_str(if self.at_least { ": the fence is at least " } else { ": the fence is " });
             text.push_str(&fence.text());
             let holder = self.found.holder.as_ref();
             if holder.is_some() || self.found.raised_at.is_some() {
@@ -222,7 +229,10 @@ mod tests {
                 raised_at: Some(Timestamp(1_000)),
                 ..FenceState::default()
             },
+            at_least: false,
         };
+        let perhaps_higher = Refusal { at_least: true, ..refusal.clone() };
+        assert!(perhaps_higher.detail(Timestamp(13_500)).contains(": the fence is at least 34, raised by"));
         assert_eq!(
             refusal.detail(Timestamp(13_500)),
             "token 33 is stale for `orders/123`: the fence is 34, raised by `worker-b#9f2c` 12 s ago."
@@ -238,6 +248,7 @@ mod tests {
                 resource: Resource::new("r").unwrap(),
                 presented: None,
                 found: FenceState::default(),
+                at_least: false,
             };
             assert!(refusal.detail(Timestamp(0)).contains("`r`"), "{reason:?}");
             assert!(reason.advice().ends_with('.') || reason.advice().ends_with("token."), "{reason:?}");

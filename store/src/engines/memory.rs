@@ -25,6 +25,10 @@ pub enum Fault {
     UnknownApplied,
     /// Fails with an unknown outcome, without writing.
     UnknownLost,
+    /// Fails with an unknown outcome, and every read fails from then on, as with [`Memory::break_reads`].
+    Cut,
+    /// Fails with an unknown outcome, and compares and writes when [`Memory::release`] is called, or never.
+    UnknownLate,
     /// Another writer commits these changes first; the comparison must detect it.
     Interleave(Vec<(RecordKey, Change)>),
     /// Waits until [`Memory::release`] is called, then commits.
@@ -51,6 +55,7 @@ pub struct Memory {
     held: Arc<Notify>,
     released: Arc<Notify>,
     ownership: Ownership,
+    load_is_proof: bool,
 }
 
 impl Default for Memory {
@@ -62,7 +67,13 @@ impl Default for Memory {
 impl Memory {
     /// An empty engine.
     pub fn new(ownership: Ownership) -> Memory {
-        Memory { state: Arc::default(), held: Arc::default(), released: Arc::default(), ownership }
+        let (state, held, released) = (Arc::default(), Arc::default(), Arc::default());
+        Memory { state, held, released, ownership, load_is_proof: true }
+    }
+
+    /// An empty engine that several gateways share, and whose loads prove nothing.
+    pub fn unproven() -> Memory {
+        Memory { load_is_proof: false, ..Memory::new(Ownership::Shared) }
     }
 
     /// Queues a fault for a coming commit.
@@ -118,8 +129,9 @@ impl State {
         Version(first)
     }
 
-    fn holds(&self, compare: &[(RecordKey, Option<Version>)]) -> bool {
-        compare.iter().all(|(key, version)| self.records.get(key.as_bytes()).map(|record| record.version) == *version)
+    fn holds(&self, batch: &Batch) -> bool {
+        let version = |key: &RecordKey| self.records.get(key.as_bytes()).map(|record| record.version);
+        batch.compared().all(|(key, compared)| version(key) == compared)
     }
 
     fn load(&self, wanted: &[Wanted], mut spare: usize) -> Result<Loaded, EngineError> {
@@ -170,6 +182,16 @@ impl Engine for Memory {
             self.held.notify_one();
             self.released.notified().await;
         }
+        if let Some(Fault::UnknownLate) = fault {
+            let (late, released) = (self.clone(), self.released.clone());
+            tokio::spawn(async move {
+                released.notified().await;
+                // Its committer was answered long ago.
+                let _ = late.work(batch, None);
+                late.held.notify_one();
+            });
+            return Err(EngineError("injected: the outcome is unknown".into()));
+        }
         let commit = self.work(batch, fault.as_ref());
         if let Some(Fault::HoldWritten) = fault {
             self.held.notify_one();
@@ -189,6 +211,10 @@ impl Engine for Memory {
     fn position(&self) -> Option<u64> {
         None
     }
+
+    fn load_is_proof(&self) -> bool {
+        self.load_is_proof
+    }
 }
 
 impl Memory {
@@ -199,13 +225,17 @@ impl Memory {
             Some(Fault::Conflict) => return Ok(Commit::Conflict),
             Some(Fault::NoSpace) => return Ok(Commit::NoSpace { free: 1, floor: 2 }),
             Some(Fault::Unavailable) => return Ok(Commit::Unavailable("injected".into())),
+            Some(Fault::Cut) => {
+                state.read_fault = Some("injected: the connection was cut".into());
+                return Err(EngineError("injected: the outcome is unknown".into()));
+            }
             Some(Fault::UnknownLost) => return Err(EngineError("injected: the outcome is unknown".into())),
             Some(Fault::Interleave(changes)) => {
                 state.write(changes);
             }
-            Some(Fault::UnknownApplied | Fault::Hold | Fault::HoldWritten) | None => {}
+            Some(Fault::UnknownApplied | Fault::UnknownLate | Fault::Hold | Fault::HoldWritten) | None => {}
         }
-        if !state.holds(&batch.compare) {
+        if !state.holds(&batch) {
             return Ok(Commit::Conflict);
         }
         let first = state.write(&batch.changes);

@@ -10,15 +10,39 @@ mod journal;
 #[cfg(feature = "rocksdb")]
 mod log_check;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "rocksdb")]
 mod recent;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 
-use std::path::Path;
+use std::fmt;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use fencepost_remote::ServerUrl;
+
 use crate::engine::Engine;
+
+/// Where an engine keeps its records.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In a directory that one process uses.
+    Directory(PathBuf),
+    /// On a server that many gateways use.
+    Server(ServerUrl),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Directory(path) => write!(f, "{}", path.display()),
+            Place::Server(url) => write!(f, "{url}"),
+        }
+    }
+}
 
 /// Options for opening an engine.
 #[derive(Clone, Debug)]
@@ -29,11 +53,22 @@ pub struct EngineOptions {
     pub write_buffer_bytes: usize,
     /// Bytes that must stay free on the disk.
     pub free_space_floor: u64,
+    /// Opens an engine although its server has another history than before. Only for the command that accepts it, see
+    /// [`Engine::accept_history`].
+    pub accept_history: bool,
+    /// Makes a place for the records on a server if there is none.
+    pub make: bool,
 }
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { cache_bytes: 256 << 20, write_buffer_bytes: 64 << 20, free_space_floor: 256 << 20 }
+        EngineOptions {
+            cache_bytes: 256 << 20,
+            write_buffer_bytes: 64 << 20,
+            free_space_floor: 256 << 20,
+            accept_history: false,
+            make: true,
+        }
     }
 }
 
@@ -68,6 +103,17 @@ pub enum EngineOpenError {
         /// The damage that was found.
         why: String,
     },
+    /// The server cannot be used.
+    #[error("cannot use {server} as engine: {why}")]
+    Server {
+        /// The URL without its password.
+        server: String,
+        /// What is wrong, and what to do about it.
+        why: String,
+    },
+    /// The engine keeps its records elsewhere.
+    #[error("this engine keeps its records {0}")]
+    Place(&'static str),
     /// The directory cannot be created or used.
     #[error("cannot use {path} as data directory: {why}")]
     Directory {
@@ -78,7 +124,8 @@ pub enum EngineOpenError {
     },
 }
 
-type Open = fn(&Path, &EngineOptions) -> Result<Arc<dyn Engine>, EngineOpenError>;
+/// An engine that is being opened.
+pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Engine>, EngineOpenError>> + Send + 'a>>;
 
 /// An engine that can be selected.
 pub struct EngineKind {
@@ -88,8 +135,17 @@ pub struct EngineKind {
     pub summary: &'static str,
     /// Whether its data survives a restart.
     pub durable: bool,
-    /// Opens the engine in a directory.
-    pub open: Open,
+    /// The schemes of its URLs. None: its records are in a directory.
+    pub schemes: &'static [&'static str],
+    /// Opens the engine at its place. Must be called on a Tokio runtime, which drives it from then on.
+    pub open: for<'a> fn(&'a Place, &'a EngineOptions) -> Opening<'a>,
+}
+
+impl EngineKind {
+    /// Whether its records are on a server that other gateways may use, too.
+    pub fn is_shared(&self) -> bool {
+        !self.schemes.is_empty()
+    }
 }
 
 /// The engine that is used if none is named. A build without it has no default: the memory engine must be named
@@ -103,17 +159,57 @@ pub const ENGINES: &[EngineKind] = &[
         name: "rocksdb",
         summary: "embedded and durable: one process owns the data directory (the default)",
         durable: true,
-        open: |path, options| Ok(Arc::new(rocksdb::RocksDb::open(path, options)?)),
+        schemes: &[],
+        open: |place, options| Box::pin(async move { opened(rocksdb::RocksDb::open(place.directory()?, options)?) }),
+    },
+    #[cfg(feature = "postgres")]
+    EngineKind {
+        name: "postgres",
+        summary: "many gateways over one PostgreSQL: postgres://user@host/database",
+        durable: true,
+        schemes: &["postgres", "postgresql"],
+        open: |place, options| {
+            Box::pin(async move { opened(postgres::Postgres::open(place.server()?, options).await?) })
+        },
     },
     EngineKind {
         name: "memory",
         summary: "for tests: everything is forgotten when the process ends",
         durable: false,
-        open: |_, _| Ok(Arc::new(memory::Memory::default())),
+        schemes: &[],
+        open: |_, _| Box::pin(async move { opened(memory::Memory::default()) }),
     },
 ];
 
-/// Finds an engine by name.
+fn opened(engine: impl Engine) -> Result<Arc<dyn Engine>, EngineOpenError> {
+    Ok(Arc::new(engine))
+}
+
+impl Place {
+    /// The directory.
+    #[cfg(feature = "rocksdb")]
+    fn directory(&self) -> Result<&std::path::Path, EngineOpenError> {
+        match self {
+            Place::Directory(path) => Ok(path),
+            Place::Server(_) => Err(EngineOpenError::Place("in a directory, and takes no URL")),
+        }
+    }
+
+    /// The server.
+    #[cfg(feature = "postgres")]
+    fn server(&self) -> Result<&ServerUrl, EngineOpenError> {
+        match self {
+            Place::Server(url) => Ok(url),
+            Place::Directory(_) => Err(EngineOpenError::Place("on a server, and needs its URL")),
+        }
+    }
+}
+
+/// Finds an engine by its name, or by a URL.
 pub fn find(name: &str) -> Option<&'static EngineKind> {
-    ENGINES.iter().find(|engine| engine.name == name)
+    let scheme = name.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    ENGINES.iter().find(|engine| match &scheme {
+        Some(scheme) => engine.schemes.contains(&scheme.as_str()),
+        None => engine.name == name,
+    })
 }

@@ -264,12 +264,12 @@ impl Shared {
         if self.recent.instant() == Some(batch.as_of.0) {
             return Ok(true);
         }
-        for (key, expected) in &batch.compare {
+        for (key, expected) in batch.compared() {
             let found = match self.recent.find(key) {
                 Found::Here(record) => record.map(|record| record.version),
                 Found::Missing(_) => self.tables.version(key)?,
             };
-            if found != *expected {
+            if found != expected {
                 return Ok(false);
             }
         }

@@ -191,6 +191,7 @@ impl Store {
                 resource: guarded.resource,
                 presented: presented.cloned(),
                 found: state,
+                at_least: false,
             })),
         })
     }

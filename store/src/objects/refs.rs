@@ -12,7 +12,7 @@ use fencepost_core::{Key, Timestamp};
 
 use super::{Draft, ObjectOutcome, Why};
 use crate::command::Requirement;
-use crate::engine::{EngineError, Purpose};
+use crate::engine::Purpose;
 use crate::failure::{Failure, Rejected};
 use crate::reads::{Page, ReadError};
 use crate::record::{self, Intent, ObjectRecord, RecordKey, decode_number, encode_number};
@@ -155,8 +155,7 @@ impl Store {
     }
 
     pub(super) async fn record(&self, key: &RecordKey) -> Result<Option<Bytes>, ReadError> {
-        let loaded =
-            self.engine.load(std::slice::from_ref(key)).await.map_err(|EngineError(why)| ReadError::Failed(why))?;
+        let loaded = self.engine.load(std::slice::from_ref(key)).await.map_err(|error| self.failed(error))?;
         Ok(loaded.records.into_iter().next().flatten().map(|record| record.bytes))
     }
 }

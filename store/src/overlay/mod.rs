@@ -8,17 +8,35 @@ mod rotate;
 mod write;
 
 use bytes::Bytes;
-use fencepost_core::{FenceState, Key, Reason, Refusal, Resource, Timestamp, Token, Verdict, decide};
+use fencepost_core::{Access, FenceState, Key, Reason, Refusal, Resource, Timestamp, Token, Verdict, decide};
 use foldhash::{HashMap, HashMapExt, HashSet};
 
 use crate::command::{Action, Claim, Command, Judged};
-use crate::engine::{Change, Loaded, Record, Want};
+use crate::engine::{Change, Engine, Loaded, Record, Want};
 use crate::outcome::{ClaimOutcome, Claimed, TooLarge};
 use crate::record::{self, LockRecord, Meta, OutcomeKey, Pending, RecordKey, Recorded, Undecodable, Value};
 
 use crate::reply::Draft;
 
 pub(crate) use plan::Plan;
+
+/// What the records of a batch prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// They are what is committed now.
+    Present,
+    /// They were committed together at some time. Another gateway may have changed them since.
+    Past,
+    /// Each was committed at some time, and recorded outcomes were not looked for.
+    Assumed,
+}
+
+impl Proof {
+    /// What a load of this engine proves.
+    pub(crate) fn of_load(engine: &dyn Engine) -> Proof {
+        if engine.load_is_proof() { Proof::Present } else { Proof::Past }
+    }
+}
 
 struct FenceSlot {
     state: FenceState,
@@ -56,6 +74,9 @@ pub(crate) struct Overlay {
     raised: bool,
     /// Whether wanted bytes of a value did not fit into the load.
     short: bool,
+    proof: Proof,
+    /// Whether the current command may be a retry of one whose outcome was not looked for.
+    may_be_retry: bool,
     now: Timestamp,
 }
 
@@ -76,7 +97,13 @@ impl<R> Refused<R> {
 }
 
 impl Overlay {
-    pub(crate) fn new(plan: &Plan, loaded: &Loaded, meta: Meta, now: Timestamp) -> Result<Overlay, Undecodable> {
+    pub(crate) fn new(
+        plan: &Plan,
+        loaded: &Loaded,
+        meta: Meta,
+        now: Timestamp,
+        proof: Proof,
+    ) -> Result<Overlay, Undecodable> {
         let record = |at: &usize| -> Option<&Record> { loaded.records.get(*at).and_then(Option::as_ref) };
         let mut fences = HashMap::with_capacity(plan.fences.len());
         for (resource, at) in &plan.fences {
@@ -120,6 +147,8 @@ impl Overlay {
             changes,
             raised,
             short,
+            proof,
+            may_be_retry: false,
             now,
         })
     }
@@ -139,6 +168,7 @@ impl Overlay {
         let Command { judged, once, action, .. } = command;
         let once = once.as_ref();
         self.raised = false;
+        self.may_be_retry = once.is_some() && self.proof == Proof::Assumed;
         match action {
             Action::WriteOne(write, reply) => reply.judged(self.write_one(one(judged), once, write)),
             Action::Write(write, reply) => reply.judged(self.write(judged, once, write)),
@@ -162,8 +192,14 @@ impl Overlay {
         match decide(&slot.state, presented.as_ref(), *access, &guarded.policy) {
             Verdict::Refuse(reason) => {
                 let (resource, presented, found) = (guarded.resource.clone(), presented.clone(), slot.state.clone());
-                let refusal = Refusal { reason, resource, presented, found };
-                Err(Refused { refusals: Box::new(refusal), durable: !slot.dirty })
+                // Fences only rise, so what is below an old one is below the present one, too. But a retry of an applied
+                // write must be answered with its outcome (trap 29), and a holder whose claim is refused lifts its lock
+                // service above the fence that it is told.
+                let is_final = reason.is_final() && !self.may_be_retry && *access != Access::Claim;
+                let is_proved = self.proof == Proof::Present;
+                let durable = !slot.dirty && (is_proved || is_final);
+                let refusal = Refusal { reason, resource, presented, found, at_least: durable && !is_proved };
+                Err(Refused { refusals: Box::new(refusal), durable })
             }
             verdict => Ok(verdict),
         }
@@ -176,8 +212,9 @@ impl Overlay {
             match self.pass_one(judged) {
                 Ok(verdict) => verdicts.push(verdict),
                 Err(refused) => {
-                    durable &= refused.durable;
-                    refusals.push(*refused.refusals);
+                    // What is told of several resources holds for one instant, so it is proved.
+                    durable &= refused.durable && !refused.refusals.at_least;
+                    refusals.push(Refusal { at_least: false, ..*refused.refusals });
                 }
             }
         }

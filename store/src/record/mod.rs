@@ -4,6 +4,7 @@
 //! Every record starts with a format byte, so that later versions can recognise it.
 
 mod fence;
+mod lane;
 mod lock;
 mod meta;
 mod object;
@@ -15,6 +16,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use fencepost_core::{IdempotencyKey, Key, Resource, Timestamp};
 
 pub use fence::{decode_fence, encode_fence};
+pub(crate) use lane::{decode_lane, encode_lane};
 pub use lock::{Lease, LeaseId, LockRecord};
 pub use meta::Meta;
 pub use object::{Act, Attributes, Intent, ObjectRecord, PartRecord, UploadRecord};
@@ -36,6 +38,7 @@ const VALUE: u8 = b'k';
 const LOCK: u8 = b'l';
 const OUTCOME: u8 = b'o';
 const INDEX: u8 = b'x';
+const LANE: u8 = b'c';
 
 /// A record's key: one byte for the kind, then the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,19 +77,38 @@ impl RecordKey {
         RecordKey(bytes.into())
     }
 
+    /// The key of a stream of commits, whose id was chosen at random.
+    pub(crate) fn lane(id: [u8; 16]) -> RecordKey {
+        let mut bytes = vec![LANE];
+        bytes.extend_from_slice(&id);
+        RecordKey(bytes.into())
+    }
+
     /// A key from the bytes that a scan returned.
     pub(crate) fn scanned(bytes: Vec<u8>) -> RecordKey {
         RecordKey(bytes.into())
     }
 
     /// Returns whether it is the key of a value.
+    #[cfg(feature = "rocksdb")]
     pub(crate) fn is_value(&self) -> bool {
         self.0.first() == Some(&VALUE)
     }
 
     /// Returns whether requests keep asking for the record. Outcomes and objects are mostly read once.
+    #[cfg(feature = "rocksdb")]
     pub(crate) fn is_read_often(&self) -> bool {
         matches!(self.0.first(), Some(&(META | FENCE | VALUE | LOCK)))
+    }
+
+    /// Returns whether the judge asks for the record: a fence, or the store's own record.
+    pub(crate) fn is_judged_on(&self) -> bool {
+        matches!(self.0.first(), Some(&(META | FENCE)))
+    }
+
+    /// Returns whether it is the key of a recorded outcome.
+    pub(crate) fn is_outcome(&self) -> bool {
+        self.0.first() == Some(&OUTCOME)
     }
 
     /// The encoded key.

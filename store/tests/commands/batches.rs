@@ -123,7 +123,7 @@ async fn an_unchanged_fence_is_compared_but_not_rewritten() {
     let (fence_key, value_key) = (RecordKey::fence(&resource("a")), RecordKey::value(&key("a")));
     for batch in &commits[1..] {
         for needed in [&RecordKey::meta(), &fence_key] {
-            assert!(batch.compare.iter().any(|(key, _)| key == needed), "{batch:?}");
+            assert!(batch.compared().any(|(key, _)| key == needed), "{batch:?}");
         }
         assert_eq!(batch.changes.iter().filter(|(key, _)| *key == value_key).count(), 1);
     }

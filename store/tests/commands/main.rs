@@ -7,6 +7,7 @@ mod batches;
 mod conditions;
 mod conflicts;
 mod held_body;
+mod lanes;
 mod lock_fences;
 mod lock_queues;
 mod locks;

@@ -163,7 +163,7 @@ async fn with_the_old_hash(memory: &Memory) {
     let change = (RecordKey::meta(), Change::Put(Meta { mapping_hash: hash, ..meta }.encode()));
     memory.inject(Fault::Interleave(vec![change]));
     // This commit triggers the interleaved change. Its own result does not matter.
-    let batch = Batch { as_of: AsOf(0), compare: vec![], changes: vec![], purpose: Purpose::Store };
+    let batch = Batch { as_of: AsOf(0), shared: vec![], compare: vec![], changes: vec![], purpose: Purpose::Store };
     memory.commit(batch).await.unwrap();
 }
 

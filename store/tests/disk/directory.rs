@@ -180,7 +180,8 @@ async fn a_full_disk_makes_no_new_store() {
     assert!(error.text().contains("free_space_floor"), "{}", error.text());
     let engine = RocksDb::open(dir.path(), &options).unwrap();
     let loaded = engine.load(&[]).await.unwrap();
-    let batch = Batch { as_of: loaded.as_of, compare: vec![], changes: vec![], purpose: Purpose::Store };
+    let batch =
+        Batch { as_of: loaded.as_of, shared: vec![], compare: vec![], changes: vec![], purpose: Purpose::Store };
     assert!(matches!(engine.commit(batch).await, Ok(Commit::NoSpace { .. })));
 }
 

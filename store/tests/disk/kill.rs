@@ -23,7 +23,12 @@ const DIR: &str = "FENCEPOST_TEST_WRITE_TO";
 const FROM: &str = "FENCEPOST_TEST_FIRST_TOKEN";
 
 fn options() -> EngineOptions {
-    EngineOptions { cache_bytes: 64 << 10, write_buffer_bytes: 32 << 10, free_space_floor: 0 }
+    EngineOptions {
+        cache_bytes: 64 << 10,
+        write_buffer_bytes: 32 << 10,
+        free_space_floor: 0,
+        ..EngineOptions::default()
+    }
 }
 
 /// Writes under growing tokens, and prints each one after it was acknowledged.

@@ -2,14 +2,31 @@
 
 use std::pin::Pin;
 
+use fencepost_store::engines::EngineKind;
+
 use crate::bench::Bench;
-use crate::{commits, concurrency, durability, scans, versions, wants};
+use crate::{commits, concurrency, durability, mutants, postgres_own, scans, shared, versions, wants};
 
 /// Which engines a case is for.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     AnyEngine,
     Durability,
+    /// Several gateways over the same records.
+    Sharing,
+    /// The engine `postgres`.
+    Postgres,
+}
+
+impl Needs {
+    pub(crate) fn are_met_by(self, kind: &EngineKind) -> bool {
+        match self {
+            Needs::AnyEngine => true,
+            Needs::Durability => kind.durable,
+            Needs::Sharing => kind.is_shared(),
+            Needs::Postgres => kind.name == "postgres",
+        }
+    }
 }
 
 pub(crate) struct Case {
@@ -42,7 +59,6 @@ pub(crate) const CASES: &[Case] = cases! {
         commits::e4_a_batch_without_changes_only_compares,
         commits::large_and_empty_values_come_back,
         versions::e3_the_ith_change_has_version_first_plus_i,
-        versions::e3_versions_grow_with_every_commit,
         versions::e3_a_record_made_again_has_a_new_version,
         versions::changes_of_one_key_apply_in_order,
         concurrency::e1_e5_loads_see_only_whole_commits,
@@ -69,4 +85,31 @@ pub(crate) const CASES: &[Case] = cases! {
         durability::e3_versions_are_not_reused_after_reopening,
         durability::every_record_is_found_when_memory_holds_almost_none,
         durability::large_records_are_found_when_memory_holds_almost_none;
+    Sharing:
+        shared::one_gateway_sees_what_another_committed,
+        shared::e2_no_increment_is_lost_between_gateways,
+        shared::e2_records_that_are_only_compared_hold_until_the_commit,
+        shared::e2_absent_records_stay_absent_until_the_commit,
+        shared::e2_a_commit_that_compared_an_old_shared_record_conflicts,
+        shared::e2_a_change_of_the_shared_record_has_every_earlier_commit_before_it,
+        shared::commits_that_need_the_same_records_in_any_order_all_end,
+        shared::changes_of_one_compared_key_apply_in_order,
+        shared::a_batch_as_large_as_the_limits_is_committed,
+        shared::large_records_of_two_gateways_replace_each_other;
+    Postgres:
+        postgres_own::many_gateways_make_one_schema,
+        postgres_own::a_server_that_may_lose_commits_or_cannot_write_is_refused,
+        postgres_own::settings_that_cannot_be_met_are_refused,
+        postgres_own::a_schema_that_cannot_be_used_is_refused,
+        postgres_own::another_history_is_refused_until_it_is_accepted,
+        postgres_own::a_schema_that_was_removed_is_named,
+        postgres_own::other_isolations_are_refused,
+        postgres_own::e4_a_commit_is_synchronous_whatever_the_role_asks_for,
+        postgres_own::an_account_needs_these_rights_and_no_others,
+        postgres_own::an_account_that_may_not_make_the_schema_uses_one_that_is_there,
+        postgres_own::a_pool_of_transactions_may_be_in_between,
+        mutants::commits_lock_records_in_the_order_of_keys,
+        mutants::a_missing_placeholder_is_found,
+        mutants::a_missing_lock_is_found,
+        mutants::a_filter_below_the_lock_is_found;
 };

@@ -5,7 +5,7 @@ use fencepost_store::engine::Commit;
 use super::bench::{Bench, commit, commit_after, load, one, remove, text, write};
 
 pub(crate) async fn e1_records_come_in_the_order_asked(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, vec![write("a", "1"), write("c", "3")]).await;
     let loaded = load(&*engine, &["c", "b", "a", "c"]).await;
     let texts: Vec<_> = loaded.records.iter().map(|record| record.as_ref().map(|record| &record.bytes[..])).collect();
@@ -14,7 +14,7 @@ pub(crate) async fn e1_records_come_in_the_order_asked(bench: Bench) {
 }
 
 pub(crate) async fn e2_compare_covers_present_records(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, vec![write("a", "old")]).await;
     let loaded = load(&*engine, &["a"]).await;
     commit(&*engine, vec![write("a", "theirs")]).await;
@@ -23,7 +23,7 @@ pub(crate) async fn e2_compare_covers_present_records(bench: Bench) {
 }
 
 pub(crate) async fn e2_compare_covers_absent_records(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     let loaded = load(&*engine, &["a"]).await;
     commit(&*engine, vec![write("a", "theirs")]).await;
     assert_eq!(commit_after(&*engine, &loaded, &["a"], vec![write("a", "ours")]).await, Commit::Conflict);
@@ -31,7 +31,7 @@ pub(crate) async fn e2_compare_covers_absent_records(bench: Bench) {
 }
 
 pub(crate) async fn e2_compare_covers_removed_records(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, vec![write("a", "old")]).await;
     let loaded = load(&*engine, &["a"]).await;
     commit(&*engine, vec![remove("a")]).await;
@@ -40,7 +40,7 @@ pub(crate) async fn e2_compare_covers_removed_records(bench: Bench) {
 }
 
 pub(crate) async fn e2_compare_covers_records_that_are_not_written(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, vec![write("fence", "33")]).await;
     let loaded = load(&*engine, &["fence", "unseen"]).await;
     commit(&*engine, vec![write("fence", "34")]).await;
@@ -55,7 +55,7 @@ pub(crate) async fn e2_compare_covers_records_that_are_not_written(bench: Bench)
 }
 
 pub(crate) async fn e2_one_difference_among_many_is_a_conflict(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     let names: Vec<String> = (0..50).map(|n| format!("n{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     commit(&*engine, names.iter().map(|name| write(name, "old")).collect()).await;
@@ -69,7 +69,7 @@ pub(crate) async fn e2_one_difference_among_many_is_a_conflict(bench: Bench) {
 }
 
 pub(crate) async fn e2_an_unrelated_commit_in_between_is_no_conflict(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, vec![write("a", "old")]).await;
     let loaded = load(&*engine, &["a", "b"]).await;
     commit(&*engine, vec![write("other", "theirs")]).await;
@@ -80,7 +80,7 @@ pub(crate) async fn e2_an_unrelated_commit_in_between_is_no_conflict(bench: Benc
 
 /// An engine may skip the comparison only if nothing at all was committed since the load.
 pub(crate) async fn e2_a_commit_in_between_is_noticed_although_other_versions_are_equal(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, vec![write("meta", "m"), write("a", "1"), write("b", "1")]).await;
     let names = ["meta", "a", "b"];
     let early = load(&*engine, &names).await;
@@ -96,7 +96,7 @@ pub(crate) async fn e2_a_commit_in_between_is_noticed_although_other_versions_ar
 }
 
 pub(crate) async fn e4_a_conflict_writes_nothing(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, vec![write("a", "1"), write("gone", "1")]).await;
     let loaded = load(&*engine, &["a"]).await;
     commit(&*engine, vec![write("a", "2")]).await;
@@ -107,7 +107,7 @@ pub(crate) async fn e4_a_conflict_writes_nothing(bench: Bench) {
 }
 
 pub(crate) async fn e4_a_batch_without_changes_only_compares(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, vec![write("a", "1")]).await;
     let loaded = load(&*engine, &["a"]).await;
     assert!(matches!(commit_after(&*engine, &loaded, &["a"], vec![]).await, Commit::Done { .. }));
@@ -116,7 +116,7 @@ pub(crate) async fn e4_a_batch_without_changes_only_compares(bench: Bench) {
 }
 
 pub(crate) async fn large_and_empty_values_come_back(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     let large: Vec<u8> = (0..5 << 20).map(|n: u32| (n % 251) as u8).collect();
     let long_name = "n".repeat(1024);
     commit(&*engine, vec![write("large", &large), write("empty", ""), write(&long_name, "long")]).await;

@@ -9,7 +9,7 @@ async fn fill(engine: &dyn Engine, wanted: &[&str]) {
 }
 
 pub(crate) async fn in_key_order_and_only_the_prefix(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     fill(&*engine, &["b", "a/2", "a", "a/10", "aé", "c", "a0", "a/1"]).await;
     assert_eq!(names(&*engine, under("")).await.0, ["a", "a/1", "a/10", "a/2", "a0", "aé", "b", "c"]);
     assert_eq!(names(&*engine, under("a/")).await, (vec!["a/1".into(), "a/10".into(), "a/2".into()], false));
@@ -20,7 +20,7 @@ pub(crate) async fn in_key_order_and_only_the_prefix(bench: Bench) {
 }
 
 pub(crate) async fn the_start_is_inclusive_or_exclusive(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     fill(&*engine, &["a", "b", "c"]).await;
     let from = |start: &str, inclusive| Scan { from: scan_bytes(start), inclusive, ..under("") };
     assert_eq!(names(&*engine, from("b", true)).await.0, ["b", "c"]);
@@ -31,7 +31,7 @@ pub(crate) async fn the_start_is_inclusive_or_exclusive(bench: Bench) {
 }
 
 pub(crate) async fn a_start_outside_of_the_prefix(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     fill(&*engine, &["a", "b/1", "b/2", "c"]).await;
     let from = |start: &str| Scan { from: scan_bytes(start), inclusive: false, ..under("b/") };
     assert_eq!(names(&*engine, from("a")).await.0, ["b/1", "b/2"]);
@@ -44,7 +44,7 @@ pub(crate) async fn a_start_outside_of_the_prefix(bench: Bench) {
 }
 
 pub(crate) async fn limits_end_it_and_say_so(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     commit(&*engine, ["a", "b", "c", "d"].iter().map(|name| write(name, [0; 100])).collect()).await;
     let limited = |limit, max_bytes| Scan { limit, max_bytes, ..under("") };
     assert_eq!(names(&*engine, limited(2, usize::MAX)).await, (vec!["a".into(), "b".into()], true));
@@ -61,7 +61,7 @@ pub(crate) async fn limits_end_it_and_say_so(bench: Bench) {
 }
 
 pub(crate) async fn pages_put_together_are_the_whole(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     let wanted: Vec<String> = (0..97).map(|n| format!("p/{n:03}")).collect();
     commit(&*engine, wanted.iter().map(|name| write(name, [1; 50])).collect()).await;
     fill(&*engine, &["o", "q"]).await;
@@ -81,7 +81,7 @@ pub(crate) async fn pages_put_together_are_the_whole(bench: Bench) {
 }
 
 pub(crate) async fn removed_records_are_gone(bench: Bench) {
-    let engine = bench.open();
+    let engine = bench.open().await;
     fill(&*engine, &["a", "b", "c"]).await;
     commit(&*engine, vec![remove("b")]).await;
     assert_eq!(names(&*engine, under("")).await.0, ["a", "c"]);

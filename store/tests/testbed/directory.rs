@@ -12,12 +12,22 @@ use fencepost_store::{NoObserver, Store, StoreOptions};
 
 /// Buffers so small that a few writes fill several log files and tables.
 pub(crate) fn small() -> EngineOptions {
-    EngineOptions { cache_bytes: 256 << 10, write_buffer_bytes: 64 << 10, free_space_floor: 0 }
+    EngineOptions {
+        cache_bytes: 256 << 10,
+        write_buffer_bytes: 64 << 10,
+        free_space_floor: 0,
+        ..EngineOptions::default()
+    }
 }
 
 /// Buffers large enough for everything to stay in one log file.
 pub(crate) fn roomy() -> EngineOptions {
-    EngineOptions { cache_bytes: 1 << 20, write_buffer_bytes: 16 << 20, free_space_floor: 0 }
+    EngineOptions {
+        cache_bytes: 1 << 20,
+        write_buffer_bytes: 16 << 20,
+        free_space_floor: 0,
+        ..EngineOptions::default()
+    }
 }
 
 /// Why a directory did not open: the engine's reason, or the store's.

@@ -34,6 +34,12 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {:?}", self.text()))
     }
 
+    /// The fence that a refusal shows. Another gateway may have raised it since, and then it is named so.
+    pub fn fence_shown(&self) -> Option<String> {
+        let facts = self.json();
+        facts["fence"].as_str().or(facts["fence_at_least"].as_str()).map(str::to_owned)
+    }
+
     /// The last part of the problem's type: `stale`, `absent`, …
     pub fn problem(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::http::{Answer, Client};
 use crate::record::{Attempt, Checked, Held, KeyRecord, NEVER, Record, change_of, count, number, value_of};
 use fencepost_conformance::random::Random;
+use fencepost_conformance::wait;
 
 /// When a client stops.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,9 @@ pub enum Until {
     Requests(u64),
     /// The same, for a gateway that may be killed at any moment, even before a client has connected.
     Killed(u64),
+    /// This many requests after `meanwhile` has ended, during which the server behind the gateway goes away and comes back.
+    /// The gateway stays, and may reject requests, fail to read, and not know outcomes.
+    Outage(u64),
     /// When writes have stopped (G8), and [`AFTERWARDS`] more have been rejected. Rejections are allowed only then.
     Poisoned,
 }
@@ -31,6 +35,9 @@ const TOO_LONG: u64 = 5_000;
 /// How often each client tries again after writes have stopped.
 pub const AFTERWARDS: u64 = 20;
 
+/// How long a client waits after a rejection, while the server behind the gateway is away.
+const REJECTED: Duration = Duration::from_millis(20);
+
 /// Runs `clients` clients against the gateway at `address`, and `meanwhile` beside them once all are connected. Returns
 /// the number of requests sent. Panics at the first answer that breaks a promise.
 pub fn run(
@@ -41,13 +48,26 @@ pub fn run(
     until: Until,
     meanwhile: impl FnOnce(),
 ) -> u64 {
+    run_over(&[address], record, clients, random, until, meanwhile)
+}
+
+/// The same with several gateways of one store. Each client uses one of them, in turn.
+pub fn run_over(
+    addresses: &[&str],
+    record: &Record,
+    clients: usize,
+    random: &Random,
+    until: Until,
+    meanwhile: impl FnOnce(),
+) -> u64 {
     let connected = Barrier::new(clients + 1);
-    let poisoned = AtomicBool::new(false);
+    let (poisoned, calm) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..clients)
             .map(|number| {
                 let random = random.fork(number as u64);
-                let (connected, poisoned) = (&connected, &poisoned);
+                let (connected, poisoned, calm) = (&connected, &poisoned, &calm);
+                let address = addresses[number % addresses.len()];
                 scope.spawn(move || {
                     let connection = Client::try_connect(address);
                     connected.wait();
@@ -57,12 +77,16 @@ pub fn run(
                         (Err(error), _) => return Err(format!("cannot connect: {error}")),
                     };
                     client.set_timeout(PATIENCE);
-                    LoadClient { client, record, number, clients, random, until, poisoned }.run()
+                    LoadClient { client, record, number, clients, random, until, poisoned, calm }.run()
                 })
             })
             .collect();
         connected.wait();
-        meanwhile();
+        {
+            // Also if it panics: clients that wait for the end would run forever.
+            let _ended = SetAtEnd(&calm);
+            meanwhile();
+        }
         let mut requests = 0;
         for client in running {
             match client.join() {
@@ -75,6 +99,15 @@ pub fn run(
     })
 }
 
+/// Sets a flag when it is dropped.
+struct SetAtEnd<'f>(&'f AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// One client. It owns every key whose index modulo `clients` is its number.
 struct LoadClient<'r> {
     client: Client,
@@ -85,6 +118,8 @@ struct LoadClient<'r> {
     until: Until,
     /// Some client got the answer that writes have stopped.
     poisoned: &'r AtomicBool,
+    /// `meanwhile` has ended.
+    calm: &'r AtomicBool,
 }
 
 /// The result of a request.
@@ -103,10 +138,12 @@ impl LoadClient<'_> {
         while match self.until {
             Until::Broken => true,
             Until::Requests(limit) | Until::Killed(limit) => sent < limit,
+            Until::Outage(limit) => afterwards < limit,
             Until::Poisoned => afterwards < AFTERWARDS,
         } {
             sent += 1;
-            afterwards += u64::from(self.poisoned.load(Ordering::Relaxed));
+            let after = if matches!(self.until, Until::Outage(_)) { self.calm } else { self.poisoned };
+            afterwards += u64::from(after.load(Ordering::Relaxed));
             if matches!(self.until, Until::Poisoned) && sent > TOO_LONG {
                 return Err(format!("writes have not stopped after {TOO_LONG} requests of one client"));
             }
@@ -142,6 +179,9 @@ impl LoadClient<'_> {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(format!("{method} {path} has no answer after {PATIENCE:?}"));
             }
+            Err(error) if matches!(self.until, Until::Outage(_)) => {
+                return Err(format!("{method} {path} has no answer, and the gateway was not stopped: {error}"));
+            }
             Err(_) => {
                 count(&self.record.counts.unknown);
                 return Ok(Sent::Unknown);
@@ -164,6 +204,17 @@ impl LoadClient<'_> {
                 count(&self.record.counts.rejected);
                 Ok(Sent::Rejected)
             }
+            ("outcome-unknown", Until::Outage(_)) if answer.json()["outcome"] == "unknown" => {
+                count(&self.record.counts.unknown);
+                Ok(Sent::Unknown)
+            }
+            ("unavailable" | "overloaded", Until::Outage(_))
+                if answer.json()["outcome"] == "not-applied" && answer.header("retry-after").is_some() =>
+            {
+                count(&self.record.counts.rejected);
+                wait::pause(REJECTED);
+                Ok(Sent::Rejected)
+            }
             ("", _) if !stopped || method == "GET" => Ok(Sent::Answered(answer)),
             _ => Err(format!("{method} {path} was answered {answer:?}, writes had stopped before: {stopped}")),
         }
@@ -171,7 +222,7 @@ impl LoadClient<'_> {
 
     /// After an unknown outcome, a connection can be used only if the gateway itself reported that outcome.
     fn goes_on(&self) -> Checked<bool> {
-        Ok(self.poisoned.load(Ordering::Relaxed))
+        Ok(self.poisoned.load(Ordering::Relaxed) || matches!(self.until, Until::Outage(_)))
     }
 
     /// A change by the key's owner, whose result the owner can predict unless a newer token intervenes.
@@ -248,6 +299,10 @@ impl LoadClient<'_> {
     /// A condition that cannot hold: the data does not change, but the token is admitted nevertheless.
     fn wrong_condition(&mut self, at: usize) -> Checked<bool> {
         let mut key = self.record.key(at);
+        if key.pending.is_some() {
+            // The version that the answer shows cannot be predicted.
+            return Ok(true);
+        }
         let (token, name) = (key.fresh_token(1), key.name.clone());
         drop(key);
         let headers = [("fencing-token", token.to_string()), ("if-match", "\"0\"".to_owned())];

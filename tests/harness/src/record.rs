@@ -113,7 +113,7 @@ impl KeyRecord {
 
     /// Records a refusal of `token`: it must name a fence that really is higher (G5).
     pub fn saw_refusal(&mut self, token: u64, answer: &Answer) -> Checked<()> {
-        let fence = number(answer.json()["fence"].as_str());
+        let fence = number(answer.fence_shown().as_deref());
         match (answer.status, answer.problem().as_str(), fence) {
             (409, "stale", Some(fence)) if fence > token => {
                 self.refused = self.refused.max(Some(token));

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use fencepost_core::{Guards, Key, Resource};
 use fencepost_gateway::bench::{Http, text};
-use fencepost_store::engines::{self, EngineOptions};
+use fencepost_store::engines::{self, EngineOptions, Place};
 use fencepost_store::{NoObserver, Operation, Store, StoreOptions, TransactOutcome, Transaction};
 use tokio::task::JoinSet;
 
@@ -37,7 +37,8 @@ pub(crate) fn fill(directory: &Path, content: &Content<'_>) -> Result<f64, Strin
 async fn written(directory: &Path, content: &Content<'_>) -> Result<f64, String> {
     let kind = engines::find("rocksdb").ok_or("there is no embedded engine")?;
     let options = EngineOptions { cache_bytes: CACHE, ..EngineOptions::default() };
-    let engine = (kind.open)(directory, &options).map_err(|error| error.to_string())?;
+    let place = Place::Directory(directory.to_owned());
+    let engine = (kind.open)(&place, &options).await.map_err(|error| error.to_string())?;
     let opened = Store::open(engine, Guards::default(), StoreOptions::default(), Arc::new(NoObserver)).await;
     let store = Arc::new(opened.map_err(|error| error.to_string())?);
     let started = Instant::now();

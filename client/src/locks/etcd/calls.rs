@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fencepost_remote::tls::{self, Certificates, Terms};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -19,7 +20,6 @@ use serde_json::{Value, json};
 
 use super::wire::{Anything, LeaseAnswer, Refusal, SignedIn, Streamed, TxnAnswer, WatchAnswer, watch_deletion};
 use crate::locks::LockError;
-use crate::locks::tls::{self, Certificates, Terms};
 use crate::transport::causes;
 
 /// How long one attempt may take at most.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use fencepost_remote::tls;
 
 use self::calls::Calls;
 use self::held::Held;
@@ -23,7 +24,7 @@ use self::keys::Keys;
 use self::queue::{Place, Turn};
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted, tls};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 
 /// The time limit of each attempt at a call while connecting.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -6,17 +6,13 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
-use tokio_postgres::types::{FromSql, Type};
+use fencepost_remote::postgres::{FromSql, Row, Session, SqlState, TIMEOUT, Trouble, Type, Values, explained};
 
 use super::super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
-use super::session::{Session, Trouble, explained};
 use super::settings::Settings;
 use super::table::{INT8, TEXT, incarnation, set_up};
-use super::{
-    ATTEMPTS, LONGEST_WAIT, MAX_TTL, MIN_TTL, OUTAGE, TIMEOUT, Values, checked_ttl, countable, counted, issuer,
-};
+use super::trouble::lock_error;
+use super::{ATTEMPTS, LONGEST_WAIT, MAX_TTL, MIN_TTL, OUTAGE, checked_ttl, countable, counted, issuer};
 use crate::Moment;
 
 const CAPABILITIES: Capabilities =
@@ -84,15 +80,15 @@ impl Sessions {
     }
 
     async fn open(&self) -> Result<Session, LockError> {
-        Session::open(&self.settings).await.map_err(|trouble| self.error(trouble))
+        Session::open(&self.settings.server).await.map_err(|trouble| self.error(trouble))
     }
 
     fn error(&self, trouble: Trouble) -> LockError {
-        trouble.into_error(&self.settings.service)
+        lock_error(&trouble, self.settings.service())
     }
 
     fn failed(&self, why: impl Into<String>) -> LockError {
-        LockError::Failed { service: self.settings.service.clone(), why: why.into() }
+        LockError::Failed { service: self.settings.service().to_owned(), why: why.into() }
     }
 
     fn pooled(&self) -> LockError {
@@ -127,7 +123,7 @@ impl Sessions {
 
     /// Waits in the server's queue, then counts, all in one session.
     async fn attempt(&self, wanted: &Wanted<'_>, ttl: i64, floor: i64, wait: Duration) -> Result<Ended, Failed> {
-        let session = Session::open(&self.settings).await?;
+        let session = Session::open(&self.settings.server).await?;
         let limit = wait.min(MAX_TTL).as_millis().max(1).to_string();
         let (name, holder, silence) = (wanted.name.as_str(), wanted.holder.as_str(), ttl.to_string());
         let prepared = session.query(PREPARE, &[(&name, TEXT), (&silence, TEXT), (&limit, TEXT)]).await;
@@ -176,7 +172,8 @@ impl Sessions {
         holding.ok_or_else(|| {
             LockError::Invalid(format!(
                 "the lock `{}` of {} lives in the session that took it, which is not here",
-                lease.name, self.settings.service
+                lease.name,
+                self.settings.service()
             ))
         })
     }
@@ -222,7 +219,7 @@ impl LockBackend for Sessions {
     }
 
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
-        let service = self.settings.service.as_str();
+        let service = self.settings.service();
         let ttl = checked_ttl(CAPABILITIES, wanted.ttl)?;
         let floor = countable(service, wanted.floor)?;
         let deadline = Instant::now() + wanted.wait.min(LONGEST_WAIT);
@@ -288,7 +285,7 @@ impl LockBackend for Sessions {
     }
 
     async fn lift(&self, lease: &mut Lease, floor: u64) -> Result<Lifted, LockError> {
-        let service = self.settings.service.as_str();
+        let service = self.settings.service();
         let floor = countable(service, floor)?;
         let holding = self.holding(lease)?;
         let rows = match self.count(holding, lease.name.as_str(), lease.holder.as_str(), floor).await {

@@ -6,19 +6,18 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fencepost_core::Resource;
+use fencepost_remote::postgres::{self, Row, Session, SqlState, TIMEOUT, Trouble, Values, explained};
 use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex as Turn, broadcast};
 use tokio::time::{sleep_until, timeout_at};
-use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
 
 use super::super::cleanup::Cleanup;
 use super::super::{Acquired, Capabilities, Kept, Lease, Lifted, LockBackend, LockError, Wanted};
-use super::session::{CHANNEL, Session, Trouble};
 use super::settings::Settings;
 use super::table::{INT8, TEXT, incarnation, set_up};
-use super::{ATTEMPTS, LONGEST_WAIT, MIN_TTL, OUTAGE, TIMEOUT, Values, checked_ttl, countable, counted, issuer};
+use super::trouble::lock_error;
+use super::{ATTEMPTS, LONGEST_WAIT, MIN_TTL, OUTAGE, checked_ttl, countable, counted, issuer};
 use crate::Moment;
 
 const CAPABILITIES: Capabilities =
@@ -26,6 +25,9 @@ const CAPABILITIES: Capabilities =
 
 /// How long a waiter relies on notifications before it polls: behind some proxies none arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The NOTIFY channel of releases; the payload is the lock's name.
+const CHANNEL: &str = "fencepost_locks";
 
 /// Parameters: name, holder, floor, milliseconds. The row is locked before its holder is compared, so under READ
 /// COMMITTED the newest version is compared (T17). A stricter isolation level fails instead, and the statement is
@@ -137,7 +139,7 @@ impl Server {
         if let Some(open) = session.as_ref().filter(|open| !open.is_closed() && !open.is_in_doubt()) {
             return Ok(open.clone());
         }
-        let opened = Session::open(&self.settings).await.map_err(|trouble| self.error(trouble))?;
+        let opened = Session::open(&self.settings.server).await.map_err(|trouble| self.error(trouble))?;
         let opened = Arc::new(opened);
         *session = Some(opened.clone());
         Ok(opened)
@@ -152,16 +154,16 @@ impl Server {
     }
 
     fn error(&self, trouble: Trouble) -> LockError {
-        trouble.into_error(&self.settings.service)
+        lock_error(&trouble, self.settings.service())
     }
 
     async fn listen(&self) -> Result<broadcast::Receiver<String>, LockError> {
         let session = self.session().await?;
-        match session.listen().await {
+        match session.listen(CHANNEL).await {
             Ok(heard) => Ok(heard),
             Err(trouble) => {
                 self.forget(&session).await;
-                self.session().await?.listen().await.map_err(|_| self.error(trouble))
+                self.session().await?.listen(CHANNEL).await.map_err(|_| self.error(trouble))
             }
         }
     }
@@ -195,8 +197,8 @@ impl Server {
         rows.first().map(|row| row.try_get(0).map_err(|error| self.odd(&error))).transpose()
     }
 
-    fn odd(&self, error: &tokio_postgres::Error) -> LockError {
-        LockError::Failed { service: self.settings.service.clone(), why: super::session::explained(error) }
+    fn odd(&self, error: &postgres::Error) -> LockError {
+        LockError::Failed { service: self.settings.service().to_owned(), why: explained(error) }
     }
 
     /// Like `take`, but listens first, so that no release is missed in between.
@@ -238,17 +240,17 @@ impl Server {
             return Ok(Tried::Busy(Duration::from_millis(left)));
         }
         let why = "its table of locks vanishes again and again".to_owned();
-        Err(LockError::Failed { service: self.settings.service.clone(), why })
+        Err(LockError::Failed { service: self.settings.service().to_owned(), why })
     }
 
     fn lease(
         &self,
         wanted: &Wanted<'_>,
         since: Moment,
-        number: Result<i64, tokio_postgres::Error>,
-        which: Result<String, tokio_postgres::Error>,
+        number: Result<i64, postgres::Error>,
+        which: Result<String, postgres::Error>,
     ) -> Result<Tried, LockError> {
-        let service = self.settings.service.as_str();
+        let service = self.settings.service();
         let number = number.map_err(|error| self.odd(&error))?;
         let which = which.map_err(|error| self.odd(&error))?;
         Ok(Tried::Held(Lease {
@@ -278,7 +280,7 @@ impl LockBackend for Leases {
 
     async fn acquire(&self, wanted: &Wanted<'_>) -> Result<Acquired, LockError> {
         let ttl = checked_ttl(CAPABILITIES, wanted.ttl)?;
-        let floor = countable(&self.server.settings.service, wanted.floor)?;
+        let floor = countable(self.server.settings.service(), wanted.floor)?;
         let (server, name, holder) = (self.server.clone(), wanted.name.clone(), wanted.holder.clone());
         // Releases what an acquisition that is dropped, or fails, may have taken. The nonce is never reused, so a later
         // grant cannot be released by mistake.
@@ -310,7 +312,7 @@ impl LockBackend for Leases {
     }
 
     async fn lift(&self, lease: &mut Lease, floor: u64) -> Result<Lifted, LockError> {
-        let service = self.server.settings.service.as_str();
+        let service = self.server.settings.service();
         let floor = countable(service, floor)?;
         let values: &Values<'_> = &[(&lease.name.as_str(), TEXT), (&lease.handle, TEXT), (&floor, INT8)];
         match self.server.number(LIFT, values).await? {

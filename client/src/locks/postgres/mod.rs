@@ -5,17 +5,15 @@
 
 mod advisory;
 mod lease;
-mod session;
 mod settings;
 mod table;
-mod tls;
+mod trouble;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_core::Issuer;
-use tokio_postgres::types::{ToSql, Type};
 
 use super::list::{Backend, Connecting};
 use super::{LockBackend, LockError, LockUrl};
@@ -36,9 +34,6 @@ pub(super) const BACKEND: Backend = Backend {
     connect,
 };
 
-/// The time limit of one statement, or one connection, beyond the requested wait.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
 /// How often a statement is sent if its answer was lost, or if the server asks to repeat it. All statements compare the
 /// holder's nonce, so that is harmless.
 const ATTEMPTS: usize = 3;
@@ -54,9 +49,6 @@ const MIN_TTL: Duration = Duration::from_millis(100);
 
 /// The longest ttl: the maximum of the server's settings in milliseconds.
 const MAX_TTL: Duration = Duration::from_millis(i32::MAX as u64);
-
-/// Values of a statement, with the types they are sent as.
-type Values<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
 fn connect(url: LockUrl) -> Connecting {
     Box::pin(async move {

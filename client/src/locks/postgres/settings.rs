@@ -1,19 +1,13 @@
-//! The settings in a URL: PostgreSQL's own, and those of this crate.
+//! The settings in a URL: those of locks, and how to connect.
 
-use std::str::FromStr;
+use fencepost_remote::postgres::Server;
 
-use tokio_postgres::Config;
-use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres_rustls::MakeRustlsConnect;
-
-use super::super::tls::Terms;
 use super::super::url::wrong;
-use super::session::explained;
 use super::table::Table;
-use super::{LockError, LockUrl, TIMEOUT, tls};
+use super::{LockError, LockUrl};
 
-/// Settings that are read here and not passed on.
-const OURS: &[&str] = &["mode", "table", "sslmode", "sslrootcert", "sslcert", "sslkey"];
+/// Settings that are read here; all others are PostgreSQL's.
+const OURS: &[&str] = &["mode", "table"];
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +29,9 @@ impl Mode {
 
 /// How to connect to a server, and which table and mode to use.
 pub(super) struct Settings {
-    pub(super) config: Config,
-    pub(super) tls: MakeRustlsConnect,
-    pub(super) terms: Terms,
+    pub(super) server: Server,
     pub(super) mode: Mode,
     pub(super) table: Table,
-    /// The URL without its password, for messages.
-    pub(super) service: String,
 }
 
 impl Settings {
@@ -56,32 +46,12 @@ impl Settings {
         };
         let table = Table::named(url.setting("table").unwrap_or("fencepost_locks"))
             .map_err(|why| wrong(&shown, &format!("its table {why}")))?;
-        let mut config =
-            Config::from_str(&without_ours(&url.text)).map_err(|error| wrong(&shown, &explained(&error)))?;
-        let (ssl_mode, tls, terms) = tls::read(url)?;
-        config.ssl_mode(ssl_mode);
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(TIMEOUT);
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("fencepost");
-        }
-        // A standby cannot grant locks; of several hosts, use the primary.
-        if config.get_target_session_attrs() == TargetSessionAttrs::Any {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
-        Ok(Settings { config, tls, terms, mode, table, service: shown })
+        Ok(Settings { server: Server::read(url, OURS)?, mode, table })
     }
-}
 
-/// The URL without the settings of this crate, as PostgreSQL's own clients would read it.
-fn without_ours(text: &str) -> String {
-    let Some((address, query)) = text.split_once('?') else { return text.to_owned() };
-    let name = |setting: &&str| setting.split('=').next().unwrap_or_default().to_owned();
-    let theirs: Vec<_> = query.split('&').filter(|setting| !OURS.contains(&name(setting).as_str())).collect();
-    match theirs.is_empty() {
-        true => address.to_owned(),
-        false => format!("{address}?{}", theirs.join("&")),
+    /// The URL without its password, for messages.
+    pub(super) fn service(&self) -> &str {
+        self.server.shown()
     }
 }
 
@@ -90,18 +60,17 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Settings, String> {
-        LockUrl::parse(text).and_then(|url| Settings::read(&url)).map_err(|error| error.to_string())
+        let url = LockUrl::parse(text).map_err(|error| error.to_string())?;
+        Settings::read(&url).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn ours_are_taken_out() {
-        let settings =
-            read("postgres://bob:pw@h:1/db?mode=advisory&application_name=me&table=a.b&sslmode=require").unwrap();
-        assert_eq!((settings.mode, settings.service.as_str()), (Mode::Advisory, "postgres://bob:…@h:1/db"));
-        assert_eq!(settings.config.get_application_name(), Some("me"));
-        assert_eq!(settings.config.get_ssl_mode(), tokio_postgres::config::SslMode::Require);
-        assert_eq!(without_ours("postgres://h/db?mode=lease"), "postgres://h/db");
-        assert_eq!(without_ours("postgres://h/db"), "postgres://h/db");
+    fn settings_of_locks() {
+        let settings = read("postgres://bob:pw@h:1/db?mode=advisory&application_name=me&table=a.b").unwrap();
+        assert_eq!((settings.mode, settings.service()), (Mode::Advisory, "postgres://bob:…@h:1/db"));
+        assert_eq!(settings.table.in_sql("LOCKS"), "\"a\".\"b\"");
+        let settings = read("postgres://h/db").unwrap();
+        assert_eq!((settings.mode, settings.table.in_sql("LOCKS")), (Mode::Lease, "\"fencepost_locks\"".to_owned()));
     }
 
     #[test]
@@ -110,11 +79,6 @@ mod tests {
             ("postgres://bob:secret@h/db?mode=leese", "leese"),
             ("postgres://bob:secret@h/db?tabel=x", "tabel"),
             ("postgres://bob:secret@h/db?table=a;drop", "table"),
-            ("postgres://bob:secret@h/db?sslmode=yes", "verify-full"),
-            ("postgres://bob:secret@h/db?sslmode=verify-full&sslrootcert=/nowhere/root.crt", "/nowhere/root.crt"),
-            ("postgres://bob:secret@h/db?sslcert=/nowhere/bob.crt&sslkey=/nowhere/bob.key", "`sslcert`"),
-            ("postgres://bob:sec/ret@h/db", "%2F"),
-            ("postgres://bob:sec?ret@h/db", "%3F"),
         ] {
             let Err(error) = read(text) else { panic!("{text} was taken") };
             assert!(error.contains(said), "{error}");

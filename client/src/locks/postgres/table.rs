@@ -1,11 +1,10 @@
 //! The table of locks, and its first row, which identifies the table.
 
-use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
+use fencepost_remote::postgres::{Session, SqlState, Trouble, Type, Values};
 
-use super::session::{Session, Trouble};
+use super::LockError;
 use super::settings::{Mode, Settings};
-use super::{LockError, Values};
+use super::trouble::lock_error;
 
 /// The key of an advisory lock held while the table is created, because concurrent creations fail in the catalogue. An
 /// arbitrary number that other programs are unlikely to use.
@@ -48,7 +47,7 @@ const WHICH: &str = "select holder from LOCKS where name = ''";
 
 /// Creates the table and its first row if they are missing, and returns the table's incarnation.
 pub(super) async fn set_up(session: &Session, settings: &Settings) -> Result<String, LockError> {
-    let (service, table) = (settings.service.as_str(), &settings.table);
+    let (service, table) = (settings.service(), &settings.table);
     for _ in 0..2 {
         let which = session.query(&table.in_sql(WHICH), NOTHING).await;
         let identify = table.in_sql(&IDENTIFY.replace("MODE", settings.mode.name()));
@@ -60,19 +59,19 @@ pub(super) async fn set_up(session: &Session, settings: &Settings) -> Result<Str
                 None => identify.clone(),
             },
             Err(trouble) if trouble.is(&SqlState::UNDEFINED_TABLE) => format!("{create}; {identify}"),
-            Err(trouble) => return Err(trouble.into_error(service)),
+            Err(trouble) => return Err(lock_error(&trouble, service)),
         };
         let made = session.batch(&format!("select pg_advisory_xact_lock({SETTING_UP}); {missing}")).await;
-        made.map_err(|trouble| refused(trouble, service, &format!("{create}; {identify}"), &table.0))?;
+        made.map_err(|trouble| refused(&trouble, service, &format!("{create}; {identify}"), &table.0))?;
     }
     Err(edited(service))
 }
 
 const NOTHING: &Values<'static> = &[];
 
-fn refused(trouble: Trouble, service: &str, sql: &str, table: &str) -> LockError {
+fn refused(trouble: &Trouble, service: &str, sql: &str, table: &str) -> LockError {
     let denied = trouble.is(&SqlState::INSUFFICIENT_PRIVILEGE) || trouble.is(&SqlState::INVALID_SCHEMA_NAME);
-    match trouble.into_error(service) {
+    match lock_error(trouble, service) {
         LockError::Failed { service, why } if denied => {
             let why = format!(
                 "{why}. The table of locks is missing, and this user may not make it. Let one who may run: {sql}; \
@@ -86,7 +85,7 @@ fn refused(trouble: Trouble, service: &str, sql: &str, table: &str) -> LockError
 
 /// The incarnation recorded in the first row, if the row has our mode.
 pub(super) fn incarnation(settings: &Settings, which: &str) -> Result<String, LockError> {
-    let (ours, service) = (settings.mode.name(), settings.service.as_str());
+    let (ours, service) = (settings.mode.name(), settings.service());
     match which.split_once('/') {
         Some((mode, incarnation)) if mode == ours => Ok(incarnation.to_owned()),
         Some((mode, _)) if [Mode::Lease, Mode::Advisory].iter().any(|known| known.name() == mode) => {

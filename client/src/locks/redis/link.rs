@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fencepost_remote::tls::{self, Certificates, Terms};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue,
@@ -10,7 +11,6 @@ use redis::{
 };
 use tokio::sync::Mutex;
 
-use crate::locks::tls::{self, Certificates, Terms};
 use crate::locks::url::wrong;
 use crate::locks::{LockError, LockUrl};
 

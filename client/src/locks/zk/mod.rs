@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fencepost_core::Issuer;
+use fencepost_remote::tls;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, CreateMode, Error};
 
 use super::list::{Backend, Connecting};
 use super::url::wrong;
-use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted, tls};
+use super::{Acquired, Capabilities, Kept, Lease, LockBackend, LockError, LockUrl, Wanted};
 use crate::random::jittered;
 use held::Held;
 use queue::{Queue, Stood, repeated};

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencepost_remote::tls::{Certificates, Terms, ended};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, copy};
@@ -20,7 +21,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::session::PATIENCE;
-use crate::locks::tls::{Certificates, Terms, ended};
 use crate::locks::url::wrong;
 use crate::locks::{LockError, LockUrl};
 
@@ -235,10 +235,10 @@ fn kernels(address: SocketAddr) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use fencepost_remote::tls;
     use rustls::RootCertStore;
 
     use super::*;
-    use crate::locks::tls;
 
     #[test]
     fn whose_a_connection_is() {

@@ -27,14 +27,19 @@ impl HttpCall for Readyz {
             return Err(Problem::draining("the gateway is finishing its last requests"));
         }
         match context.gateway.store.health() {
-            Health::Ready => Ok(Answer::text(200, "ready\n")),
+            Health::Ready => {
+                context.gateway.store.reach_engine().await?;
+                Ok(Answer::text(200, "ready\n"))
+            }
             Health::Poisoned(reason) => Err(Rejected::Poisoned(reason).into()),
         }
     }
 
     fn describe() -> Details {
-        Details::of("operations")
-            .text(200, "It takes writes.", "text/plain")
-            .problems(&[ProblemKind::Draining, ProblemKind::Poisoned])
+        Details::of("operations").text(200, "It takes writes.", "text/plain").problems(&[
+            ProblemKind::Draining,
+            ProblemKind::Poisoned,
+            ProblemKind::Unavailable,
+        ])
     }
 }

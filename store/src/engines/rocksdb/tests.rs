@@ -23,7 +23,11 @@ fn put(name: &str, bytes: Vec<u8>) -> (RecordKey, Change) {
 
 async fn commit(engine: &RocksDb, changes: Vec<(RecordKey, Change)>) -> Version {
     let as_of = engine.load(&[]).await.unwrap().as_of;
-    match engine.commit(Batch { as_of, compare: Vec::new(), changes, purpose: Purpose::Store }).await.unwrap() {
+    match engine
+        .commit(Batch { as_of, shared: Vec::new(), compare: Vec::new(), changes, purpose: Purpose::Store })
+        .await
+        .unwrap()
+    {
         Commit::Done { first } => first,
         other => panic!("{other:?}"),
     }
@@ -136,7 +140,7 @@ async fn g8_after_a_failed_commit_nothing_is_committed() {
     commit(&engine, vec![put("a", vec![1])]).await;
     engine.committer.lock().failed = true;
     let changes = vec![put("a", vec![2])];
-    let batch = Batch { as_of: AsOf(0), compare: Vec::new(), changes, purpose: Purpose::Store };
+    let batch = Batch { as_of: AsOf(0), shared: Vec::new(), compare: Vec::new(), changes, purpose: Purpose::Store };
     assert!(matches!(engine.commit(batch).await, Ok(Commit::Unavailable(_))));
     drop(engine);
     let found = load(&open(&dir), "a", Want::Bytes).await.unwrap();

@@ -1,6 +1,7 @@
 //! PostgreSQL servers: the cluster is initialised once, and every server gets a copy.
 
 mod pool;
+mod standby;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -138,27 +139,6 @@ impl Postgres {
         home
     }
 
-    /// Starts a standby that follows this server, and answers reads.
-    pub fn standby(&self) -> Postgres {
-        let home = directory();
-        let mut backup = as_its_user(&programs().join("pg_basebackup"));
-        backup.args([
-            "-h",
-            "127.0.0.1",
-            "-U",
-            "postgres",
-            "-p",
-            &self.port.to_string(),
-            "-R",
-            "-c",
-            "fast",
-            "-X",
-            "stream",
-        ]);
-        run(backup.arg("-D").arg(home.path().join("data")));
-        Postgres::in_directory(home, &[])
-    }
-
     fn in_directory(home: TempDir, settings: &[&str]) -> Postgres {
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         let mut postgres = Postgres { process: None, home, port: free_port(), settings };
@@ -183,6 +163,16 @@ impl Postgres {
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         loopback(self.port)
+    }
+
+    /// The URL of its database `postgres`, for the administrator.
+    pub fn url(&self) -> String {
+        self.url_for("postgres")
+    }
+
+    /// The URL of its database `postgres`, for another user without a password.
+    pub fn url_for(&self, user: &str) -> String {
+        format!("postgres://{user}@{}/postgres", self.address())
     }
 
     /// The data directory.

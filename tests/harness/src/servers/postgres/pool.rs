@@ -37,4 +37,9 @@ impl Pool {
     pub fn address(&self) -> SocketAddr {
         loopback(self.port)
     }
+
+    /// The URL of the database `postgres` behind it, for the administrator.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.address())
+    }
 }

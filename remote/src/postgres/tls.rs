@@ -10,9 +10,11 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::super::tls::{Certificates, Names, Terms, builder, provider};
-use super::super::url::wrong;
-use super::{LockError, LockUrl};
+use crate::tls::{Certificates, Names, Terms, builder, provider};
+use crate::{ServerUrl, Unusable};
+
+/// The settings that are read here, and that PostgreSQL's own parser must not see.
+pub(super) const SETTINGS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 const NAMES: Names = Names { roots: "sslrootcert", certificate: "sslcert", key: "sslkey" };
 
@@ -25,7 +27,7 @@ enum Asked {
 }
 
 /// Reads the settings. The default is `prefer`, as in libpq; from `require` on, a server without TLS is an error.
-pub(super) fn read(url: &LockUrl) -> Result<(SslMode, MakeRustlsConnect, Terms), LockError> {
+pub(super) fn read(url: &ServerUrl) -> Result<(SslMode, MakeRustlsConnect, Terms), Unusable> {
     let certificates = Certificates::read(url, NAMES)?;
     let (mode, asked) = match url.setting("sslmode").unwrap_or("prefer") {
         "disable" => (SslMode::Disable, Asked::Nothing),
@@ -39,7 +41,7 @@ pub(super) fn read(url: &LockUrl) -> Result<(SslMode, MakeRustlsConnect, Terms),
             let why = format!(
                 "sslmode=`{other}` is unknown; it is `disable`, `prefer`, `require`, `verify-ca` or `verify-full`"
             );
-            return Err(wrong(&url.to_string(), &why));
+            return Err(Unusable::url(&url.to_string(), &why));
         }
     };
     let chain = match asked {
@@ -47,7 +49,10 @@ pub(super) fn read(url: &LockUrl) -> Result<(SslMode, MakeRustlsConnect, Terms),
         Asked::KnownIssuer | Asked::KnownIssuerAndName => {
             let roots = Arc::new(certificates.trusted()?);
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider()).build();
-            Some(verifier.map_err(|error| wrong(&url.to_string(), &format!("its roots cannot be used: {error}")))?)
+            Some(
+                verifier
+                    .map_err(|error| Unusable::url(&url.to_string(), &format!("its roots cannot be used: {error}")))?,
+            )
         }
     };
     let verifier = Arc::new(Verifier { asked, chain, provider: provider() });

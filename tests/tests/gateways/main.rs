@@ -1,0 +1,15 @@
+//! Several gateways over one PostgreSQL: the guarantees hold whichever gateway answers, and whatever dies.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
+
+mod accounts;
+mod crash;
+mod failover;
+mod gateways;
+mod locks;
+mod primaries;
+mod replaced;
+mod start;
+mod team;
+mod unanswered;
+mod zombie;

@@ -1,0 +1,210 @@
+//! Gateways on a PostgreSQL server, each with a data directory of its own.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use fencepost_conformance::wait::{self, PATIENCE};
+use fencepost_harness::http::{Answer, Client};
+use fencepost_harness::process::{GatewayProcess, binary};
+use fencepost_harness::servers::postgres::Postgres;
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A server of its own, which a test may kill. The engine refuses one without fsync.
+pub(crate) fn own_server() -> Postgres {
+    Postgres::with(&["fsync=on"])
+}
+
+/// The server of all tests that do it no harm. It ends with the last of them.
+pub(crate) fn shared_server() -> Arc<Postgres> {
+    static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock();
+    shared.upgrade().unwrap_or_else(|| {
+        let server = Arc::new(own_server());
+        *shared = Arc::downgrade(&server);
+        server
+    })
+}
+
+/// The URL of an engine, with settings as in a query string. Without TLS, a commit is one packet.
+pub(crate) fn engine(url: &str, settings: &str) -> String {
+    format!("{url}?sslmode=disable&{settings}")
+}
+
+/// The URL of whichever of two servers is the primary.
+pub(crate) fn either(first: &Postgres, second: &Postgres, settings: &str) -> String {
+    engine(&format!("postgres://postgres@{},{}/postgres", first.address(), second.address()), settings)
+}
+
+/// `fencepost serve` on a free port, prepared but not started.
+pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+    command
+}
+
+/// A gateway that may be stopped and started again.
+pub(crate) struct Gateway {
+    process: Option<GatewayProcess>,
+    dir: TempDir,
+    arguments: Vec<String>,
+}
+
+impl Gateway {
+    /// Starts a gateway on the engine with this URL.
+    pub(crate) fn start(engine: &str) -> Gateway {
+        Gateway::with(engine, &[])
+    }
+
+    /// The same, with further arguments.
+    pub(crate) fn with(engine: &str, arguments: &[&str]) -> Gateway {
+        let arguments = ["--engine", engine].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
+        let mut gateway = Gateway { process: None, dir: TempDir::new().unwrap(), arguments };
+        gateway.restart();
+        gateway
+    }
+
+    /// Tries to start a gateway, and returns what it said if it exited instead.
+    pub(crate) fn refused(engine: &str, arguments: &[&str]) -> String {
+        let dir = TempDir::new().unwrap();
+        let command = serve(&dir.path().join("data"), &[&["--engine", engine], arguments].concat());
+        match GatewayProcess::spawn(command) {
+            Ok(_) => panic!("a gateway that should be refused has started"),
+            Err(said) => said,
+        }
+    }
+
+    /// Starts it again, with the same data directory.
+    pub(crate) fn restart(&mut self) {
+        assert!(self.process.is_none(), "the gateway runs already");
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        self.process = Some(GatewayProcess::start(&self.data(), &arguments));
+    }
+
+    /// Sends SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.process.take().expect("the gateway runs").kill();
+    }
+
+    /// Sends SIGTERM, and waits until it has ended as it should.
+    pub(crate) fn stop(&mut self) {
+        let process = self.process.take().expect("the gateway runs");
+        process.signal(Signal::TERM);
+        assert_eq!(process.wait(PATIENCE).code(), Some(0));
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// `fencepost …` at this gateway's socket for administrators.
+    pub(crate) fn admin(&self, line: &str) -> Output {
+        let mut command = Command::new(binary());
+        command.args(line.split_whitespace()).env("FENCEPOST_ADMIN_SOCKET", self.data().join("admin.sock"));
+        command.output().unwrap()
+    }
+
+    /// The status of `GET /readyz`.
+    pub(crate) fn readiness(&self) -> u16 {
+        self.client().request("GET", "/readyz", &[], b"").status
+    }
+
+    /// Waits until it takes writes.
+    pub(crate) fn wait_until_ready(&self) {
+        wait::until("the gateway to be ready", PATIENCE, || (self.readiness() == 200).then_some(()));
+    }
+}
+
+impl Deref for Gateway {
+    type Target = GatewayProcess;
+
+    fn deref(&self) -> &GatewayProcess {
+        self.process.as_ref().expect("the gateway runs")
+    }
+}
+
+/// Two gateways over one schema of the shared server.
+pub(crate) struct Pair {
+    pub(crate) a: Gateway,
+    pub(crate) b: Gateway,
+    /// Dropped last.
+    _server: Arc<Postgres>,
+}
+
+impl Pair {
+    /// Starts both. The schema is this test's own.
+    pub(crate) fn start(schema: &str) -> Pair {
+        let server = shared_server();
+        let engine = engine(&server.url(), &format!("schema={schema}"));
+        Pair::of(Gateway::start(&engine), Gateway::start(&engine), server)
+    }
+
+    /// Two gateways of a server.
+    pub(crate) fn of(a: Gateway, b: Gateway, server: Arc<Postgres>) -> Pair {
+        Pair { a, b, _server: server }
+    }
+}
+
+/// POST /v1/txn.
+pub(crate) fn txn(client: &mut Client, body: &Value) -> Answer {
+    client.post("/v1/txn", body)
+}
+
+/// A transaction that adds to a number under the token 1.
+pub(crate) fn add(key: &str, by: i64) -> Value {
+    json!({"tokens": {key: "1"}, "then": [{"add": key, "by": by}]})
+}
+
+/// The bytes of a PUT.
+pub(crate) fn put_request(key: &str, token: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("PUT /v1/kv/{key} HTTP/1.1\r\nhost: localhost\r\nfencing-token: {token}\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}
+
+/// Returns whether an answer is a recorded one.
+pub(crate) fn is_replayed(answer: &Answer) -> bool {
+    answer.header("idempotent-replayed") == Some("true")
+}
+
+/// A server whose processes are all stopped. They go on when this is dropped.
+pub(crate) struct Frozen(Vec<Pid>);
+
+impl Frozen {
+    pub(crate) fn freeze(server: &Postgres) -> Frozen {
+        let file = std::fs::read_to_string(server.data().join("postmaster.pid")).unwrap();
+        let main = file.lines().next().unwrap().trim().to_owned();
+        let children = std::fs::read_to_string(format!("/proc/{main}/task/{main}/children")).unwrap();
+        let pids = std::iter::once(main.as_str()).chain(children.split_whitespace());
+        let frozen = Frozen(pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect());
+        frozen.signal(Signal::STOP);
+        frozen
+    }
+
+    fn signal(&self, signal: Signal) {
+        for pid in &self.0 {
+            // A process of the server may have ended by itself.
+            let _ = kill_process(*pid, signal);
+        }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+    }
+}
+
+/// Sets a flag when it is dropped, also by a test that fails.
+pub(crate) struct AtEnd<'f>(pub(crate) &'f AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
