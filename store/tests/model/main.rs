@@ -1,12 +1,13 @@
 //! The store against a sequential model: groups of commands are queued at once, in order. Every outcome and the whole
 //! state must match the model for that order, however the commands were batched.
 //!
-//! Budget: CI 1,000 histories in memory, 200 with a cache and 40 on RocksDB, full 20,000, 4,000 and 1,000.
+//! Budget: CI 1,000 histories in memory, 600 in shared memory and 40 on RocksDB, full 20,000, 10,000 and 1,000.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up must stop")]
 
 mod command;
 mod expected;
+mod gateways;
 mod generate;
 mod known;
 mod locks;
@@ -19,9 +20,10 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use fencepost_store::engine::Engine;
+use fencepost_store::engine::{Engine, Ownership};
+use fencepost_store::engines::EngineOptions;
 use fencepost_store::engines::memory::Memory;
-use fencepost_store::engines::{DEFAULT_ENGINE, EngineOptions, find};
+use fencepost_store::engines::rocksdb::RocksDb;
 use fencepost_store::{NoObserver, Store, StoreOptions};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -37,7 +39,7 @@ use crate::testbed::{Ended, together};
 
 /// Few cached fences and small batches, so that evictions and several batches per group happen too.
 fn options() -> StoreOptions {
-    StoreOptions { batch_commands: 5, cached_fences: 2, ..StoreOptions::default() }
+    StoreOptions { batch_commands: 5, cached_fences: 2, known_bytes: 2 << 10, ..StoreOptions::default() }
 }
 
 /// How often each kind of outcome was seen.
@@ -88,6 +90,14 @@ fn memory_agrees_with_the_model() {
     assert!(missing.is_empty(), "no history got to {missing:?}, so nothing is said about them: {kinds:?}");
 }
 
+/// Judged on records as they were last known, with a lane; loads prove what is committed now, or do not.
+#[test]
+fn shared_memory_agrees_with_the_model() {
+    for memory in [|| Memory::new(Ownership::Shared), Memory::unproven] {
+        run(budget(300, 5_000), || (Arc::new(memory()), None));
+    }
+}
+
 /// As a gateway opens it, with small caches and buffers; in the second run nearly every commit is saved to tables at once.
 #[test]
 fn rocksdb_agrees_with_the_model() {
@@ -95,7 +105,7 @@ fn rocksdb_agrees_with_the_model() {
         run(budget(40, 1_000) / 2, || {
             let dir = TempDir::new().unwrap();
             let options = EngineOptions { write_buffer_bytes, ..small() };
-            let engine = (find(DEFAULT_ENGINE).unwrap().open)(dir.path(), &options).unwrap();
+            let engine: Arc<dyn Engine> = Arc::new(RocksDb::open(dir.path(), &options).unwrap());
             (engine, Some(dir))
         });
     }
