@@ -1,4 +1,4 @@
-//! Servers that Fencepost uses: their URLs, TLS to them, and sessions of PostgreSQL.
+//! Servers that Fencepost uses: their URLs, TLS to them, sessions of PostgreSQL, and channels to etcd.
 //!
 //! An internal crate, shared by the lock services of the client and the engines of the store.
 //!
@@ -6,7 +6,10 @@
 //!
 //! - `tls`: the module `tls`, which reads certificates and explains failed handshakes.
 //! - `postgres`: the module `postgres`, which connects to a PostgreSQL server and sends statements.
+//! - `etcd`: the module `etcd`, which connects to the members of an etcd cluster and makes calls over gRPC.
 
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "tls")]

@@ -367,17 +367,27 @@ impl Command {
         }
     }
 
-    /// The most records that the command adds to a commit, compared and changed ones together.
+    /// The most records that the command compares or changes in a commit, whichever are more.
     pub(crate) fn records(&self) -> usize {
-        let of_action = match &self.action {
-            Action::WriteOne(..) => 1,
-            Action::Write(write, _) => write.operations.len(),
-            Action::Objects(change, _) => change.require.len() + change.edits.len(),
-            Action::Forget { outcomes, .. } => outcomes.len() + 2,
-            _ => 0,
+        let (compared, changed) = match &self.action {
+            Action::WriteOne(..) => (0, 1),
+            Action::Write(write, _) => (0, write.operations.iter().filter(|step| step.operation.writes()).count()),
+            Action::Objects(change, _) => (change.require.len(), change.edits.len()),
+            Action::Forget { outcomes, .. } => (1, outcomes.len() + 1),
+            Action::Rotate { .. } | Action::RotateAll { .. } => (0, 1),
+            Action::Abandon(..) => (1, 2),
+            Action::Claim(..)
+            | Action::Acquire(..)
+            | Action::Renew { .. }
+            | Action::Release { .. }
+            | Action::ForceRelease { .. } => (0, 0),
         };
-        // Each fence and the lock may be compared and changed, and an outcome comes with its index.
-        2 * self.judged.len() + self.reads().count() + of_action + 2 + 2
+        let lock = usize::from(self.action.is_about_a_lock());
+        // An outcome is compared with its absence, and comes with its index.
+        let once = usize::from(self.once.is_some());
+        // Every fence is compared, and may be raised.
+        let fences = self.judged.len();
+        (fences + self.reads().count() + compared + lock + once).max(fences + changed + lock + 2 * once)
     }
 
     /// The purpose of the commit. Removals are allowed below the free-space floor, see [`Purpose::Free`].

@@ -138,10 +138,11 @@ impl Batch {
     }
 }
 
-/// What one commit may hold. A single command may be larger; a batch of several is not.
+/// What one commit may hold, estimated. A batch of several commands stays within it; a single command may be larger, and is
+/// refused by the engine if it is too large ([`Commit::TooLarge`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Records compared or changed.
+    /// Records compared, and as many that are changed.
     pub records: usize,
     /// Bytes of changes.
     pub bytes: usize,
@@ -198,6 +199,8 @@ pub enum Commit {
         /// Bytes that must stay free.
         floor: u64,
     },
+    /// The batch has more than one commit can hold, and why. Nothing was written; a smaller batch may be.
+    TooLarge(String),
     /// The engine cannot commit now. Nothing was written.
     Unavailable(String),
 }

@@ -87,6 +87,9 @@ pub enum Rejected {
         /// Bytes that must stay free.
         floor: u64,
     },
+    /// It needs more than one commit can hold.
+    #[error("the request is too large for the store: {0}")]
+    TooLarge(String),
     /// The engine could not be read or written; nothing was written.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),

@@ -112,7 +112,7 @@ async fn make_meta(engine: &dyn Engine, guards: &Guards, as_of: AsOf) -> Result<
         Commit::NoSpace { free, floor } => {
             Err(OpenError::Engine(format!("{free} bytes are free, and {floor} must stay free (free_space_floor)")))
         }
-        Commit::Unavailable(why) => Err(OpenError::Engine(why)),
+        Commit::TooLarge(why) | Commit::Unavailable(why) => Err(OpenError::Engine(why)),
     }
 }
 
@@ -134,7 +134,7 @@ async fn renew_hash(
     };
     match engine.commit(batch).await? {
         Commit::Done { .. } => Ok(renewed),
-        Commit::Conflict | Commit::NoSpace { .. } | Commit::Unavailable(_) => Ok(meta),
+        Commit::Conflict | Commit::NoSpace { .. } | Commit::TooLarge(_) | Commit::Unavailable(_) => Ok(meta),
     }
 }
 

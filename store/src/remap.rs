@@ -106,7 +106,7 @@ pub(crate) async fn commit(engine: &dyn Engine, batch: Batch) -> Result<(), Rema
         Ok(Commit::NoSpace { free, floor }) => {
             Err(RemapError::NotWritten(format!("{free} bytes are free, and {floor} must stay free")))
         }
-        Ok(Commit::Unavailable(why)) => Err(RemapError::NotWritten(why)),
+        Ok(Commit::TooLarge(why) | Commit::Unavailable(why)) => Err(RemapError::NotWritten(why)),
         Err(error) => Err(RemapError::Unknown(error.to_string())),
     }
 }

@@ -14,7 +14,7 @@ use crate::remap::{RemapError, commit, next_generation};
 /// The highest generation taken from the clock, reached in 2096. A wrong clock must not use up all generations.
 const HIGHEST_BY_CLOCK: u64 = 4_000_000_000;
 
-/// How many leases are dropped in one commit.
+/// How many leases are dropped in one commit, if the engine takes that many.
 const AT_ONCE: usize = 1_000;
 
 /// The result of the operation.
@@ -53,10 +53,10 @@ pub async fn restored(engine: &dyn Engine, at_least: u32) -> Result<Restored, Re
 /// Removes the record of every lock. The numbers in them belong to a generation that is over.
 async fn drop_leases(engine: &dyn Engine) -> Result<usize, RemapError> {
     let prefix = record::lock_prefix("");
+    let limit = engine.limits().records.clamp(1, AT_ONCE);
     let mut dropped = 0;
     loop {
-        let scan =
-            Scan { from: prefix.clone(), inclusive: true, prefix: prefix.clone(), limit: AT_ONCE, max_bytes: 8 << 20 };
+        let scan = Scan { from: prefix.clone(), inclusive: true, prefix: prefix.clone(), limit, max_bytes: 8 << 20 };
         let found = engine.scan(scan).await?.records;
         if found.is_empty() {
             return Ok(dropped);

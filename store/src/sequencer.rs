@@ -264,8 +264,8 @@ impl Sequencer {
             let committing = Instant::now();
             let result = self.commit(batch).await;
             let took = committing.elapsed();
-            if let (Ok(Commit::Conflict | Commit::NoSpace { .. } | Commit::Unavailable(_)), Some(base)) =
-                (&result, base)
+            if let (Some(base), Ok(commit)) = (base, &result)
+                && !matches!(commit, Commit::Done { .. })
             {
                 // Nothing was written.
                 self.base.set(base);
@@ -298,6 +298,19 @@ impl Sequencer {
                         continue;
                     }
                     waiting.answer_all(&rejected);
+                }
+                Ok(Commit::TooLarge(why)) => {
+                    let commands = waiting.commands.len();
+                    waiting.keep_unanswered();
+                    if commands > 1 && !waiting.commands.is_empty() {
+                        // The estimate was too low. A part of the commands may fit.
+                        let others = waiting.commands.len() / 2;
+                        if others > 0 {
+                            waiting.put_off(waiting.commands.len() - others, next);
+                        }
+                        continue;
+                    }
+                    waiting.answer_all(&Rejected::TooLarge(why).into());
                 }
                 Ok(Commit::Unavailable(why)) => {
                     let rejected = match self.engine.fault() {
@@ -343,7 +356,7 @@ impl Sequencer {
             match &result {
                 Ok(Commit::Done { first }) => known.committed(*first, changed),
                 Ok(Commit::Conflict) | Err(_) => known.forget(&compared),
-                Ok(Commit::NoSpace { .. } | Commit::Unavailable(_)) => {}
+                Ok(Commit::NoSpace { .. } | Commit::TooLarge(_) | Commit::Unavailable(_)) => {}
             }
         }
         result
@@ -372,7 +385,7 @@ impl Sequencer {
                     self.poison.set(lost);
                 }
             }
-            Ok(Commit::NoSpace { .. } | Commit::Unavailable(_)) => {}
+            Ok(Commit::NoSpace { .. } | Commit::TooLarge(_) | Commit::Unavailable(_)) => {}
             Err(EngineError(why)) => {
                 tracing::warn!(why, "a commit was not answered; asking what became of it");
                 lane.doubts(changes);

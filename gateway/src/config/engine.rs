@@ -53,7 +53,7 @@ impl EngineText {
         let server = match (kind.is_shared(), self.0.contains("://")) {
             (false, _) => None,
             (true, true) => Some(ServerUrl::parse(&self.0).map_err(ConfigError::EngineServer)?),
-            (true, false) => return Err(ConfigError::EngineUrl(kind.name, example(kind))),
+            (true, false) => return Err(ConfigError::EngineUrl(kind.name, kind.written.to_owned())),
         };
         Ok(EngineSetting { kind, server })
     }
@@ -61,10 +61,11 @@ impl EngineText {
     /// The error for a text that names no engine. It is shown only if it cannot be, or contain, a password.
     fn unknown(&self) -> ConfigError {
         let name = self.0.split_once("://").map_or(self.0.as_str(), |(scheme, _)| scheme);
-        let choices: Vec<String> = ENGINES.iter().map(written).collect();
+        let choices: Vec<&str> = ENGINES.iter().map(|kind| kind.written).collect();
         let choices = choices.join(", ");
         match name {
             DEFAULT_ENGINE => ConfigError::EngineNotBuilt(DEFAULT_ENGINE, choices),
+            "etcd" | "etcds" => ConfigError::EngineNotBuilt("etcd", choices),
             "postgres" | "postgresql" => ConfigError::EngineNotBuilt("postgres", choices),
             _ if name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) => {
                 ConfigError::Engine(name.to_owned(), choices)
@@ -72,17 +73,6 @@ impl EngineText {
             _ => ConfigError::NoEngine(choices),
         }
     }
-}
-
-/// How an engine is named in the setting.
-fn written(kind: &EngineKind) -> String {
-    if kind.is_shared() { example(kind) } else { kind.name.to_owned() }
-}
-
-/// A URL of an engine on a server.
-fn example(kind: &EngineKind) -> String {
-    let scheme = kind.schemes.first().unwrap_or(&kind.name);
-    format!("{scheme}://user@host:port/database")
 }
 
 /// The long help of the flag, with every engine of this build.

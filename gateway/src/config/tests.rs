@@ -286,6 +286,22 @@ fn an_engine_on_a_server_is_named_by_its_url() {
 }
 
 #[test]
+#[cfg(feature = "etcd")]
+fn the_engine_etcd_is_named_by_its_members() {
+    for (url, shown) in [
+        ("etcd://bob:hunter2@a:2379,b/orders?max_ops=256", "etcd://bob:…@a:2379,b/orders"),
+        ("etcds://a,b,c/orders?ca=/etc/etcd/ca.pem", "etcds://a,b,c/orders"),
+    ] {
+        let config = parse(&format!("engine = '{url}'")).unwrap();
+        assert_eq!((config.engine.kind().name, config.engine.to_string()), ("etcd", shown.to_owned()));
+        let Place::Server(server) = config.place() else { panic!("{config:?}") };
+        assert_eq!(server.text, url, "the engine gets all of it");
+    }
+    let error = parse("engine = 'etcd'").unwrap_err();
+    assert!(error.contains("`etcd://host:port,host:port/prefix`"), "{error}");
+}
+
+#[test]
 #[cfg(feature = "postgres")]
 fn an_engine_on_a_server_needs_its_url() {
     let error = parse("engine = 'postgres'").unwrap_err();

@@ -265,6 +265,12 @@ impl From<Rejected> for Problem {
                     .advice("This request was not applied. Try again shortly.")
                     .not_applied(SOON)
             }
+            Rejected::TooLarge(_) => {
+                let mut problem = Problem::new(ProblemKind::TooLarge, detail)
+                    .advice("This request was not applied. Send less at once: fewer keys, or a smaller value.");
+                problem.document.outcome = Some("not-applied".into());
+                problem
+            }
             Rejected::Unavailable(_) => Problem::new(ProblemKind::Unavailable, detail)
                 .advice("This request was not applied. If this goes on, look at the gateway's log.")
                 .not_applied(SOON),

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::engine::{
-    AsOf, Batch, Change, Commit, Engine, EngineError, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
+    AsOf, Batch, Change, Commit, Engine, EngineError, Limits, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
 };
 use crate::record::RecordKey;
 
@@ -56,6 +56,7 @@ pub struct Memory {
     released: Arc<Notify>,
     ownership: Ownership,
     load_is_proof: bool,
+    limits: Limits,
 }
 
 impl Default for Memory {
@@ -68,12 +69,17 @@ impl Memory {
     /// An empty engine.
     pub fn new(ownership: Ownership) -> Memory {
         let (state, held, released) = (Arc::default(), Arc::default(), Arc::default());
-        Memory { state, held, released, ownership, load_is_proof: true }
+        Memory { state, held, released, ownership, load_is_proof: true, limits: Limits::NONE }
     }
 
     /// An empty engine that several gateways share, and whose loads prove nothing.
     pub fn unproven() -> Memory {
         Memory { load_is_proof: false, ..Memory::new(Ownership::Shared) }
+    }
+
+    /// An empty engine that several gateways share, and that takes no larger commits. Keys count, too.
+    pub fn limited(limits: Limits) -> Memory {
+        Memory { limits, ..Memory::new(Ownership::Shared) }
     }
 
     /// Queues a fault for a coming commit.
@@ -215,6 +221,10 @@ impl Engine for Memory {
     fn load_is_proof(&self) -> bool {
         self.load_is_proof
     }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
 }
 
 impl Memory {
@@ -235,6 +245,13 @@ impl Memory {
             }
             Some(Fault::UnknownApplied | Fault::UnknownLate | Fault::Hold | Fault::HoldWritten) | None => {}
         }
+        let (records, bytes) = size(&batch);
+        if !self.limits.hold(records, bytes) {
+            return Ok(Commit::TooLarge(format!(
+                "{records} records with {bytes} bytes; the limit is {:?}",
+                self.limits
+            )));
+        }
         if !state.holds(&batch) {
             return Ok(Commit::Conflict);
         }
@@ -245,4 +262,13 @@ impl Memory {
             _ => Ok(Commit::Done { first }),
         }
     }
+}
+
+/// The records that a batch compares or changes, whichever are more, and the bytes of its changes.
+fn size(batch: &Batch) -> (usize, usize) {
+    let bytes = batch.changes.iter().map(|(key, change)| match change {
+        Change::Put(bytes) => key.as_bytes().len() + bytes.len(),
+        Change::Delete => key.as_bytes().len(),
+    });
+    (batch.compared().count().max(batch.changes.len()), bytes.sum())
 }

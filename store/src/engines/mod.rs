@@ -5,6 +5,8 @@
 mod bodies;
 #[cfg(feature = "rocksdb")]
 mod data_dir;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(feature = "rocksdb")]
 mod journal;
 #[cfg(feature = "rocksdb")]
@@ -135,6 +137,8 @@ pub struct EngineKind {
     pub summary: &'static str,
     /// Whether its data survives a restart.
     pub durable: bool,
+    /// How the setting names it: its name, or the form of its URL.
+    pub written: &'static str,
     /// The schemes of its URLs. None: its records are in a directory.
     pub schemes: &'static [&'static str],
     /// Opens the engine at its place. Must be called on a Tokio runtime, which drives it from then on.
@@ -159,6 +163,7 @@ pub const ENGINES: &[EngineKind] = &[
         name: "rocksdb",
         summary: "embedded and durable: one process owns the data directory (the default)",
         durable: true,
+        written: "rocksdb",
         schemes: &[],
         open: |place, options| Box::pin(async move { opened(rocksdb::RocksDb::open(place.directory()?, options)?) }),
     },
@@ -167,15 +172,26 @@ pub const ENGINES: &[EngineKind] = &[
         name: "postgres",
         summary: "many gateways over one PostgreSQL: postgres://user@host/database",
         durable: true,
+        written: "postgres://user@host:port/database",
         schemes: &["postgres", "postgresql"],
         open: |place, options| {
             Box::pin(async move { opened(postgres::Postgres::open(place.server()?, options).await?) })
         },
     },
+    #[cfg(feature = "etcd")]
+    EngineKind {
+        name: "etcd",
+        summary: "many gateways over one etcd cluster, for fences, locks and small values: etcd://a,b,c/prefix",
+        durable: true,
+        written: "etcd://host:port,host:port/prefix",
+        schemes: &["etcd", "etcds"],
+        open: |place, options| Box::pin(async move { opened(etcd::Etcd::open(place.server()?, options).await?) }),
+    },
     EngineKind {
         name: "memory",
         summary: "for tests: everything is forgotten when the process ends",
         durable: false,
+        written: "memory",
         schemes: &[],
         open: |_, _| Box::pin(async move { opened(memory::Memory::default()) }),
     },
@@ -196,13 +212,22 @@ impl Place {
     }
 
     /// The server.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "etcd", feature = "postgres"))]
     fn server(&self) -> Result<&ServerUrl, EngineOpenError> {
         match self {
             Place::Server(url) => Ok(url),
             Place::Directory(_) => Err(EngineOpenError::Place("on a server, and needs its URL")),
         }
     }
+}
+
+/// The first key after all that start with this prefix; `None` if there can be none.
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
+    let mut after = prefix[..=last].to_vec();
+    after[last] += 1;
+    Some(after)
 }
 
 /// Finds an engine by its name, or by a URL.
@@ -212,4 +237,16 @@ pub fn find(name: &str) -> Option<&'static EngineKind> {
         Some(scheme) => engine.schemes.contains(&scheme.as_str()),
         None => engine.name == name,
     })
+}
+
+#[cfg(all(test, any(feature = "etcd", feature = "postgres")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_prefix() {
+        assert_eq!(after_prefix(b"fa"), Some(b"fb".to_vec()));
+        assert_eq!(after_prefix(b"f\xff\xff"), Some(b"g".to_vec()));
+        assert_eq!((after_prefix(b"\xff"), after_prefix(b"")), (None, None));
+    }
 }

@@ -21,7 +21,7 @@ use fencepost_remote::postgres::Trouble;
 use fencepost_remote::postgres::{ToSql, Type};
 use tokio::sync::Mutex;
 
-use super::{EngineOpenError, EngineOptions};
+use super::{EngineOpenError, EngineOptions, after_prefix};
 use crate::engine::{
     AsOf, Batch, Change, Commit, Engine, EngineError, Limits, Loaded, Ownership, Record, Scan, Scanned, Version, Want,
     Wanted,
@@ -166,14 +166,6 @@ fn most(want: Want) -> Option<i64> {
     }
 }
 
-/// The first key after all that start with this prefix; `None` if there can be none.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
-    let mut after = prefix[..=last].to_vec();
-    after[last] += 1;
-    Some(after)
-}
-
 #[async_trait]
 impl Engine for Postgres {
     async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
@@ -287,17 +279,5 @@ impl Engine for Postgres {
 
     async fn accept_history(&self) -> Result<(), EngineError> {
         schema::accept_history(&self.server).await.map_err(|why| EngineError(self.server.unusable(why).to_string()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_prefix() {
-        assert_eq!(after_prefix(b"fa"), Some(b"fb".to_vec()));
-        assert_eq!(after_prefix(b"f\xff\xff"), Some(b"g".to_vec()));
-        assert_eq!((after_prefix(b"\xff"), after_prefix(b"")), (None, None));
     }
 }

@@ -6,11 +6,11 @@ use crate::testbed::counted::{Counted, Loads};
 use crate::testbed::requests::{done, failed_at, impossible, transacted, txn};
 use crate::testbed::{
     Ended, Outcome, applied, claim, claimed, ended, fence, fence_change, guard, key, memory_store, memory_store_of,
-    put, put_of, queue, read, resource, text, token, version, within,
+    open, put, put_of, queue, read, resource, text, token, version, within,
 };
 use bytes::Bytes;
 use fencepost_core::{Guards, Policy};
-use fencepost_store::engine::{Change, Ownership};
+use fencepost_store::engine::{Change, Limits, Ownership};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::RecordKey;
 use fencepost_store::{
@@ -84,6 +84,55 @@ async fn a_batch_has_bounds() {
         }
         assert_eq!(memory.commits().len() - before - 1, batches, "{options:?}");
     }
+}
+
+/// The sequencer estimates how much fits; here keys are longer than it thinks.
+#[tokio::test]
+async fn a_batch_that_is_too_large_for_the_engine_is_divided() {
+    const BYTES: usize = 6_000;
+    let memory = Memory::limited(Limits { records: 1_000, bytes: BYTES });
+    let store = open(Arc::new(memory.clone()), Guards::default()).await;
+    memory.inject(Fault::Hold);
+    let first = queue(put(&store, "first", token("1"), "1")).await;
+    within(memory.wait_held()).await;
+    let names: Vec<String> = (0..16).map(|n| format!("{n:0>1000}")).collect();
+    let mut queued = Vec::new();
+    for name in &names {
+        queued.push(queue(put(&store, name, token("1"), "x")).await);
+    }
+    memory.release();
+    applied(first.answer().await);
+    for one in queued {
+        applied(one.answer().await);
+    }
+    for name in &names {
+        assert_eq!(text(&store, name).await.as_deref(), Some("x"));
+    }
+    assert!(memory.commits().len() > 4, "they do not fit into fewer");
+}
+
+/// What was queued with it is done.
+#[tokio::test]
+async fn a_command_that_is_too_large_for_the_engine_is_rejected() {
+    let memory = Memory::limited(Limits { records: 8, bytes: 1 << 20 });
+    let store = open(Arc::new(memory.clone()), Guards::default()).await;
+    memory.inject(Fault::Hold);
+    let first = queue(put(&store, "first", token("1"), "1")).await;
+    within(memory.wait_held()).await;
+    let large = (0..10).map(|n| format!("t{n}")).fold(txn(), |txn, name| txn.token(&name, token("1")).put(&name, "x"));
+    let before = queue(put(&store, "before", token("1"), "x")).await;
+    let large = queue(large.send(&store)).await;
+    let after = queue(put(&store, "after", token("1"), "x")).await;
+    memory.release();
+    applied(first.answer().await);
+    applied(before.answer().await);
+    let ended = large.answer().await;
+    assert!(
+        matches!(&ended, Err(Failure::Rejected(Rejected::TooLarge(why))) if why.contains("records: 8")),
+        "{ended:?}"
+    );
+    applied(after.answer().await);
+    assert_eq!((text(&store, "t0").await, fence(&store, "t0").await), (None, None), "nothing of it was applied");
 }
 
 #[tokio::test]

@@ -25,13 +25,14 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A directory, or a schema on the server that all cases share.
+    /// A directory, or a schema or prefix on the server that all cases share.
     pub(crate) fn of(kind: &'static EngineKind) -> Bench {
         if !kind.is_shared() {
             let dir = TempDir::new().unwrap();
             return Bench { kind, place: Place::Directory(dir.path().to_owned()), _dir: Some(dir) };
         }
         let url = match kind.name {
+            "etcd" => format!("etcd://{}/{}", servers::etcd().address(), servers::new_name()),
             "postgres" => format!("{}?schema={}", servers::postgres().url(), servers::new_name()),
             other => panic!("no server is started for the engine {other}: add it to servers.rs"),
         };

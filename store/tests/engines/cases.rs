@@ -5,7 +5,9 @@ use std::pin::Pin;
 use fencepost_store::engines::EngineKind;
 
 use crate::bench::Bench;
-use crate::{commits, concurrency, durability, mutants, postgres_own, scans, shared, versions, wants};
+use crate::{
+    commits, concurrency, durability, etcd_members, etcd_own, mutants, postgres_own, scans, shared, versions, wants,
+};
 
 /// Which engines a case is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub(crate) enum Needs {
     Durability,
     /// Several gateways over the same records.
     Sharing,
+    /// The engine `etcd`.
+    Etcd,
     /// The engine `postgres`.
     Postgres,
 }
@@ -24,6 +28,7 @@ impl Needs {
             Needs::AnyEngine => true,
             Needs::Durability => kind.durable,
             Needs::Sharing => kind.is_shared(),
+            Needs::Etcd => kind.name == "etcd",
             Needs::Postgres => kind.name == "postgres",
         }
     }
@@ -96,6 +101,21 @@ pub(crate) const CASES: &[Case] = cases! {
         shared::changes_of_one_compared_key_apply_in_order,
         shared::a_batch_as_large_as_the_limits_is_committed,
         shared::large_records_of_two_gateways_replace_each_other;
+    Etcd:
+        etcd_own::many_gateways_make_one_note,
+        etcd_own::comparisons_and_changes_are_limited,
+        etcd_own::bytes_are_limited,
+        etcd_own::the_limits_of_the_server_count,
+        etcd_own::e1_a_load_of_several_requests_is_of_one_revision_although_etcd_is_compacted,
+        etcd_own::a_place_that_is_no_cluster_is_named,
+        etcd_own::a_full_database_takes_no_commits_until_there_is_room,
+        etcd_own::users_and_their_rights,
+        etcd_own::certificates,
+        etcd_own::keys_that_were_removed_stop_commits,
+        etcd_own::t46_a_restored_snapshot_is_noticed_and_its_versions_are_new_once_it_is_accepted,
+        etcd_own::t46_records_in_another_cluster_are_refused_until_they_are_accepted,
+        etcd_members::nothing_is_lost_when_leaders_are_killed,
+        etcd_members::nothing_is_lost_when_leaders_are_stopped_and_go_on;
     Postgres:
         postgres_own::many_gateways_make_one_schema,
         postgres_own::a_server_that_may_lose_commits_or_cannot_write_is_refused,

@@ -9,6 +9,8 @@ mod cases;
 mod commits;
 mod concurrency;
 mod durability;
+mod etcd_members;
+mod etcd_own;
 mod mutants;
 mod postgres_own;
 mod races;
@@ -33,6 +35,7 @@ static SMALL: EngineKind = EngineKind {
     name: "rocksdb_with_little_memory",
     summary: "",
     durable: true,
+    written: "",
     schemes: &[],
     open: |place, options| {
         Box::pin(async move {

@@ -82,7 +82,7 @@ fn every_answer_survives_the_death_of_one_of_three_gateways() {
 }
 
 /// While the database is away: neither ready, nor a success.
-fn check_outage(gateway: &Gateway) {
+pub(crate) fn check_outage(gateway: &Gateway) {
     wait::until("the gateway to say that it is not ready", PATIENCE, || (gateway.readiness() == 503).then_some(()));
     let read = gateway.client().get("during/the/outage");
     assert_eq!((read.status, read.problem().as_str()), (503, "unavailable"), "{read:?}");

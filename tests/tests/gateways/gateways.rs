@@ -8,7 +8,19 @@ use fencepost_harness::budget;
 use fencepost_harness::http::{Answer, Client};
 use serde_json::{Value, json};
 
-use crate::team::{Gateway, Pair, add, engine, is_replayed, shared_server, txn};
+use crate::team::{Gateway, On, Pair, Place, add, is_replayed, on_each, txn};
+
+on_each! {
+    what_is_written_at_one_gateway_is_read_at_the_other,
+    g2_a_fence_raised_at_one_gateway_refuses_the_old_token_at_the_other,
+    g2_every_raise_is_respected_at_once_at_every_gateway,
+    versions_are_the_same_at_every_gateway,
+    t01_a_claim_at_one_gateway_reads_what_was_written_at_the_other,
+    t04_a_retry_at_another_gateway_is_applied_once,
+    g7_an_outcome_is_known_at_every_gateway,
+    g1_a_rotation_at_one_gateway_retires_tokens_at_the_other,
+    t45_transfers_at_both_gateways_keep_the_sum_under_contention,
+}
 
 /// PUT with an idempotency key.
 fn put_once(client: &mut Client, key: &str, token: &str, once: &str, body: &str) -> Answer {
@@ -26,9 +38,8 @@ fn generation(client: &mut Client, resource: &str) -> u64 {
     client.request("GET", &format!("/v1/fences/{resource}"), &[], b"").json()["generation"].as_u64().unwrap()
 }
 
-#[test]
-fn what_is_written_at_one_gateway_is_read_at_the_other() {
-    let pair = Pair::start("reads");
+fn what_is_written_at_one_gateway_is_read_at_the_other(on: On) {
+    let pair = Pair::start(on, "reads");
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     let written = a.put("orders/1", "34", "paid");
     assert_eq!(written.status, 204, "{}", written.text());
@@ -42,9 +53,8 @@ fn what_is_written_at_one_gateway_is_read_at_the_other() {
     assert_eq!((a.get("orders/1").status, a.fence("orders/1").as_deref()), (404, Some("34")), "the fence stays");
 }
 
-#[test]
-fn g2_a_fence_raised_at_one_gateway_refuses_the_old_token_at_the_other() {
-    let pair = Pair::start("fences");
+fn g2_a_fence_raised_at_one_gateway_refuses_the_old_token_at_the_other(on: On) {
+    let pair = Pair::start(on, "fences");
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     // Both know the old fence, and could judge by it without asking the database.
     for client in [&mut a, &mut b] {
@@ -70,11 +80,9 @@ fn g2_a_fence_raised_at_one_gateway_refuses_the_old_token_at_the_other() {
     assert_eq!((b.get("orders/1").text().as_str(), b.get("other").status), ("old", 404));
 }
 
-#[test]
-fn g2_every_raise_is_respected_at_once_at_every_gateway() {
-    let server = shared_server();
-    let engine = engine(&server.url(), "schema=raises");
-    let gateways: Vec<Gateway> = (0..3).map(|_| Gateway::start(&engine)).collect();
+fn g2_every_raise_is_respected_at_once_at_every_gateway(on: On) {
+    let place = Place::new(on, "raises");
+    let gateways: Vec<Gateway> = (0..3).map(|_| Gateway::start(&place.engine())).collect();
     let mut clients: Vec<Client> = gateways.iter().map(|gateway| gateway.client()).collect();
     for token in 2..=budget::pick(20_usize, 200) {
         let (at, token, before) = (token % 3, token.to_string(), (token - 1).to_string());
@@ -87,9 +95,8 @@ fn g2_every_raise_is_respected_at_once_at_every_gateway() {
     }
 }
 
-#[test]
-fn versions_are_the_same_at_every_gateway() {
-    let pair = Pair::start("versions");
+fn versions_are_the_same_at_every_gateway(on: On) {
+    let pair = Pair::start(on, "versions");
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     let first = a.put("k", "1", "first").header("etag").unwrap().to_owned();
     let matching = |etag: &str| [("fencing-token", "1".to_owned()), ("if-match", etag.to_owned())];
@@ -109,9 +116,8 @@ fn versions_are_the_same_at_every_gateway() {
     assert_eq!(b.get("k").text(), "third");
 }
 
-#[test]
-fn t01_a_claim_at_one_gateway_reads_what_was_written_at_the_other() {
-    let pair = Pair::start("claims");
+fn t01_a_claim_at_one_gateway_reads_what_was_written_at_the_other(on: On) {
+    let pair = Pair::start(on, "claims");
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     for round in 0..10 {
         let (old, new) = ((round * 2 + 1).to_string(), (round * 2 + 2).to_string());
@@ -125,9 +131,8 @@ fn t01_a_claim_at_one_gateway_reads_what_was_written_at_the_other() {
     }
 }
 
-#[test]
-fn t04_a_retry_at_another_gateway_is_applied_once() {
-    let pair = Pair::start("replays");
+fn t04_a_retry_at_another_gateway_is_applied_once(on: On) {
+    let pair = Pair::start(on, "replays");
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     let first = put_once(&mut a, "k", "33", "w-1", "paid");
     assert_eq!((first.status, is_replayed(&first)), (204, false), "{}", first.text());
@@ -161,9 +166,8 @@ fn t04_a_retry_at_another_gateway_is_applied_once() {
     assert_eq!((a.get("n").text(), b.get("n").text()), ("10".to_owned(), "10".to_owned()));
 }
 
-#[test]
-fn g7_an_outcome_is_known_at_every_gateway() {
-    let pair = Pair::start("outcomes");
+fn g7_an_outcome_is_known_at_every_gateway(on: On) {
+    let pair = Pair::start(on, "outcomes");
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     assert_eq!(outcome(&mut b, "w-1")["outcome"], "not-recorded");
     assert_eq!(put_once(&mut a, "k", "1", "w-1", "v").status, 204);
@@ -177,9 +181,8 @@ fn g7_an_outcome_is_known_at_every_gateway() {
     assert_eq!(done.json()["outcome"], "applied", "what was done stays done");
 }
 
-#[test]
-fn g1_a_rotation_at_one_gateway_retires_tokens_at_the_other() {
-    let pair = Pair::start("rotations");
+fn g1_a_rotation_at_one_gateway_retires_tokens_at_the_other(on: On) {
+    let pair = Pair::start(on, "rotations");
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     for key in ["orders/1", "orders/2"] {
         assert_eq!(b.put(key, "34", "v").status, 204);
@@ -206,9 +209,8 @@ fn g1_a_rotation_at_one_gateway_retires_tokens_at_the_other() {
     assert_eq!(b.put("never/seen", &format!("{base}:1"), "new").status, 204);
 }
 
-#[test]
-fn t45_transfers_at_both_gateways_keep_the_sum_under_contention() {
-    let pair = Pair::start("transfers");
+fn t45_transfers_at_both_gateways_keep_the_sum_under_contention(on: On) {
+    let pair = Pair::start(on, "transfers");
     let transfers = budget::pick(25, 250);
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     assert_eq!(a.put("from", "1", "0").status, 204);

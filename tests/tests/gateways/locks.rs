@@ -10,7 +10,15 @@ use fencepost_harness::record::number;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::team::{Gateway, Pair, engine, shared_server};
+use crate::team::{Gateway, On, Pair, Place, on_each};
+
+on_each! {
+    a_release_at_one_gateway_wakes_a_waiter_at_the_other,
+    the_lock_of_a_dead_holder_is_taken_over_after_one_ttl_also_at_another_gateway,
+    a_lease_is_renewed_and_released_through_any_gateway,
+    g2_a_fence_raised_at_one_gateway_ends_a_lease_that_is_waited_for_at_the_other,
+    t12_tokens_rise_with_every_handover_and_every_waiter_has_its_turn,
+}
 
 const LONG: u64 = 60_000;
 
@@ -47,9 +55,8 @@ fn wait_for_waiter(gateway: &Gateway, lock: &str) {
     });
 }
 
-#[test]
-fn a_release_at_one_gateway_wakes_a_waiter_at_the_other() {
-    let pair = Pair::start("releases");
+fn a_release_at_one_gateway_wakes_a_waiter_at_the_other(on: On) {
+    let pair = Pair::start(on, "releases");
     let (mut held, mut highest, mut times) = (pair.a.client().acquire("k", "first#0", LONG), 0, Vec::new());
     for round in 0..9 {
         let (from, to) = if round % 2 == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
@@ -68,10 +75,9 @@ fn a_release_at_one_gateway_wakes_a_waiter_at_the_other() {
     assert!(times[8] < Duration::from_millis(LONG / 4), "long before the lease would have run out: {times:?}");
 }
 
-#[test]
-fn the_lock_of_a_dead_holder_is_taken_over_after_one_ttl_also_at_another_gateway() {
+fn the_lock_of_a_dead_holder_is_taken_over_after_one_ttl_also_at_another_gateway(on: On) {
     let ttl = Duration::from_secs(2);
-    let mut pair = Pair::start("dead_holder");
+    let mut pair = Pair::start(on, "dead_holder");
     let held = pair.a.client().acquire("k", "a#1", 2_000);
     let mut waiter = ask(&pair.b, "k", "b#2", LONG);
     wait_for_waiter(&pair.b, "k");
@@ -95,9 +101,8 @@ fn the_lock_of_a_dead_holder_is_taken_over_after_one_ttl_also_at_another_gateway
     assert_eq!((late.status, late.problem().as_str()), (409, "stale"));
 }
 
-#[test]
-fn a_lease_is_renewed_and_released_through_any_gateway() {
-    let pair = Pair::start("leases");
+fn a_lease_is_renewed_and_released_through_any_gateway(on: On) {
+    let pair = Pair::start(on, "leases");
     let (mut a, mut b) = (pair.a.client(), pair.b.client());
     let held = a.acquire("k", "a#1", LONG);
     let id = lease(&held);
@@ -113,9 +118,8 @@ fn a_lease_is_renewed_and_released_through_any_gateway() {
     assert!(token(&a.acquire("k", "c#3", LONG)) > token(&held));
 }
 
-#[test]
-fn g2_a_fence_raised_at_one_gateway_ends_a_lease_that_is_waited_for_at_the_other() {
-    let pair = Pair::start("overtaken");
+fn g2_a_fence_raised_at_one_gateway_ends_a_lease_that_is_waited_for_at_the_other(on: On) {
+    let pair = Pair::start(on, "overtaken");
     let held = pair.a.client().acquire("k", "a#1", LONG);
     let mut waiter = ask(&pair.b, "k", "b#2", LONG);
     wait_for_waiter(&pair.b, "k");
@@ -126,11 +130,9 @@ fn g2_a_fence_raised_at_one_gateway_ends_a_lease_that_is_waited_for_at_the_other
     assert_eq!((token(&held), token(&granted)), (1, 1001));
 }
 
-#[test]
-fn t12_tokens_rise_with_every_handover_and_every_waiter_has_its_turn() {
-    let server = shared_server();
-    let engine = engine(&server.url(), "schema=handovers");
-    let gateways: Vec<Gateway> = (0..3).map(|_| Gateway::start(&engine)).collect();
+fn t12_tokens_rise_with_every_handover_and_every_waiter_has_its_turn(on: On) {
+    let place = Place::new(on, "handovers");
+    let gateways: Vec<Gateway> = (0..3).map(|_| Gateway::start(&place.engine())).collect();
     let turns = budget::pick(8, 80);
     // In the order of the grants, because only the holder writes here.
     let granted: Mutex<Vec<u64>> = Mutex::default();

@@ -1,9 +1,10 @@
-//! Several gateways over one PostgreSQL: the guarantees hold whichever gateway answers, and whatever dies.
+//! Several gateways over one PostgreSQL or etcd: the guarantees hold whichever gateway answers, and whatever dies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 
 mod accounts;
 mod crash;
+mod etcd;
 mod failover;
 mod gateways;
 mod locks;

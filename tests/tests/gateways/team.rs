@@ -1,5 +1,7 @@
-//! Gateways on a PostgreSQL server, each with a data directory of its own.
+//! Gateways on a server, each with a data directory of its own.
 
+use std::fmt::Display;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,6 +11,7 @@ use std::sync::{Arc, Weak};
 use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::http::{Answer, Client};
 use fencepost_harness::process::{GatewayProcess, binary};
+use fencepost_harness::servers::etcd::Etcd;
 use fencepost_harness::servers::postgres::Postgres;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,6 +32,87 @@ pub(crate) fn shared_server() -> Arc<Postgres> {
         *shared = Arc::downgrade(&server);
         server
     })
+}
+
+/// The etcd server of all tests that do it no harm. It ends with the last of them.
+pub(crate) fn shared_etcd() -> Arc<Etcd> {
+    static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock();
+    shared.upgrade().unwrap_or_else(|| {
+        let server = Arc::new(Etcd::start());
+        *shared = Arc::downgrade(&server);
+        server
+    })
+}
+
+/// The engines over which several gateways serve one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    Etcd,
+    Postgres,
+}
+
+/// Makes a test of each case for each of these engines.
+macro_rules! on_each {
+    ($($case:ident),+ $(,)?) => {$(
+        mod $case {
+            #[test]
+            fn on_etcd() {
+                super::$case(crate::team::On::Etcd);
+            }
+
+            #[test]
+            fn on_postgres() {
+                super::$case(crate::team::On::Postgres);
+            }
+        }
+    )+};
+}
+pub(crate) use on_each;
+
+/// The server of a store.
+enum Server {
+    Etcd(Arc<Etcd>),
+    Postgres(Arc<Postgres>),
+}
+
+/// A store of its own on a shared server: a prefix, or a schema.
+pub(crate) struct Place {
+    name: String,
+    server: Server,
+}
+
+impl Place {
+    pub(crate) fn new(on: On, name: &str) -> Place {
+        let server = match on {
+            On::Etcd => Server::Etcd(shared_etcd()),
+            On::Postgres => Server::Postgres(shared_server()),
+        };
+        Place { name: name.to_owned(), server }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        match &self.server {
+            Server::Etcd(etcd) => etcd.address(),
+            Server::Postgres(postgres) => postgres.address(),
+        }
+    }
+
+    /// The URL of the engine.
+    pub(crate) fn engine(&self) -> String {
+        self.engine_at(self.address())
+    }
+
+    /// The same, by way of this address.
+    pub(crate) fn engine_at(&self, address: impl Display) -> String {
+        let name = &self.name;
+        match &self.server {
+            Server::Etcd(_) => format!("etcd://{address}/{name}"),
+            Server::Postgres(_) => {
+                engine(&format!("postgres://postgres@{address}/postgres"), &format!("schema={name}"))
+            }
+        }
+    }
 }
 
 /// The URL of an engine, with settings as in a query string. Without TLS, a commit is one packet.
@@ -128,25 +212,19 @@ impl Deref for Gateway {
     }
 }
 
-/// Two gateways over one schema of the shared server.
+/// Two gateways over one store of a shared server.
 pub(crate) struct Pair {
     pub(crate) a: Gateway,
     pub(crate) b: Gateway,
     /// Dropped last.
-    _server: Arc<Postgres>,
+    pub(crate) _place: Place,
 }
 
 impl Pair {
-    /// Starts both. The schema is this test's own.
-    pub(crate) fn start(schema: &str) -> Pair {
-        let server = shared_server();
-        let engine = engine(&server.url(), &format!("schema={schema}"));
-        Pair::of(Gateway::start(&engine), Gateway::start(&engine), server)
-    }
-
-    /// Two gateways of a server.
-    pub(crate) fn of(a: Gateway, b: Gateway, server: Arc<Postgres>) -> Pair {
-        Pair { a, b, _server: server }
+    /// Starts both. The store is this test's own.
+    pub(crate) fn start(on: On, name: &str) -> Pair {
+        let place = Place::new(on, name);
+        Pair { a: Gateway::start(&place.engine()), b: Gateway::start(&place.engine()), _place: place }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Connections to the database are cut before and after the commit: what the client is told is what happened (G7, trap 4).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,27 +9,30 @@ use fencepost_conformance::random::Random;
 use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::budget;
 use fencepost_harness::http::Answer;
-use fencepost_harness::servers::postgres::Postgres;
 
-use crate::team::{AtEnd, Gateway, add, engine, is_replayed, shared_server, txn};
+use crate::team::{AtEnd, Gateway, On, Place, add, is_replayed, on_each, txn};
+
+on_each! {
+    t04_a_commit_whose_answer_is_lost_is_answered_as_applied,
+    t04_a_commit_that_never_arrives_is_tried_again,
+    t04_without_the_database_the_outcome_is_unknown_and_a_retry_tells,
+    t04_additions_under_random_cuts_are_counted_exactly,
+}
 
 /// A gateway behind a proxy, and one that is not.
 struct Cut {
     through: Gateway,
     direct: Gateway,
     proxy: Proxy,
-    _server: Arc<Postgres>,
+    _place: Place,
 }
 
 impl Cut {
-    fn start(schema: &str) -> Cut {
-        let server = shared_server();
-        let proxy = Proxy::start(server.address());
-        let settings = format!("schema={schema}");
-        let through = format!("postgres://postgres@{}/postgres", proxy.address());
-        let through = Gateway::start(&engine(&through, &settings));
-        let direct = Gateway::start(&engine(&server.url(), &settings));
-        Cut { through, direct, proxy, _server: server }
+    fn start(on: On, name: &str) -> Cut {
+        let place = Place::new(on, name);
+        let proxy = Proxy::start(place.address());
+        let (through, direct) = (Gateway::start(&place.engine_at(proxy.address())), Gateway::start(&place.engine()));
+        Cut { through, direct, proxy, _place: place }
     }
 
     /// Puts a value through the proxy, on a thread of its own.
@@ -40,9 +42,8 @@ impl Cut {
     }
 }
 
-#[test]
-fn t04_a_commit_whose_answer_is_lost_is_answered_as_applied() {
-    let cut = Cut::start("lost_answers");
+fn t04_a_commit_whose_answer_is_lost_is_answered_as_applied(on: On) {
+    let cut = Cut::start(on, "lost_answers");
     let mut direct = cut.direct.client();
     // The fence is known from now on, so a put is one commit and nothing else.
     assert_eq!(cut.put("k", "0").join().unwrap().status, 204);
@@ -62,9 +63,8 @@ fn t04_a_commit_whose_answer_is_lost_is_answered_as_applied() {
     }
 }
 
-#[test]
-fn t04_a_commit_that_never_arrives_is_tried_again() {
-    let cut = Cut::start("lost_commits");
+fn t04_a_commit_that_never_arrives_is_tried_again(on: On) {
+    let cut = Cut::start(on, "lost_commits");
     let mut direct = cut.direct.client();
     assert_eq!(cut.put("k", "0").join().unwrap().status, 204);
     for round in 1..=5 {
@@ -85,9 +85,8 @@ fn t04_a_commit_that_never_arrives_is_tried_again() {
     }
 }
 
-#[test]
-fn t04_without_the_database_the_outcome_is_unknown_and_a_retry_tells() {
-    let cut = Cut::start("away");
+fn t04_without_the_database_the_outcome_is_unknown_and_a_retry_tells(on: On) {
+    let cut = Cut::start(on, "away");
     let mut direct = cut.direct.client();
     assert_eq!(cut.put("k", "0").join().unwrap().status, 204);
     cut.proxy.set(Direction::Down, Rule::Drop);
@@ -132,9 +131,8 @@ fn cut_at_random(proxy: &Proxy, random: &mut Random, done: &AtomicBool) -> u64 {
     cuts
 }
 
-#[test]
-fn t04_additions_under_random_cuts_are_counted_exactly() {
-    let cut = Cut::start("random_cuts");
+fn t04_additions_under_random_cuts_are_counted_exactly(on: On) {
+    let cut = Cut::start(on, "random_cuts");
     let (additions, mut random) = (budget::pick(25, 300), Random::from_environment());
     let done = AtomicBool::new(false);
     let (applied, unknown, cuts) = thread::scope(|scope| {

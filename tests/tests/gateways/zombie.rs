@@ -6,7 +6,15 @@ use fencepost_harness::http::Client;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::team::{Gateway, Pair, engine, put_request, shared_server, txn};
+use crate::team::{Gateway, On, Pair, Place, on_each, put_request, txn};
+
+on_each! {
+    t16_a_gateway_that_was_stopped_with_requests_in_hand_changes_nothing_when_it_goes_on,
+    t16_a_commit_that_arrives_late_is_judged_by_what_holds_then,
+    t17_a_late_commit_does_not_slip_past_a_fence_that_it_only_compares,
+    t32_a_late_commit_from_before_a_rotation_of_everything_is_refused,
+    t16_gateways_stopped_in_turn_leave_one_history,
+}
 
 /// Stops a gateway's process, and waits until it stands still.
 fn stop(gateway: &Gateway) {
@@ -29,9 +37,8 @@ fn half_sent(gateway: &Gateway, key: &str, token: &str) -> Client {
     client
 }
 
-#[test]
-fn t16_a_gateway_that_was_stopped_with_requests_in_hand_changes_nothing_when_it_goes_on() {
-    let pair = Pair::start("zombies");
+fn t16_a_gateway_that_was_stopped_with_requests_in_hand_changes_nothing_when_it_goes_on(on: On) {
+    let pair = Pair::start(on, "zombies");
     let (a, mut b) = (&pair.a, pair.b.client());
     assert_eq!(a.client().put("orders/1", "33", "old").status, 204);
     let mut late = vec![half_sent(a, "orders/1", "33")];
@@ -62,14 +69,12 @@ fn t16_a_gateway_that_was_stopped_with_requests_in_hand_changes_nothing_when_it_
     assert_eq!(outcome["outcome"], "not-recorded");
 }
 
-/// Two gateways of one schema; the first reaches the server through a proxy.
-fn with_a_proxy(schema: &str) -> (Pair, Proxy) {
-    let server = shared_server();
-    let proxy = Proxy::start(server.address());
-    let settings = format!("schema={schema}");
-    let a = Gateway::start(&engine(&format!("postgres://postgres@{}/postgres", proxy.address()), &settings));
-    let b = Gateway::start(&engine(&server.url(), &settings));
-    (Pair::of(a, b, server), proxy)
+/// Two gateways of one store; the first reaches the server through a proxy.
+fn with_a_proxy(on: On, name: &str) -> (Pair, Proxy) {
+    let place = Place::new(on, name);
+    let proxy = Proxy::start(place.address());
+    let (a, b) = (Gateway::start(&place.engine_at(proxy.address())), Gateway::start(&place.engine()));
+    (Pair { a, b, _place: place }, proxy)
 }
 
 /// Does something while the next commit of the first gateway is on its way to the server.
@@ -88,9 +93,8 @@ fn while_held(proxy: &Proxy, pair: &Pair, request: Vec<u8>, meanwhile: impl FnOn
     (answer.status, if answer.status >= 400 { answer.problem() } else { String::new() })
 }
 
-#[test]
-fn t16_a_commit_that_arrives_late_is_judged_by_what_holds_then() {
-    let (pair, proxy) = with_a_proxy("late_commits");
+fn t16_a_commit_that_arrives_late_is_judged_by_what_holds_then(on: On) {
+    let (pair, proxy) = with_a_proxy(on, "late_commits");
     for round in 0..5 {
         let key = format!("orders/{round}");
         assert_eq!(pair.a.client().put(&key, "33", "old").status, 204);
@@ -103,9 +107,8 @@ fn t16_a_commit_that_arrives_late_is_judged_by_what_holds_then() {
     }
 }
 
-#[test]
-fn t17_a_late_commit_does_not_slip_past_a_fence_that_it_only_compares() {
-    let (pair, proxy) = with_a_proxy("write_skew");
+fn t17_a_late_commit_does_not_slip_past_a_fence_that_it_only_compares(on: On) {
+    let (pair, proxy) = with_a_proxy(on, "write_skew");
     // The late transaction writes under two resources. Only one of them is claimed meanwhile, and no value changes.
     let both = |text: &str| {
         let puts = ["x", "y"].map(|key| json!({"put": key, "text": text}));
@@ -122,9 +125,8 @@ fn t17_a_late_commit_does_not_slip_past_a_fence_that_it_only_compares() {
     assert_eq!((b.get("x").text(), b.get("y").text()), ("old".to_owned(), "old".to_owned()));
 }
 
-#[test]
-fn t32_a_late_commit_from_before_a_rotation_of_everything_is_refused() {
-    let (pair, proxy) = with_a_proxy("late_rotation");
+fn t32_a_late_commit_from_before_a_rotation_of_everything_is_refused(on: On) {
+    let (pair, proxy) = with_a_proxy(on, "late_rotation");
     assert_eq!(pair.a.client().put("k", "33", "old").status, 204);
     let late = while_held(&proxy, &pair, put_request("k", "34", "late"), |_| {
         let rotated = pair.b.admin("fence rotate --all --from 0 --reason test");
@@ -134,9 +136,8 @@ fn t32_a_late_commit_from_before_a_rotation_of_everything_is_refused() {
     assert_eq!(pair.b.client().get("k").text(), "old");
 }
 
-#[test]
-fn t16_gateways_stopped_in_turn_leave_one_history() {
-    let pair = Pair::start("turns");
+fn t16_gateways_stopped_in_turn_leave_one_history(on: On) {
+    let pair = Pair::start(on, "turns");
     for round in 0..6 {
         let (zombie, next) = if round % 2 == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
         let (old, new) = ((2 * round + 1).to_string(), (2 * round + 2).to_string());

@@ -160,13 +160,46 @@ impl Etcd {
 
     /// The value of one of its metrics.
     pub fn metric(&self, name: &str) -> f64 {
+        let text = self.metrics();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("etcd has no metric {name}"))
+    }
+
+    fn metrics(&self) -> String {
         let mut stream = TcpStream::connect(self.metrics_address()).expect("etcd listens");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("etcd reads");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("etcd answers");
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("etcd has no metric {name}"))
+        text
     }
+
+    /// Waits until it has done whatever was sent by clients whose processes have ended.
+    pub fn wait_for_dead_clients(&self) {
+        wait::until("connections of dead clients to end", wait::PATIENCE, || {
+            (!is_any_half_closed(self.port)).then_some(())
+        });
+        wait::until("transactions to end", wait::PATIENCE, || {
+            let text = self.metrics();
+            let count = |name: &str| -> f64 {
+                let lines = text.lines().filter(|line| line.starts_with(name) && line.contains("grpc_method=\"Txn\""));
+                lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+            };
+            (count("grpc_server_started_total{") == count("grpc_server_handled_total{")).then_some(())
+        });
+        // It comes behind whatever they have proposed.
+        self.etcdctl(&["put", "barrier", "passed"]);
+    }
+}
+
+/// Whether a server at this port has not closed a connection yet that its client has closed.
+fn is_any_half_closed(port: u16) -> bool {
+    const CLOSE_WAIT: &str = "08";
+    let sockets = std::fs::read_to_string("/proc/net/tcp").expect("Linux lists its sockets");
+    let local = format!(":{port:04X}");
+    sockets.lines().any(|line| {
+        let mut fields = line.split_whitespace();
+        fields.nth(1).is_some_and(|address| address.ends_with(&local)) && fields.nth(1) == Some(CLOSE_WAIT)
+    })
 }
 
 /// The command of a member that does not sync: writes survive `kill -9`, and a slow disk does not delay a member.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -16,34 +17,47 @@ const MEMBERS: usize = 3;
 /// The time limit of a leader election on a busy machine.
 const ELECTION: Duration = Duration::from_secs(60);
 
+/// Long timeouts, so that members that stall for a moment do not depose their leader.
+const PATIENT: [&str; 2] = ["--heartbeat-interval=300", "--election-timeout=3000"];
+
 /// An etcd cluster for one test.
 pub struct EtcdCluster {
-    _dir: TempDir,
+    dir: TempDir,
     ports: [u16; MEMBERS],
+    peers: [u16; MEMBERS],
+    arguments: Vec<String>,
     processes: [Option<ServerProcess>; MEMBERS],
 }
 
 impl EtcdCluster {
     /// Starts all members, empty, and waits until they have a leader.
     pub fn start() -> EtcdCluster {
+        EtcdCluster::with(&PATIENT)
+    }
+
+    /// The same with these arguments, and with etcd's own timeouts unless they say otherwise.
+    pub fn with(arguments: &[&str]) -> EtcdCluster {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let (ports, peers) = ([0; MEMBERS].map(|_| free_port()), [0; MEMBERS].map(|_| free_port()));
-        let peer = |member: usize| format!("http://127.0.0.1:{}", peers[member]);
-        let cluster: Vec<_> = (0..MEMBERS).map(|member| format!("m{member}={}", peer(member))).collect();
-        let launch = |member: usize| {
-            let client = format!("http://127.0.0.1:{}", ports[member]);
-            let mut command = etcd();
-            // Long timeouts, so that members that stall for a moment do not depose their leader.
-            command.args(["--heartbeat-interval=300", "--election-timeout=3000"]);
-            command.args(["--name", &format!("m{member}"), "--data-dir"]).arg(dir.path().join(member.to_string()));
-            command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-            command.args(["--listen-peer-urls", &peer(member), "--initial-advertise-peer-urls", &peer(member)]);
-            command.args(["--initial-cluster", &cluster.join(",")]);
-            Some(ServerProcess::start(command, ports[member]))
-        };
-        let cluster = EtcdCluster { processes: [launch(0), launch(1), launch(2)], _dir: dir, ports };
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut cluster = EtcdCluster { dir, ports, peers, arguments, processes: [None, None, None] };
+        (0..MEMBERS).for_each(|member| cluster.restart(member));
         cluster.leader();
         cluster
+    }
+
+    /// Starts a member, with the data that it has.
+    pub fn restart(&mut self, member: usize) {
+        let peer = |member: usize| format!("http://127.0.0.1:{}", self.peers[member]);
+        let cluster: Vec<_> = (0..MEMBERS).map(|member| format!("m{member}={}", peer(member))).collect();
+        let client = format!("http://127.0.0.1:{}", self.ports[member]);
+        let mut command = etcd();
+        command.args(&self.arguments);
+        command.args(["--name", &format!("m{member}"), "--data-dir"]).arg(self.dir.path().join(member.to_string()));
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer(member), "--initial-advertise-peer-urls", &peer(member)]);
+        command.args(["--initial-cluster", &cluster.join(",")]);
+        self.processes[member] = Some(ServerProcess::start(command, self.ports[member]));
     }
 
     /// The addresses for clients.
@@ -51,7 +65,12 @@ impl EtcdCluster {
         self.ports.map(loopback)
     }
 
-    /// The index of the leader.
+    /// The addresses for clients, with commas between.
+    pub fn hosts(&self) -> String {
+        self.addresses().map(|address| address.to_string()).join(",")
+    }
+
+    /// The index of the leader. No member may be stopped.
     pub fn leader(&self) -> usize {
         wait::until("a leader", ELECTION, || {
             (0..MEMBERS).filter(|member| self.processes[*member].is_some()).find(|member| {
@@ -72,5 +91,19 @@ impl EtcdCluster {
     /// `kill -9` of one member.
     pub fn kill(&mut self, member: usize) {
         drop(self.processes[member].take());
+    }
+
+    /// Stops one member, as a machine that hangs. Its connections stay.
+    pub fn stop(&self, member: usize) {
+        self.signal(member, Signal::STOP);
+    }
+
+    /// Lets a stopped member go on.
+    pub fn go_on(&self, member: usize) {
+        self.signal(member, Signal::CONT);
+    }
+
+    fn signal(&self, member: usize, signal: Signal) {
+        self.processes[member].as_ref().expect("the member runs").signal(signal);
     }
 }
