@@ -84,6 +84,34 @@ impl ServerUrl {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The same URL with this path, which needs no escaping.
+    pub fn with_path(&self, path: &str) -> ServerUrl {
+        let (address, settings) = self.text.split_once('?').map_or((self.text.as_str(), None), |(a, s)| (a, Some(s)));
+        let start = address.find("://").map_or(0, |at| at + 3);
+        let end = address[start..].find('/').map_or(address.len(), |end| start + end);
+        let mut url = self.clone();
+        url.text = format!("{}/{path}", &address[..end]);
+        if let Some(settings) = settings {
+            url.text = format!("{}?{settings}", url.text);
+        }
+        url.path = path.to_owned();
+        url
+    }
+
+    /// The same URL with this setting, in place of others of that name. The value needs no escaping.
+    pub fn with_setting(&self, name: &str, value: &str) -> ServerUrl {
+        let (address, settings) = self.text.split_once('?').unwrap_or((&self.text, ""));
+        let is_other = |setting: &&str| !setting.is_empty() && setting.split('=').next() != Some(name);
+        let mut settings: Vec<&str> = settings.split('&').filter(is_other).collect();
+        let setting = format!("{name}={value}");
+        settings.push(&setting);
+        let mut url = self.clone();
+        url.text = format!("{address}?{}", settings.join("&"));
+        url.query.retain(|(other, _)| other != name);
+        url.query.push((name.to_owned(), value.to_owned()));
+        url
+    }
+
     /// Rejects settings other than the known ones, so that a misspelt one is not ignored.
     pub fn only(&self, known: &[&str]) -> Result<(), Unusable> {
         match self.query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
@@ -145,6 +173,31 @@ mod tests {
         assert!(url.only(&["x", "y"]).is_ok());
         let error = url.only(&["x"]).unwrap_err().to_string();
         assert!(error.contains("`y`") && error.contains("`x`"), "{error}");
+    }
+
+    #[test]
+    fn a_setting_replaces_others_of_its_name() {
+        for (text, with) in [
+            ("postgres://bob:p%40ss@a,b/db", "postgres://bob:p%40ss@a,b/db?schema=x"),
+            ("postgres://a/db?schema=y&sslmode=require&schema=z", "postgres://a/db?sslmode=require&schema=x"),
+        ] {
+            let url = ServerUrl::parse(text).unwrap().with_setting("schema", "x");
+            assert_eq!((url.text.as_str(), url.setting("schema")), (with, Some("x")));
+            assert!(ServerUrl::parse(with).unwrap() == url);
+        }
+    }
+
+    #[test]
+    fn a_path_replaces_another() {
+        let with = |text| ServerUrl::parse(text).unwrap().with_path("new");
+        for (text, expected) in [
+            ("etcd://a:1,b/old?max_ops=3", "etcd://a:1,b/new?max_ops=3"),
+            ("etcd://bob:p@a", "etcd://bob:p@a/new"),
+            ("etcd://a?x=1/2", "etcd://a/new?x=1/2"),
+        ] {
+            assert_eq!((with(text).text.as_str(), with(text).path.as_str()), (expected, "new"));
+            assert_eq!(with(text), ServerUrl::parse(expected).unwrap());
+        }
     }
 
     #[test]

@@ -330,6 +330,11 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
+    /// What the server says of itself, with its version. `None`: there is no server, or it does not answer.
+    async fn server(&self) -> Option<String> {
+        None
+    }
+
     /// The last commit that is known to be durable. It only grows, and an older copy of the records has a lower one.
     /// `None`: nothing outlives the engine, or the engine does not know.
     fn position(&self) -> Option<u64>;

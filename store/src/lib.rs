@@ -31,6 +31,7 @@
 //! | [`Page`], [`KeyInfo`], [`LockInfo`], [`RecordedOutcome`] | results of reads |
 //! | [`Observer`], [`BatchReport`] | metrics of commits |
 //! | [`engine::Engine`], [`engines`] | where records are kept, with the contract E1–E6 |
+//! | [`engine_check`] | whether an engine keeps that contract |
 //! | [`record`] | the bytes on disk |
 //! | [`remap()`], [`restored()`], [`position()`] | work on a stopped store |
 //!
@@ -42,6 +43,7 @@
 mod admin;
 mod command;
 pub mod engine;
+pub mod engine_check;
 pub mod engines;
 mod entry;
 mod failure;

@@ -4,6 +4,7 @@ mod admin;
 mod bench;
 mod conform;
 mod connect;
+mod engine;
 mod exit;
 mod fence;
 mod hardening;
@@ -71,6 +72,9 @@ enum Command {
     Reload(admin::Reload),
     /// Measure a running gateway under load; writes to it
     Bench(bench::Bench),
+    /// Work with the servers that engines use
+    #[command(subcommand)]
+    Engine(engine::Engine),
     /// Make or upgrade the schema of the engine postgres, with an account that may do so
     #[cfg(feature = "postgres")]
     Migrate(migrate::Migrate),
@@ -116,6 +120,7 @@ pub fn run() -> ExitCode {
         Command::Objects(objects) => objects.run(),
         Command::Reload(reload) => reload.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Engine(engine) => engine.run(),
         #[cfg(feature = "postgres")]
         Command::Migrate(migrate) => migrate.run(),
         Command::Remap(remap) => remap.run(),

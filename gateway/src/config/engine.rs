@@ -12,7 +12,7 @@ use super::ConfigError;
 
 /// The settings of a URL that are shown, because they tell stores apart. Others may be secret: PostgreSQL has a setting
 /// `password`.
-const SHOWN: [&str; 2] = ["schema", "durability"];
+const SHOWN: [&str; 3] = ["schema", "durability", "dialect"];
 
 /// The setting as it was written. `Debug` omits it, because it may hold a password.
 #[derive(Clone, Deserialize)]
@@ -48,7 +48,7 @@ impl EngineText {
     }
 
     /// The engine of this build that it names.
-    pub(super) fn read(&self) -> Result<EngineSetting, ConfigError> {
+    pub(crate) fn read(&self) -> Result<EngineSetting, ConfigError> {
         let Some(kind) = engines::find(&self.0) else { return Err(self.unknown()) };
         let server = match (kind.is_shared(), self.0.contains("://")) {
             (false, _) => None,
@@ -98,6 +98,11 @@ impl EngineSetting {
     /// The engine.
     pub fn kind(&self) -> &'static EngineKind {
         self.kind
+    }
+
+    /// The URL of its server, if it has one.
+    pub(crate) fn server(&self) -> Option<&ServerUrl> {
+        self.server.as_ref()
     }
 
     /// The place of its records: its server, or this data directory.

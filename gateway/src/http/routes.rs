@@ -51,6 +51,9 @@ pub(crate) struct Route {
     pub(super) summary: &'static str,
 }
 
+/// Where the paths of routes differ: `/v1/kv/`, `/v1/locks/`, …
+const TELLING: usize = 4;
+
 impl Route {
     /// A whole path that any caller may use, without a body or a query.
     pub(super) const fn new(method: Method, path: &'static str, summary: &'static str) -> Route {
@@ -94,6 +97,10 @@ impl Route {
 
     /// The raw name, if the path is this route's.
     fn matches<'p>(&self, path: &'p str) -> Option<&'p str> {
+        // Most routes differ in this byte, which costs less than to compare all of them.
+        if path.as_bytes().get(TELLING) != self.path.as_bytes().get(TELLING) && self.path.len() > TELLING {
+            return None;
+        }
         match self.name {
             Some(_) => path.strip_prefix(self.path)?.strip_suffix(self.action),
             None => (path == self.path).then_some(""),

@@ -75,6 +75,9 @@ pub struct PutResponse {}
 pub struct DeleteRangeRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub key: Bytes,
+    /// The first key that stays; empty for one key alone.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub range_end: Bytes,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -9,7 +9,7 @@ use tokio::sync::{OnceCell, broadcast};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, Row};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Server, TIMEOUT, Trouble, Values};
@@ -143,6 +143,26 @@ impl Session {
     /// Sends several statements in one transaction, with a time limit.
     pub async fn batch_within(&self, limit: Duration, statements: &str) -> Result<(), Trouble> {
         self.answered(bounded(limit, self.client.batch_execute(statements), Trouble::asking)).await
+    }
+
+    /// Sends several statements in one message, with a time limit, and returns the number that the first row starts with. If one
+    /// fails, those behind it are not executed. Without a number, what was executed is unknown.
+    pub async fn number_within(&self, limit: Duration, statements: &str) -> Result<i64, Trouble> {
+        let sent = bounded(limit, self.client.simple_query(statements), Trouble::asking);
+        let messages = self.answered(sent).await?;
+        let first = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row.try_get(0).ok().flatten()),
+            _ => None,
+        });
+        first.flatten().and_then(|number| number.parse().ok()).ok_or_else(|| {
+            self.doubt();
+            Trouble::garbled("the server did not return a number")
+        })
+    }
+
+    /// Marks the session as one that may hang, so that it is not used again.
+    pub fn doubt(&self) {
+        self.in_doubt.store(true, Ordering::Relaxed);
     }
 
     /// Marks the session as in doubt until the answer arrives, so also if the caller drops the call.

@@ -45,6 +45,11 @@ impl Trouble {
         Trouble { code: None, why, lasting: false, fatal: false }
     }
 
+    /// The answer is none that the server should give, so what it did is unknown.
+    pub(super) fn garbled(why: &str) -> Trouble {
+        Trouble { code: None, why: why.to_owned(), lasting: false, fatal: false }
+    }
+
     /// The server's error code; `None` if the server did not answer.
     pub fn code(&self) -> Option<&SqlState> {
         self.code.as_ref()

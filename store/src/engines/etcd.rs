@@ -19,13 +19,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_remote::ServerUrl;
 use fencepost_remote::etcd::messages::{
-    Compare, Operation, PutRequest, RangeRequest, ResponseHeader, TxnRequest, TxnResponse,
+    Compare, DeleteRangeRequest, Operation, PutRequest, RangeRequest, ResponseHeader, StatusRequest, TxnRequest,
+    TxnResponse,
 };
 use fencepost_remote::etcd::{Channel, Trouble};
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
-use super::{EngineOpenError, EngineOptions};
+use super::{EngineOpenError, EngineOptions, SCRATCH_PREFIX};
 use crate::engine::{AsOf, Batch, Commit, Engine, EngineError, Limits, Loaded, Ownership, Scan, Scanned, Wanted};
 use compaction::Compactor;
 use history::{History, Unreadable};
@@ -36,6 +37,19 @@ use trouble::{Fate, explained, fate};
 
 /// A commit that takes longer is unknown. It is short, so that a member which hangs does not hold up writes for long.
 const COMMIT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Removes what is under a prefix that was made for a check. Any other is refused.
+pub async fn remove_scratch(url: &ServerUrl) -> Result<(), EngineOpenError> {
+    let settings = Settings::read(url)?;
+    let (Some((key, range_end)), true) = (settings.keys.all(), url.path.starts_with(SCRATCH_PREFIX)) else {
+        return Err(settings.unusable(format!("the prefix {} was not made for a check; it stays", url.path)));
+    };
+    let channel = Channel::new(settings.cluster.clone());
+    let all = Operation::DeleteRange(DeleteRangeRequest { key, range_end });
+    let request = TxnRequest { success: vec![all.into()], ..TxnRequest::default() };
+    let removed = channel.call(&request, OPEN_LIMIT, settings.max_request()).await;
+    removed.map(|_| ()).map_err(|trouble| settings.unusable(explained(&trouble)))
+}
 
 /// The time limit of the first request.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
@@ -66,7 +80,7 @@ impl Etcd {
     pub async fn open(url: &ServerUrl, options: &EngineOptions) -> Result<Etcd, EngineOpenError> {
         let settings = Settings::read(url)?;
         let channel = Arc::new(Channel::new(settings.cluster.clone()));
-        let Opened { history, cluster, revision } = first_look(&settings, &channel).await?;
+        let Opened { history, cluster, revision } = first_look(&settings, &channel, options.make).await?;
         if history.cluster != cluster && !options.accept_history {
             return Err(settings.unusable(another_cluster(history.cluster, cluster)));
         }
@@ -183,7 +197,7 @@ struct Opened {
 }
 
 /// Reads the note about the history of the records, or makes it. Several gateways may try at once.
-async fn first_look(settings: &Settings, channel: &Channel) -> Result<Opened, EngineOpenError> {
+async fn first_look(settings: &Settings, channel: &Channel, make: bool) -> Result<Opened, EngineOpenError> {
     let failed = |trouble: Trouble| settings.unusable(explained(&trouble));
     let nonsense = || settings.unusable("its answer lacks a part of what was asked for");
     let key = settings.keys.history();
@@ -195,6 +209,9 @@ async fn first_look(settings: &Settings, channel: &Channel) -> Result<Opened, En
     if let Some(note) = answer.kvs.first() {
         let history = decoded(settings, &note.value, note.mod_revision)?;
         return Ok(Opened { history, cluster, revision: header.revision });
+    }
+    if !make {
+        return Err(settings.unusable("there is no store under this prefix; look at the path of the URL"));
     }
     let new = History::new(cluster);
     let request = TxnRequest {
@@ -282,6 +299,11 @@ impl Engine for Etcd {
     /// A load is linearizable: the members agree on it.
     fn load_is_proof(&self) -> bool {
         true
+    }
+
+    async fn server(&self) -> Option<String> {
+        let answer = self.channel.call(&StatusRequest {}, OPEN_LIMIT, self.answer_bytes()).await.ok()?;
+        Some(format!("etcd {}", answer.version))
     }
 
     fn position(&self) -> Option<u64> {

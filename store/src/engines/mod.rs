@@ -143,7 +143,24 @@ pub struct EngineKind {
     pub schemes: &'static [&'static str],
     /// Opens the engine at its place. Must be called on a Tokio runtime, which drives it from then on.
     pub open: for<'a> fn(&'a Place, &'a EngineOptions) -> Opening<'a>,
+    /// How a part of a server is used for a while. `None`: its records are in a directory.
+    pub scratch: Option<Scratch>,
 }
+
+/// A place on a server that is used for a while, beside the records that are there.
+#[derive(Clone, Copy)]
+pub struct Scratch {
+    /// The URL of the place with this name, on the server of another URL. Nothing is made before an engine is opened there.
+    pub at: fn(&ServerUrl, &str) -> ServerUrl,
+    /// Removes the place with all that is in it. It need not be there.
+    pub remove: for<'a> fn(&'a ServerUrl) -> Removing<'a>,
+}
+
+/// A place that is being removed.
+pub type Removing<'a> = Pin<Box<dyn Future<Output = Result<(), EngineOpenError>> + Send + 'a>>;
+
+/// What the names of places for checks begin with, so that one which was left behind can be told.
+pub const SCRATCH_PREFIX: &str = "fencepost_check_";
 
 impl EngineKind {
     /// Whether its records are on a server that other gateways may use, too.
@@ -166,6 +183,7 @@ pub const ENGINES: &[EngineKind] = &[
         written: "rocksdb",
         schemes: &[],
         open: |place, options| Box::pin(async move { opened(rocksdb::RocksDb::open(place.directory()?, options)?) }),
+        scratch: None,
     },
     #[cfg(feature = "postgres")]
     EngineKind {
@@ -177,6 +195,10 @@ pub const ENGINES: &[EngineKind] = &[
         open: |place, options| {
             Box::pin(async move { opened(postgres::Postgres::open(place.server()?, options).await?) })
         },
+        scratch: Some(Scratch {
+            at: |url, name| url.with_setting("schema", name),
+            remove: |url| Box::pin(postgres::remove_scratch(url)),
+        }),
     },
     #[cfg(feature = "etcd")]
     EngineKind {
@@ -186,6 +208,7 @@ pub const ENGINES: &[EngineKind] = &[
         written: "etcd://host:port,host:port/prefix",
         schemes: &["etcd", "etcds"],
         open: |place, options| Box::pin(async move { opened(etcd::Etcd::open(place.server()?, options).await?) }),
+        scratch: Some(Scratch { at: ServerUrl::with_path, remove: |url| Box::pin(etcd::remove_scratch(url)) }),
     },
     EngineKind {
         name: "memory",
@@ -194,6 +217,7 @@ pub const ENGINES: &[EngineKind] = &[
         written: "memory",
         schemes: &[],
         open: |_, _| Box::pin(async move { opened(memory::Memory::default()) }),
+        scratch: None,
     },
 ];
 

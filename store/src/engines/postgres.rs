@@ -1,13 +1,17 @@
 //! The engine `postgres`: any number of gateways over one PostgreSQL.
 //!
-//! A commit is one call of one function, so one round trip, one transaction and one sync of the server's log. The function locks
-//! what is compared in the order of keys, so E2 holds until the commit and commits hardly ever deadlock; one that does is
-//! tried again. `postgres/schema.sql` has it; `docs/postgres.md` says how to run it.
+//! There are two dialects. On PostgreSQL, a commit locks what it compares (`postgres/locking.rs`); on servers that speak its
+//! protocol and scale out, it is a serializable transaction (`postgres/serializable.rs`). Both are one message, so one round
+//! trip. `docs/postgres.md` says how to run it.
 
 mod arguments;
 mod connection;
+mod dialect;
+mod locking;
 mod past;
+mod range;
 mod schema;
+mod serializable;
 mod server;
 mod trouble;
 
@@ -15,29 +19,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use fencepost_remote::ServerUrl;
 use fencepost_remote::postgres::Trouble;
-use fencepost_remote::postgres::{ToSql, Type};
 use tokio::sync::Mutex;
 
-use super::{EngineOpenError, EngineOptions, after_prefix};
+use super::{EngineOpenError, EngineOptions};
 use crate::engine::{
-    AsOf, Batch, Change, Commit, Engine, EngineError, Limits, Loaded, Ownership, Record, Scan, Scanned, Version, Want,
-    Wanted,
+    AsOf, Batch, Change, Commit, Engine, EngineError, Limits, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
 };
-use arguments::Arguments;
 use connection::{Connection, Readers, connect};
-use server::{Durability, Server};
-use trouble::{Fate, explained, fate, is_of_the_server};
+use dialect::Dialect;
+use server::Server;
+use trouble::{Fate, explained, is_of_the_server};
 
-pub use schema::{Migrated, SCHEMA, migrate};
+pub use schema::{Migrated, SCHEMA, migrate, remove_scratch};
 
 /// A commit that takes longer is unknown. The server gives up waiting for locks much earlier.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
-
-/// What one commit may hold: a batch in one message, and places that fit below the low bits of a version.
-const LIMITS: Limits = Limits { records: 16_384, bytes: 8 << 20 };
 
 /// Places of changes are counted in the low bits of a version.
 const PLACE_BITS: u32 = 16;
@@ -48,6 +46,7 @@ const MAX_CHANGES: usize = 1 << PLACE_BITS;
 /// Records in a PostgreSQL database.
 pub struct Postgres {
     server: Server,
+    dialect: Dialect,
     readers: Readers,
     /// The connection for commits, while there is one.
     writer: Mutex<Option<Connection>>,
@@ -68,6 +67,7 @@ impl Postgres {
         let position =
             schema::position(&server, &writer).await.map_err(|trouble| server.unusable(explained(&trouble)))?;
         Ok(Postgres {
+            dialect: writer.dialect,
             readers: Readers::default(),
             writer: Mutex::new(Some(writer)),
             position: AtomicU64::new(position),
@@ -83,16 +83,20 @@ impl Postgres {
         }
     }
 
-    /// Sends one commit.
+    /// Sends one commit. `None`: a compared version differs.
     async fn apply(&self, connection: &Connection, batch: &Batch) -> Result<Option<Version>, Trouble> {
-        let arguments = Arguments::of(batch);
-        let function =
-            if arguments.alone { &self.server.statements.apply_alone } else { &self.server.statements.apply };
-        let standby = self.server.durability == Durability::Standby;
-        let values = arguments.values(&connection.history, &standby);
-        let rows = connection.session.query_within(COMMIT_PATIENCE, function, &values).await?;
-        let first: Option<i64> = rows.first().and_then(|row| row.get(0));
-        Ok(first.map(|first| Version(first.unsigned_abs())))
+        match connection.dialect {
+            Dialect::Locking => locking::apply(&self.server, connection, batch).await,
+            Dialect::Serializable => serializable::apply(&self.server, connection, batch).await,
+        }
+    }
+
+    /// What became of a commit that failed.
+    fn fate(&self, trouble: &Trouble) -> Fate {
+        match self.dialect {
+            Dialect::Locking => trouble::fate(trouble),
+            Dialect::Serializable => serializable::fate(trouble),
+        }
     }
 
     async fn load_once(
@@ -101,68 +105,17 @@ impl Postgres {
         wanted: &[Wanted],
         spare: usize,
     ) -> Result<Vec<Option<Record>>, Trouble> {
-        let keys: Vec<&[u8]> = wanted.iter().map(|wanted| wanted.key.as_bytes()).collect();
-        let most: Vec<Option<i64>> = wanted.iter().map(|wanted| most(wanted.want)).collect();
-        let spare = i64::try_from(spare).unwrap_or(i64::MAX);
-        let values: [(&(dyn ToSql + Sync), Type); 4] = [
-            (&keys, Type::BYTEA_ARRAY),
-            (&most, Type::INT8_ARRAY),
-            (&spare, Type::INT8),
-            (&connection.history, Type::TEXT),
-        ];
-        let mut records = vec![None; wanted.len()];
-        for row in connection.session.query(&self.server.statements.load, &values).await? {
-            let (at, version, size): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
-            let bytes: Option<&[u8]> = row.get(3);
-            let version = Version(version.unsigned_abs());
-            let record = match bytes {
-                Some(bytes) => Record::whole(version, Bytes::copy_from_slice(bytes)),
-                None => Record::head(version, usize::try_from(size).unwrap_or(usize::MAX)),
-            };
-            if let Some(place) = usize::try_from(at - 1).ok().and_then(|at| records.get_mut(at)) {
-                *place = Some(record);
-            }
+        match connection.dialect {
+            Dialect::Locking => locking::load(&self.server, connection, wanted, spare).await,
+            Dialect::Serializable => serializable::load(&self.server, connection, wanted, spare).await,
         }
-        Ok(records)
     }
 
     async fn scan_once(&self, connection: &Connection, scan: &Scan) -> Result<Scanned, Trouble> {
-        let (from, inclusive) = match scan.from < scan.prefix {
-            true => (scan.prefix.as_slice(), true),
-            false => (scan.from.as_slice(), scan.inclusive),
-        };
-        let before = after_prefix(&scan.prefix);
-        let limit = |limit: usize| i64::try_from(limit).unwrap_or(i64::MAX);
-        let (records, bytes) = (limit(scan.limit), limit(scan.max_bytes));
-        let values: [(&(dyn ToSql + Sync), Type); 6] = [
-            (&from, Type::BYTEA),
-            (&inclusive, Type::BOOL),
-            (&before, Type::BYTEA),
-            (&records, Type::INT8),
-            (&bytes, Type::INT8),
-            (&connection.history, Type::TEXT),
-        ];
-        let mut scanned = Scanned::default();
-        for row in connection.session.query(&self.server.statements.scan, &values).await? {
-            let key: Option<&[u8]> = row.get(0);
-            let Some(key) = key else {
-                scanned.more = true;
-                break;
-            };
-            let (version, bytes): (i64, &[u8]) = (row.get(1), row.get(2));
-            let record = Record::whole(Version(version.unsigned_abs()), Bytes::copy_from_slice(bytes));
-            scanned.records.push((key.to_vec(), record));
+        match connection.dialect {
+            Dialect::Locking => locking::scan(&self.server, connection, scan).await,
+            Dialect::Serializable => serializable::scan(&self.server, connection, scan).await,
         }
-        Ok(scanned)
-    }
-}
-
-/// The bytes up to which a record is wanted whole, as `load` takes them.
-fn most(want: Want) -> Option<i64> {
-    match want {
-        Want::Version => Some(-1),
-        Want::UpTo(most) => Some(i64::try_from(most).unwrap_or(i64::MAX)),
-        Want::Bytes => None,
     }
 }
 
@@ -248,7 +201,7 @@ impl Engine for Postgres {
                 }
                 Ok(Commit::Done { first })
             }
-            Err(trouble) => match fate(&trouble) {
+            Err(trouble) => match self.fate(&trouble) {
                 Fate::Conflict => Ok(Commit::Conflict),
                 Fate::Nothing(why) => Ok(Commit::Unavailable(self.server.unusable(why).to_string())),
                 Fate::Unknown(why) => Err(EngineError(why)),
@@ -265,7 +218,10 @@ impl Engine for Postgres {
     }
 
     fn limits(&self) -> Limits {
-        LIMITS
+        match self.dialect {
+            Dialect::Locking => locking::LIMITS,
+            Dialect::Serializable => serializable::LIMITS,
+        }
     }
 
     /// A server that was replaced may still answer reads.
@@ -275,6 +231,14 @@ impl Engine for Postgres {
 
     fn position(&self) -> Option<u64> {
         Some(self.position.load(Ordering::Acquire))
+    }
+
+    async fn server(&self) -> Option<String> {
+        let reader = self.readers.take(&self.server).await.ok()?;
+        let rows = reader.connection.session.query("SELECT version()", &[]).await.ok()?;
+        let version = rows.first().map(|row| row.get::<_, String>(0));
+        reader.give_back();
+        version
     }
 
     async fn accept_history(&self) -> Result<(), EngineError> {

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use fencepost_store::engine::{Commit, Version};
+use fencepost_store::engine_check::records::{remove, write};
 use fencepost_store::engines::EngineOptions;
 
-use super::bench::{Bench, commit, commit_after, load, names, one, remove, text, under, write};
+use super::bench::Bench;
 
 /// Buffers so small that a few hundred writes are flushed to tables.
 fn tiny() -> EngineOptions {
@@ -19,28 +20,28 @@ fn tiny() -> EngineOptions {
 
 pub(crate) async fn e4_a_commit_is_durable(bench: Bench) {
     let engine = bench.open().await;
-    let first = commit(&*engine, vec![write("a", "1"), write("b", "1"), write("b", "2")]).await;
-    commit(&*engine, vec![write("c", "1")]).await;
-    commit(&*engine, vec![remove("a")]).await;
+    let first = engine.commit(vec![write("a", "1"), write("b", "1"), write("b", "2")]).await.unwrap();
+    engine.commit(vec![write("c", "1")]).await.unwrap();
+    engine.commit(vec![remove("a")]).await.unwrap();
     drop(engine);
     let engine = bench.open().await;
-    assert_eq!(one(&*engine, "a").await, None);
-    assert_eq!(text(&*engine, "b").await.as_deref(), Some("2"));
-    assert_eq!(one(&*engine, "b").await.unwrap().version, Version(first.0 + 2));
-    assert_eq!(names(&*engine, under("")).await.0, ["b", "c"]);
+    assert_eq!(engine.one("a").await.unwrap(), None);
+    assert_eq!(engine.text("b").await.unwrap().as_deref(), Some("2"));
+    assert_eq!(engine.one("b").await.unwrap().unwrap().version, Version(first.0 + 2));
+    assert_eq!(engine.all_names("").await.unwrap(), ["b", "c"]);
 }
 
 pub(crate) async fn e4_nothing_of_a_conflict_appears_later(bench: Bench) {
     let engine = bench.open().await;
-    commit(&*engine, vec![write("a", "1")]).await;
-    let loaded = load(&*engine, &["a"]).await;
-    commit(&*engine, vec![write("a", "2")]).await;
+    engine.commit(vec![write("a", "1")]).await.unwrap();
+    let loaded = engine.load(&["a"]).await.unwrap();
+    engine.commit(vec![write("a", "2")]).await.unwrap();
     let ours = vec![write("a", "ours"), write("b", "ours")];
-    assert_eq!(commit_after(&*engine, &loaded, &["a"], ours).await, Commit::Conflict);
+    assert_eq!(engine.commit_after(&loaded, &["a"], ours).await.unwrap(), Commit::Conflict);
     drop(engine);
     let engine = bench.open().await;
-    assert_eq!(text(&*engine, "a").await.as_deref(), Some("2"));
-    assert_eq!(one(&*engine, "b").await, None);
+    assert_eq!(engine.text("a").await.unwrap().as_deref(), Some("2"));
+    assert_eq!(engine.one("b").await.unwrap(), None);
 }
 
 /// Holds even if the newest version belonged to a removal, which leaves no record behind.
@@ -48,12 +49,13 @@ pub(crate) async fn e3_versions_are_not_reused_after_reopening(bench: Bench) {
     let mut given = HashSet::new();
     for round in 0..6 {
         let engine = if round % 2 == 0 { bench.open().await } else { bench.open_with(&tiny()).await };
-        let first = commit(&*engine, vec![write("a", "same"), remove("a"), write("a", "same"), remove("a")]).await;
+        let first =
+            engine.commit(vec![write("a", "same"), remove("a"), write("a", "same"), remove("a")]).await.unwrap();
         assert!((first.0..first.0 + 4).all(|version| given.insert(version)), "{first:?} came again in round {round}");
     }
     let engine = bench.open().await;
-    let first = commit(&*engine, vec![write("a", "same")]).await;
-    assert_eq!(one(&*engine, "a").await.unwrap().version, first);
+    let first = engine.commit(vec![write("a", "same")]).await.unwrap();
+    assert_eq!(engine.one("a").await.unwrap().unwrap().version, first);
     assert!(given.insert(first.0));
 }
 
@@ -68,15 +70,15 @@ pub(crate) async fn large_records_are_found_when_memory_holds_almost_none(bench:
         let engine = bench.open_with(&tiny()).await;
         for n in 0..12 {
             let change = text_of(round, n).map_or_else(|| remove(&name(n)), |text| write(&name(n), text));
-            commit(&*engine, vec![change]).await;
+            engine.commit(vec![change]).await.unwrap();
         }
         drop(engine);
         let engine = bench.open_with(&tiny()).await;
         for n in 0..12 {
-            assert_eq!(text(&*engine, &name(n)).await, text_of(round, n), "{n} in round {round}");
+            assert_eq!(engine.text(&name(n)).await.unwrap(), text_of(round, n), "{n} in round {round}");
         }
         let present = (0..12).filter(|n| text_of(round, *n).is_some()).count();
-        assert_eq!(names(&*engine, under("")).await.0.len(), present, "round {round}");
+        assert_eq!(engine.all_names("").await.unwrap().len(), present, "round {round}");
     }
 }
 
@@ -102,14 +104,14 @@ pub(crate) async fn every_record_is_found_when_memory_holds_almost_none(bench: B
                 expected.insert(name, Some(text));
             }
         }
-        commit(&*engine, changes).await;
+        engine.commit(changes).await.unwrap();
     }
     drop(engine);
     let engine = bench.open_with(&tiny()).await;
     for n in 0..2000 {
         let name = name(n);
-        assert_eq!(text(&*engine, &name).await, expected.get(&name).cloned().flatten(), "{name}");
+        assert_eq!(engine.text(&name).await.unwrap(), expected.get(&name).cloned().flatten(), "{name}");
     }
     let present = expected.values().filter(|text| text.is_some()).count();
-    assert_eq!(names(&*engine, under("n/")).await.0.len(), present);
+    assert_eq!(engine.all_names("n/").await.unwrap().len(), present);
 }

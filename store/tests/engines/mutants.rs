@@ -6,17 +6,20 @@ use std::time::{Duration, Instant};
 use fencepost_conformance::wait;
 use fencepost_remote::ServerUrl;
 use fencepost_remote::postgres::{Server, Session};
-use fencepost_store::engine::{Change, Loaded};
+use fencepost_store::engine_check::crossing::{Crossing, cross};
+use fencepost_store::engine_check::races::{Pair, additions, either_or, on_call};
+use fencepost_store::engine_check::{Check, Checked, Failure, all};
 use fencepost_store::engines::postgres::SCHEMA;
-use fencepost_store::record::RecordKey;
 
-use super::bench::{Bench, commit, commit_after, load, remove, write};
+use super::bench::Bench;
 use super::postgres_own::open;
-use super::races::{Pair, Raced, additions, either_or, is_done, on_call};
 use super::servers;
 
 /// The time in which a mistake must be found; most are in the first rounds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time for stress of a check that is to find a mistake.
+const STRESS: Duration = Duration::from_secs(10);
 
 /// PostgreSQL looks for deadlocks when a lock was waited for this long.
 const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -58,22 +61,38 @@ async fn plant(mistake: &Mistake, url: &ServerUrl) {
 }
 
 /// Races until the mistake is found.
-async fn assert_found<F: Future<Output = Raced>>(race: impl Fn() -> F) {
+async fn assert_found<F: Future<Output = Checked<usize>>>(race: impl Fn() -> F) {
     let racing = async {
         loop {
-            if let Err(violation) = race().await {
-                return violation;
+            if let Err(failure) = race().await {
+                return failure;
             }
         }
     };
-    let violation = tokio::time::timeout(PATIENCE, racing).await.expect("the race finds the mistake");
-    println!("found: {violation}");
+    let found = tokio::time::timeout(PATIENCE, racing).await.expect("the race finds the mistake");
+    assert!(matches!(found, Failure::Broken(_)), "{found}");
+    println!("found: {found}");
+}
+
+/// Runs a case of the check until it finds the mistake.
+pub(crate) async fn assert_check_finds(check: &Check, name: &str) {
+    let case = all().find(|case| case.name == name).expect("there is a case of this name");
+    let deadline = Instant::now() + PATIENCE;
+    for round in 0.. {
+        match check.run_case(case, round).await.result {
+            Err(Failure::Broken(why)) => return println!("found by {name}: {why}"),
+            Err(Failure::Unusable(why)) => panic!("{name} could not run: {why}"),
+            Ok(_) => assert!(Instant::now() < deadline, "{name} does not find the mistake"),
+        }
+    }
 }
 
 pub(crate) async fn a_missing_placeholder_is_found(bench: Bench) {
     plant(NO_PLACEHOLDER, bench.url()).await;
     let engines = bench.pair().await;
     assert_found(|| either_or(engines.clone(), 20)).await;
+    let check = bench.check(STRESS).await;
+    assert_check_finds(&check, "e2_absent_records_stay_absent_until_the_commit").await;
 }
 
 pub(crate) async fn a_missing_lock_is_found(bench: Bench) {
@@ -81,59 +100,7 @@ pub(crate) async fn a_missing_lock_is_found(bench: Bench) {
     let engines = bench.pair().await;
     assert_found(|| on_call(engines.clone(), 20)).await;
     assert_found(|| additions(engines.clone(), 5)).await;
-}
-
-/// What two gateways commit at the same time. Each needs the records of both groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Crossing {
-    /// Each compares one group and writes the other, so one of them writes before what it compares.
-    CompareAndWrite,
-    /// Each writes one group and removes the other, and compares nothing.
-    WriteAndRemove,
-    /// One removes both groups, the other writes them.
-    WriteOrRemove,
-}
-
-/// What was loaded, which of it is compared, and the changes.
-type Part<'a> = (Loaded, &'a [&'a str], Vec<(RecordKey, Change)>);
-
-/// Commits both, several times. Returns the duration of the slowest.
-async fn cross(engines: &Pair, crossing: Crossing, rounds: usize) -> Duration {
-    const RECORDS: usize = 100;
-    let [ours, theirs] = engines;
-    let group = |letter: &str| (0..RECORDS).map(|n| format!("{letter}/{n:03}")).collect::<Vec<_>>();
-    let (low, high) = (group("a"), group("z"));
-    let (low, high): (Vec<&str>, Vec<&str>) =
-        (low.iter().map(String::as_str).collect(), high.iter().map(String::as_str).collect());
-    let written = |names: &[&str]| names.iter().map(|name| write(name, "written")).collect::<Vec<_>>();
-    let removed = |names: &[&str]| names.iter().map(|name| remove(name)).collect::<Vec<_>>();
-    let mut slowest = Duration::ZERO;
-    for _ in 0..rounds {
-        commit(&**ours, [written(&high), written(&low)].concat()).await;
-        let nothing = load(&**ours, &[]).await;
-        let (our, their): (Part<'_>, Part<'_>) = match crossing {
-            Crossing::CompareAndWrite => {
-                let (lows, highs) = (load(&**ours, &low).await, load(&**ours, &high).await);
-                ((highs, &high[..], written(&low)), (lows, &low[..], written(&high)))
-            }
-            Crossing::WriteAndRemove => {
-                let (our, their) = ([written(&high), removed(&low)].concat(), [written(&low), removed(&high)].concat());
-                ((nothing.clone(), &[][..], our), (nothing, &[][..], their))
-            }
-            Crossing::WriteOrRemove => {
-                let (our, their) = ([removed(&high), removed(&low)].concat(), [written(&low), written(&high)].concat());
-                ((nothing.clone(), &[][..], our), (nothing, &[][..], their))
-            }
-        };
-        let started = Instant::now();
-        let (our, their) = tokio::join!(
-            commit_after(&**ours, &our.0, our.1, our.2),
-            commit_after(&**theirs, &their.0, their.1, their.2),
-        );
-        slowest = slowest.max(started.elapsed());
-        assert!(is_done(&our) || is_done(&their), "neither of two commits was done");
-    }
-    slowest
+    assert_check_finds(&bench.check(STRESS).await, "commits_have_one_order").await;
 }
 
 /// A database of its own, because the server counts deadlocks per database.
@@ -167,27 +134,32 @@ impl Counted {
 
 pub(crate) async fn commits_lock_records_in_the_order_of_keys(_: Bench) {
     let database = Counted::new();
-    for crossing in [Crossing::CompareAndWrite, Crossing::WriteAndRemove, Crossing::WriteOrRemove] {
+    for crossing in Crossing::ALL {
         let engines = database.pair().await;
-        cross(&engines, crossing, 40).await;
+        for _ in 0..40 {
+            let crossed = cross(&engines, crossing, true).await.unwrap();
+            assert!(crossed.done > 0, "neither of two commits was done");
+        }
         drop(engines);
         assert_eq!(database.deadlocks(), 0, "{crossing:?}");
     }
 }
 
-pub(crate) async fn a_filter_below_the_lock_is_found(_: Bench) {
+pub(crate) async fn a_filter_below_the_lock_is_found(bench: Bench) {
     let database = Counted::new();
     plant(FILTER_BELOW_THE_LOCK, &database.url).await;
     let deadline = Instant::now() + PATIENCE;
     loop {
         let engines = database.pair().await;
-        while cross(&engines, Crossing::CompareAndWrite, 1).await < DEADLOCK_TIMEOUT {
+        while cross(&engines, Crossing::CompareAndWrite, true).await.unwrap().took < DEADLOCK_TIMEOUT {
             assert!(Instant::now() < deadline, "no deadlock was met");
         }
         drop(engines);
         // The machine may have stalled instead.
         if database.deadlocks() > 0 {
-            return;
+            break;
         }
     }
+    plant(FILTER_BELOW_THE_LOCK, bench.url()).await;
+    assert_check_finds(&bench.check(STRESS).await, "commits_that_cross_do_not_hold_each_other_up").await;
 }

@@ -1,23 +1,23 @@
 //! What only the engine `postgres` has: servers, schemas and accounts that it refuses, and poolers.
 
-use std::sync::Arc;
-
 use fencepost_harness::servers::postgres::{Pool, Postgres};
 use fencepost_remote::ServerUrl;
-use fencepost_store::engine::{Batch, Commit, Engine, Purpose};
+use fencepost_store::engine::Commit;
+use fencepost_store::engine_check::races::{additions, in_parallel};
+use fencepost_store::engine_check::records::{Records, remove, write};
 use fencepost_store::engines::postgres::{Migrated, migrate};
 use fencepost_store::engines::{EngineOpenError, EngineOptions, Place, find};
 use tokio::task::JoinSet;
 
-use super::bench::{Bench, at, commit, load, names, remove, text, under, write};
-use super::races::{additions, in_parallel};
+use super::bench::Bench;
 use super::servers;
 
-type Opened = Result<Arc<dyn Engine>, EngineOpenError>;
+type Opened = Result<Records, EngineOpenError>;
 
 async fn open_with(url: &str, options: &EngineOptions) -> Opened {
     let place = Place::Server(ServerUrl::parse(url).unwrap());
-    (find("postgres").unwrap().open)(&place, options).await
+    let engine = (find("postgres").unwrap().open)(&place, options).await?;
+    Ok(Records::new(engine, ""))
 }
 
 pub(crate) async fn open(url: &str) -> Opened {
@@ -42,22 +42,38 @@ fn url_for(account: &str, bench: &Bench) -> String {
     format!("{}?schema={}", servers::postgres().url_for(account), schema(bench))
 }
 
+/// In both dialects: one makes it in a transaction, the other one statement after the other.
 pub(crate) async fn many_gateways_make_one_schema(bench: Bench) {
     const GATEWAYS: usize = 8;
-    let mut opening = JoinSet::new();
-    for _ in 0..GATEWAYS {
-        let url = bench.url().text.clone();
-        opening.spawn(async move { open(&url).await });
+    let serializable = bench.url().with_setting("schema", &servers::new_name());
+    for url in [bench.url().clone(), serializable.with_setting("dialect", "serializable")] {
+        let mut opening = JoinSet::new();
+        for _ in 0..GATEWAYS {
+            let url = url.text.clone();
+            opening.spawn(async move { open(&url).await });
+        }
+        let mut engines = Vec::new();
+        while let Some(opened) = opening.join_next().await {
+            engines.push(opened.unwrap().unwrap());
+        }
+        engines[0].commit(vec![write("a", "1")]).await.unwrap();
+        for engine in &engines {
+            assert_eq!(engine.text("a").await.unwrap().as_deref(), Some("1"));
+        }
+        let count = format!("select count(*) from {}.store", url.setting("schema").unwrap());
+        assert_eq!(servers::postgres().sql(&count), "1");
     }
-    let mut engines = Vec::new();
-    while let Some(opened) = opening.join_next().await {
-        engines.push(opened.unwrap().unwrap());
+}
+
+/// Locks do not hold up serializable transactions, and those do not see what is locked.
+pub(crate) async fn a_schema_of_the_other_dialect_is_refused(bench: Bench) {
+    let other = bench.url().with_setting("schema", &servers::new_name());
+    for (first, second) in [("locking", "serializable"), ("serializable", "locking")] {
+        let url = if first == "locking" { bench.url() } else { &other };
+        drop(open(&url.with_setting("dialect", first).text).await.unwrap());
+        assert_says(&refusal(&url.with_setting("dialect", second).text).await.to_string(), "the other dialect");
     }
-    commit(&*engines[0], vec![write("a", "1")]).await;
-    for engine in &engines {
-        assert_eq!(text(&**engine, "a").await.as_deref(), Some("1"));
-    }
-    assert_eq!(servers::postgres().sql(&format!("select count(*) from {}.store", schema(&bench))), "1");
+    assert_says(&refusal(&other.text).await.to_string(), "the other dialect");
 }
 
 pub(crate) async fn a_server_that_may_lose_commits_or_cannot_write_is_refused(_: Bench) {
@@ -79,6 +95,7 @@ pub(crate) async fn settings_that_cannot_be_met_are_refused(bench: Bench) {
         ("durability=disk", "`primary` or `standby`"),
         (synchronous.as_str(), "synchronous_standby_names"),
         ("durable=standby", "durable"),
+        ("dialect=snapshot", "`locking` or `serializable`"),
     ] {
         assert_says(&refusal(&format!("{}?{settings}", server.url())).await.to_string(), said);
     }
@@ -101,7 +118,7 @@ pub(crate) async fn a_schema_that_cannot_be_used_is_refused(bench: Bench) {
 pub(crate) async fn another_history_is_refused_until_it_is_accepted(bench: Bench) {
     let (server, schema) = (servers::postgres(), schema(&bench));
     let engine = bench.open().await;
-    let first = commit(&*engine, vec![write("a", "1")]).await;
+    let first = engine.commit(vec![write("a", "1")]).await.unwrap();
     drop(engine);
     for (change, said) in
         [("timeline = '000000FF'", "a standby was promoted"), ("cluster = cluster + 1", "copied to another cluster")]
@@ -112,28 +129,22 @@ pub(crate) async fn another_history_is_refused_until_it_is_accepted(bench: Bench
         assert_says(&why, "fencepost restored --yes");
         let accepting = EngineOptions { accept_history: true, ..EngineOptions::default() };
         let engine = open_with(&bench.url().text, &accepting).await.unwrap();
-        engine.accept_history().await.unwrap();
+        engine.engine().accept_history().await.unwrap();
         drop(engine);
         let engine = bench.open().await;
-        assert_eq!(text(&*engine, "a").await.as_deref(), Some("1"));
-        let next = commit(&*engine, vec![write("b", change)]).await;
+        assert_eq!(engine.text("a").await.unwrap().as_deref(), Some("1"));
+        let next = engine.commit(vec![write("b", change)]).await.unwrap();
         assert!(next.0 > first.0 + (1 << 40), "versions that were lost may have been given out: {next:?}");
     }
 }
 
 pub(crate) async fn a_schema_that_was_removed_is_named(bench: Bench) {
     let engine = bench.open().await;
-    let loaded = load(&*engine, &["a"]).await;
+    let loaded = engine.load(&["a"]).await.unwrap();
     servers::postgres().sql(&format!("drop schema {} cascade", schema(&bench)));
-    assert_says(&engine.load(&[at("a")]).await.unwrap_err().to_string(), "fencepost migrate");
-    let batch = Batch {
-        as_of: loaded.as_of,
-        shared: Vec::new(),
-        compare: vec![(at("a"), None)],
-        changes: vec![write("a", "1")],
-        purpose: Purpose::Store,
-    };
-    let Commit::Unavailable(why) = engine.commit(batch).await.unwrap() else { panic!("nothing can be written") };
+    assert_says(&engine.load(&["a"]).await.unwrap_err().to_string(), "fencepost migrate");
+    let commit = engine.commit_after(&loaded, &["a"], vec![write("a", "1")]).await.unwrap();
+    let Commit::Unavailable(why) = commit else { panic!("nothing can be written") };
     assert_says(&why, "fencepost migrate");
 }
 
@@ -145,17 +156,12 @@ pub(crate) async fn other_isolations_are_refused(bench: Bench) {
         server.sql(&format!("create role {account} superuser login"));
         server.sql(&format!("alter role {account} set default_transaction_isolation to '{isolation}'"));
         let engine = open(&url_for(&account, &bench)).await.unwrap();
-        let batch = Batch {
-            as_of: load(&*engine, &[]).await.as_of,
-            shared: Vec::new(),
-            compare: Vec::new(),
-            changes: vec![write("a", "1")],
-            purpose: Purpose::Store,
-        };
-        let Commit::Unavailable(why) = engine.commit(batch).await.unwrap() else { panic!("{isolation} is refused") };
+        let nothing = engine.load(&[]).await.unwrap();
+        let commit = engine.commit_after(&nothing, &[], vec![write("a", "1")]).await.unwrap();
+        let Commit::Unavailable(why) = commit else { panic!("{isolation} is refused") };
         assert_says(&why, "READ COMMITTED");
         assert_says(&why, "default_transaction_isolation");
-        assert_eq!(text(&*own, "a").await, None);
+        assert_eq!(own.text("a").await.unwrap(), None);
     }
 }
 
@@ -178,7 +184,7 @@ pub(crate) async fn e4_a_commit_is_synchronous_whatever_the_role_asks_for(bench:
         server.sql(&format!("alter role {account} set synchronous_commit to {setting}"));
         let engine = open(&url_for(&account, &bench)).await.unwrap();
         server.sql(&format!("delete from {schema}.seen"));
-        commit(&*engine, vec![write("a", setting), write("b", setting)]).await;
+        engine.commit(vec![write("a", setting), write("b", setting)]).await.unwrap();
         assert_eq!(server.sql(&format!("select distinct setting from {schema}.seen")), seen, "{setting}");
     }
 }
@@ -187,18 +193,14 @@ pub(crate) async fn e4_a_commit_is_synchronous_whatever_the_role_asks_for(bench:
 async fn serve(url: &str) -> Result<(), String> {
     let engine = open(url).await.map_err(|why| why.to_string())?;
     // Made, changed and removed; the first is a blind write.
-    for (compared, change) in [(false, write("a", "1")), (true, write("a", "2")), (true, remove("a"))] {
-        let loaded = engine.load(&[at("a")]).await.map_err(|why| why.to_string())?;
-        let version = loaded.records[0].as_ref().map(|record| record.version);
-        let compare = if compared { vec![(at("a"), version)] } else { Vec::new() };
-        let (as_of, changes) = (loaded.as_of, vec![change]);
-        let batch = Batch { as_of, shared: Vec::new(), compare, changes, purpose: Purpose::Store };
-        match engine.commit(batch).await.map_err(|why| why.to_string())? {
+    for (compared, change) in [(&[][..], write("a", "1")), (&["a"][..], write("a", "2")), (&["a"][..], remove("a"))] {
+        let loaded = engine.load(compared).await.map_err(|why| why.to_string())?;
+        match engine.commit_after(&loaded, compared, vec![change]).await.map_err(|why| why.to_string())? {
             Commit::Done { .. } => {}
             other => return Err(format!("{other:?}")),
         }
     }
-    engine.scan(under("")).await.map(|_| ()).map_err(|why| why.to_string())
+    engine.all_names("").await.map(|_| ()).map_err(|why| why.to_string())
 }
 
 /// The rights of an account that serves, as `docs/postgres.md` lists them: what, and on what.
@@ -259,14 +261,14 @@ pub(crate) async fn a_pool_of_transactions_may_be_in_between(bench: Bench) {
             let (engine, name) = (engine.clone(), format!("{gateway}/{task}"));
             async move {
                 for round in 0..EACH {
-                    commit(&*engine, vec![write(&name, round.to_string())]).await;
-                    assert_eq!(text(&*engine, &name).await, Some(round.to_string()));
+                    engine.commit(vec![write(&name, round.to_string())]).await.unwrap();
+                    assert_eq!(engine.text(&name).await.unwrap(), Some(round.to_string()));
                 }
                 Ok(EACH)
             }
         })
     });
     assert_eq!(in_parallel(tasks).await, Ok(GATEWAYS * 4 * EACH));
-    assert_eq!(names(&*engines[0], under("")).await.0.len(), GATEWAYS * 4);
+    assert_eq!(engines[0].all_names("").await.unwrap().len(), GATEWAYS * 4);
     additions([engines[0].clone(), engines[1].clone()], 10).await.unwrap();
 }

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod crash;
+mod engine_check;
 mod etcd;
 mod failover;
 mod gateways;

@@ -33,6 +33,11 @@ impl Keys {
         [self.prefix.as_slice(), record].concat().into()
     }
 
+    /// All keys: the first possible one, and the first that is none.
+    pub(super) fn all(&self) -> Option<(Bytes, Bytes)> {
+        Some((self.prefix.clone().into(), after_prefix(&self.prefix)?.into()))
+    }
+
     pub(super) fn history(&self) -> Bytes {
         self.of(HISTORY)
     }

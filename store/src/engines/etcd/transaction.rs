@@ -78,7 +78,7 @@ impl Transaction {
 fn operation(key: Bytes, at: usize, change: &Change) -> Operation {
     match change {
         Change::Put(bytes) => Operation::Put(PutRequest { key, value: value(place(at), bytes) }),
-        Change::Delete => Operation::DeleteRange(DeleteRangeRequest { key }),
+        Change::Delete => Operation::DeleteRange(DeleteRangeRequest { key, ..DeleteRangeRequest::default() }),
     }
 }
 
@@ -153,7 +153,11 @@ mod tests {
         let expected: [RequestOp; 2] = [
             Operation::Put(PutRequest { key: Bytes::from_static(b"p/ka"), value: Bytes::from_static(b"\0\x032") })
                 .into(),
-            Operation::DeleteRange(DeleteRangeRequest { key: Bytes::from_static(b"p/kb") }).into(),
+            Operation::DeleteRange(DeleteRangeRequest {
+                key: Bytes::from_static(b"p/kb"),
+                ..DeleteRangeRequest::default()
+            })
+            .into(),
         ];
         assert_eq!(transaction.request.success, expected);
         assert_eq!(transaction.witness, None);

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use super::dialect::{Dialect, Product};
 use super::server::{Durability, Server};
 use super::trouble::{explained, is_of_the_server};
 use crate::engine::EngineError;
@@ -20,17 +21,23 @@ const READERS: usize = 8;
 /// How long a read waits for one of these connections.
 const TURN: Duration = Duration::from_secs(5);
 
-/// What a server says of itself.
+/// What a PostgreSQL server says of itself.
 const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('fsync'), \
     current_setting('full_page_writes'), current_setting('synchronous_standby_names'), \
-    current_setting('server_version_num')::integer / 10000, version(), \
+    current_setting('server_version_num')::integer / 10000, \
     (SELECT system_identifier FROM pg_control_system()), \
     CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END, \
-    to_regclass('SCHEMA.store') IS NOT NULL";
+    to_regclass('SCHEMA.store') IS NOT NULL, to_regproc('SCHEMA.apply_1') IS NOT NULL";
+
+/// What other servers say of themselves.
+const FACTS_OF_OTHERS: &str =
+    "SELECT current_setting('transaction_read_only'), to_regclass('SCHEMA.store') IS NOT NULL";
 
 /// A connection to the primary.
 pub(super) struct Connection {
     pub(super) session: Session,
+    pub(super) product: Product,
+    pub(super) dialect: Dialect,
     /// The timeline of the records; `None` if any is accepted.
     pub(super) history: Option<String>,
 }
@@ -52,6 +59,8 @@ pub(super) struct History {
 /// A server that may be used.
 pub(super) struct Checked {
     pub(super) session: Session,
+    pub(super) product: Product,
+    pub(super) dialect: Dialect,
     pub(super) history: History,
     /// Whether the schema is there.
     pub(super) has_store: bool,
@@ -78,15 +87,21 @@ pub(super) async fn open(server: &Server) -> Result<Checked, String> {
 }
 
 async fn check(server: &Server, session: Session) -> Result<Checked, String> {
+    let version = session.query("SELECT version()", &[]).await.map_err(|trouble| explained(&trouble))?;
+    let version: String = version.first().ok_or("the server says nothing of itself")?.get(0);
+    let product = Product::of(&version);
+    let dialect = Dialect::choose(server.dialect, product, &version)?;
+    match product {
+        Product::PostgreSql => check_postgres(server, session, &version, dialect).await,
+        Product::CockroachDb | Product::YugabyteDb => check_other(server, session, product, dialect).await,
+    }
+}
+
+async fn check_postgres(server: &Server, session: Session, product: &str, dialect: Dialect) -> Result<Checked, String> {
     let facts =
         session.query(&FACTS.replace("SCHEMA", &server.schema), &[]).await.map_err(|trouble| explained(&trouble))?;
     let facts = facts.first().ok_or("the server says nothing of itself")?;
-    let (version, product): (i32, &str) = (facts.get(5), facts.get(6));
-    if ["CockroachDB", "YugabyteDB", "-YB-"].iter().any(|other| product.contains(other)) {
-        return Err(format!(
-            "it is {product}, whose locks do not protect what is compared here; it is not supported yet"
-        ));
-    }
+    let version: i32 = facts.get(5);
     if version < OLDEST {
         return Err(format!("it is {product}; PostgreSQL {OLDEST} or later is needed"));
     }
@@ -109,16 +124,42 @@ async fn check(server: &Server, session: Session) -> Result<Checked, String> {
         let why = "durability=standby, and no standby is synchronous: set synchronous_standby_names on the server";
         return Err(why.to_owned());
     }
-    let history = History { cluster: facts.get(7), timeline: facts.get(8) };
-    let has_store = facts.get(9);
-    Ok(Checked { session, history, has_store })
+    let history = History { cluster: facts.get(6), timeline: facts.get(7) };
+    let (has_store, has_functions): (bool, bool) = (facts.get(8), facts.get(9));
+    if has_store && has_functions != (dialect == Dialect::Locking) {
+        return Err(format!(
+            "the schema {} was made for the other dialect, and gateways with different ones would not see what the others \
+             compare; use the same `dialect` for all of them, or another schema",
+            server.schema
+        ));
+    }
+    Ok(Checked { session, product: Product::PostgreSql, dialect, history, has_store })
+}
+
+/// A server that replicates by itself, and says nothing of its disks and its history.
+async fn check_other(server: &Server, session: Session, product: Product, dialect: Dialect) -> Result<Checked, String> {
+    if server.durability == Durability::Standby {
+        return Err(
+            "durability=standby is for PostgreSQL; this server replicates by itself, so leave it out".to_owned()
+        );
+    }
+    let facts = FACTS_OF_OTHERS.replace("SCHEMA", &server.schema);
+    let facts = session.query(&facts, &[]).await.map_err(|trouble| explained(&trouble))?;
+    let facts = facts.first().ok_or("the server says nothing of itself")?;
+    let (read_only, has_store): (&str, bool) = (facts.get(0), facts.get(1));
+    if read_only == "on" {
+        return Err("it is read-only; let this account write".to_owned());
+    }
+    // All of them are in one history, as far as they tell.
+    let history = History { cluster: 0, timeline: "none".to_owned() };
+    Ok(Checked { session, product, dialect, history, has_store })
 }
 
 /// Connects to the server that has the records, with the history that they have.
 pub(super) async fn connect(server: &Server) -> Result<Connection, String> {
-    let Checked { session, history, .. } = open(server).await?;
+    let Checked { session, product, dialect, history, .. } = open(server).await?;
     if server.accept_history {
-        return Ok(Connection { session, history: None });
+        return Ok(Connection { session, product, dialect, history: None });
     }
     let explain = |trouble: Trouble| explained(&trouble);
     let known = known_history(server, &session).await.map_err(explain)?;
@@ -146,7 +187,7 @@ pub(super) async fn connect(server: &Server) -> Result<Connection, String> {
         }
     }
     server.past.uses(&history);
-    Ok(Connection { session, history: Some(history.timeline) })
+    Ok(Connection { session, product, dialect, history: Some(history.timeline) })
 }
 
 fn lost(found: &History) -> String {

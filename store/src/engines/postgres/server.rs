@@ -6,11 +6,12 @@ use fencepost_remote::postgres::Server as Address;
 use fencepost_remote::{ServerUrl, Unusable};
 
 use super::super::EngineOpenError;
+use super::dialect::Dialect;
 use super::past::Past;
-use super::schema;
+use super::{locking, schema, serializable};
 
 /// The settings in the URL that are not PostgreSQL's.
-const OURS: &[&str] = &["schema", "durability"];
+const OURS: &[&str] = &["schema", "durability", "dialect"];
 
 /// The longest name of a schema, so that names made from it stay within PostgreSQL's limit.
 const MAX_SCHEMA: usize = 40;
@@ -24,21 +25,16 @@ pub(super) enum Durability {
     Standby,
 }
 
-/// The statements, with the name of the schema.
-pub(super) struct Statements {
-    pub(super) apply: String,
-    pub(super) apply_alone: String,
-    pub(super) load: String,
-    pub(super) scan: String,
-}
-
 /// A server, and how it is used.
 pub(super) struct Server {
     pub(super) address: Address,
     pub(super) schema: String,
     pub(super) durability: Durability,
     pub(super) accept_history: bool,
-    pub(super) statements: Statements,
+    /// The dialect that the URL asks for.
+    pub(super) dialect: Option<Dialect>,
+    pub(super) locking: locking::Statements,
+    pub(super) serializable: serializable::Statements,
     /// What this process has seen of its history.
     pub(super) past: Past,
     /// The URL without its password.
@@ -61,23 +57,21 @@ impl Server {
             Some(other) => return Err(wrong(format!("durability=`{other}` is unknown; it is `primary` or `standby`"))),
         };
         let address = Address::read(url, OURS).map_err(|Unusable(why)| wrong(why))?;
-        let places: Vec<String> = (1..=14).map(|at| format!("${at}")).collect();
-        let apply = |name| format!("SELECT {schema}.{name}({})", places.join(", "));
-        let statements = Statements {
-            apply: apply("apply_1"),
-            apply_alone: apply("apply_alone_1"),
-            load: format!("SELECT at, version, size, bytes FROM {schema}.load_1($1, $2, $3, $4)"),
-            scan: format!("SELECT key, version, bytes FROM {schema}.scan_1($1, $2, $3, $4, $5, $6)"),
-        };
-        Ok(Server { address, schema, durability, accept_history, statements, past: Past::default(), shown })
+        let dialect = Dialect::read(url.setting("dialect")).map_err(wrong)?;
+        let (locking, serializable) = (locking::Statements::of(&schema), serializable::Statements::of(&schema));
+        let past = Past::default();
+        Ok(Server { address, schema, durability, accept_history, dialect, locking, serializable, past, shown })
     }
 
     /// The schema's text with its name.
     pub(super) fn schema_text(&self) -> String {
-        schema::SCHEMA
-            .replace("fencepost.", &format!("{}.", self.schema))
+        self.with_schema(schema::SCHEMA).replace("@LOCK@", &self.lock().to_string())
+    }
+
+    /// A text in which `fencepost.` stands for the name of the schema.
+    pub(super) fn with_schema(&self, text: &str) -> String {
+        text.replace("fencepost.", &format!("{}.", self.schema))
             .replace("CREATE SCHEMA IF NOT EXISTS fencepost;", &format!("CREATE SCHEMA IF NOT EXISTS {};", self.schema))
-            .replace("@LOCK@", &self.lock().to_string())
     }
 
     /// The number of the advisory lock. Two schemas in one database should not wait for each other.
@@ -131,6 +125,7 @@ mod tests {
             ("?schema=Orders", "lower-case"),
             ("?schema=pg_x", "`schema`"),
             ("?durability=disk", "`primary` or `standby`"),
+            ("?dialect=snapshot", "`locking` or `serializable`"),
             ("?shema=x", "shema"),
         ] {
             let error = read(settings).err().unwrap_or_default();
