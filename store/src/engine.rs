@@ -138,10 +138,12 @@ impl Batch {
     }
 }
 
-/// What one commit may hold, estimated. A batch of several commands stays within it; a single command may be larger, and is
-/// refused by the engine if it is too large ([`Commit::TooLarge`]).
+/// What one commit may hold, estimated, and how many may run at once. A batch of several commands stays within it; a single
+/// command may be larger, and is refused by the engine if it is too large ([`Commit::TooLarge`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Commits that this process may have under way. What they read and write does not overlap.
+    pub lanes: usize,
     /// Records compared, and as many that are changed.
     pub records: usize,
     /// Bytes of changes.
@@ -149,8 +151,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No limits.
-    pub const NONE: Limits = Limits { records: usize::MAX, bytes: usize::MAX };
+    /// No limits to a commit, and one at a time.
+    pub const NONE: Limits = Limits { lanes: 1, records: usize::MAX, bytes: usize::MAX };
+
+    /// Returns whether there are any to a commit.
+    pub(crate) fn are_any(&self) -> bool {
+        (self.records, self.bytes) != (usize::MAX, usize::MAX)
+    }
 
     /// Returns whether a batch of this size is within the limits.
     pub fn hold(&self, records: usize, bytes: usize) -> bool {

@@ -21,8 +21,11 @@ impl KnownBase {
         u32::try_from(self.0.load(Ordering::Acquire)).ok()
     }
 
+    /// A higher one stays: it was seen by another lane.
     pub(crate) fn set(&self, generation: u32) {
-        self.0.store(generation.into(), Ordering::Release);
+        let higher = |known| Some(if known == UNKNOWN { generation.into() } else { u64::from(generation).max(known) });
+        // The closure never gives up.
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, higher);
     }
 
     /// A commit that may change it begins.

@@ -63,7 +63,7 @@ impl KnownRecords {
     }
 
     /// The compared records of a batch that are kept here, for [`KnownRecords::forget`].
-    pub(crate) fn of(&self, batch: &Batch) -> Vec<RecordKey> {
+    pub(crate) fn compared_by(batch: &Batch) -> Vec<RecordKey> {
         batch.compared().map(|(key, _)| key).filter(|key| key.is_judged_on()).cloned().collect()
     }
 

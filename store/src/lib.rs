@@ -41,7 +41,9 @@
 //! engine.
 
 mod admin;
+mod batch_size;
 mod command;
+mod dispatcher;
 pub mod engine;
 pub mod engine_check;
 pub mod engines;
@@ -59,6 +61,7 @@ mod objects;
 mod outcome;
 mod overlay;
 mod own_record;
+mod pending;
 mod poison;
 mod position;
 mod reads;
@@ -71,6 +74,7 @@ mod sequencer;
 mod store;
 mod unsettled;
 mod views;
+mod waiting;
 
 pub use admin::{PrefixRotated, RotatePrefix};
 pub use command::{Condition, ObjectCondition, Once, Operation};

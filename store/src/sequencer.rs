@@ -1,18 +1,15 @@
-//! Group commit: takes the queued commands, judges them in order against one snapshot, commits once, then answers all.
+//! Group commit: judges the commands of a batch in order against one snapshot, commits once, then answers all.
 //!
-//! Runs on a dedicated thread, because commits block. Records can be changed in no other way.
+//! The dispatcher makes the batches. Records can be changed in no other way.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fencepost_core::Timestamp;
-use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 
-use crate::command::Command;
-use crate::engine::{Batch, Commit, Engine, EngineError, Limits, Loaded, Ownership, Purpose, Version};
+use crate::engine::{Batch, Commit, Engine, EngineError, Loaded, Ownership, Purpose, Version};
 use crate::failure::{Failure, Rejected};
 use crate::fence_cache::FenceCache;
 use crate::known_base::KnownBase;
@@ -22,6 +19,7 @@ use crate::lock_queue::Locks;
 use crate::overlay::{Overlay, Plan, Proof};
 use crate::poison::Poison;
 use crate::record::Meta;
+use crate::waiting::Waiting;
 
 /// How often a command is judged after conflicts, the last times alone, before it is rejected.
 const MAX_ATTEMPTS: usize = 8;
@@ -57,126 +55,19 @@ pub(crate) struct Sequencer {
     pub(crate) mapping_hash: [u8; 32],
     /// Makes the keys of outcome indexes unique, within this process and across processes.
     pub(crate) index_id: AtomicU64,
-    pub(crate) max_commands: usize,
-    pub(crate) max_bytes: usize,
-    pub(crate) max_reads: usize,
     pub(crate) max_read_bytes: usize,
-    pub(crate) limits: Limits,
-    /// Whether there are any.
-    pub(crate) is_limited: bool,
-    /// On a shared engine.
-    pub(crate) lane: Option<Lane>,
-    /// On a shared engine.
-    pub(crate) known: Option<KnownRecords>,
-}
-
-/// The commands of a batch that wait for their answers.
-struct Waiting {
-    commands: Vec<Command>,
-}
-
-impl Waiting {
-    fn answer_all(&mut self, failure: &Failure) {
-        for command in &mut self.commands {
-            command.fail(failure);
-        }
-    }
-
-    /// The purpose of the whole batch: it frees space only if each of its commands does.
-    fn purpose(&self) -> Purpose {
-        match self.commands.iter().all(|command| command.purpose() == Purpose::Free) {
-            true => Purpose::Free,
-            false => Purpose::Store,
-        }
-    }
-
-    /// Answers all commands that store something with this failure.
-    fn answer_those_that_store(&mut self, failure: &Failure) {
-        for command in self.commands.iter_mut().filter(|command| command.purpose() == Purpose::Store) {
-            command.fail(failure);
-        }
-    }
-
-    /// Moves the commands from this index on to the front of `wait`.
-    fn put_off(&mut self, from: usize, wait: &mut Option<Waiting>) {
-        let mut commands = self.commands.split_off(from);
-        if let Some(behind) = wait.take() {
-            commands.extend(behind.commands);
-        }
-        *wait = Some(Waiting { commands });
-    }
-
-    /// Returns whether a command has not been answered yet.
-    fn is_awaited(&mut self) -> bool {
-        self.commands.iter_mut().any(Command::is_awaited)
-    }
-
-    /// Keeps only the commands that are not answered yet, to be judged again.
-    fn keep_unanswered(&mut self) {
-        self.commands.retain_mut(Command::is_awaited);
-        self.commands.iter_mut().for_each(Command::forget_outcome);
-    }
-
-    /// Judges every command in order. Outcomes that durable records alone justify are answered at once.
-    fn judge(&mut self, overlay: &mut Overlay) {
-        for command in &mut self.commands {
-            overlay.judge(command);
-        }
-    }
-
-    /// Answers the commands that waited for the commit.
-    fn settle(&mut self, first: Option<Version>, locks: &Locks) {
-        for command in &mut self.commands {
-            command.settle(first, locks);
-        }
-    }
+    /// On a shared engine. All lanes are on one thread, and none keeps it borrowed while it waits.
+    pub(crate) known: Option<RefCell<KnownRecords>>,
 }
 
 impl Sequencer {
-    /// Starts the thread. It ends when every sender is gone and the queue is empty.
-    pub(crate) fn start(self, runtime: &Handle, queue: mpsc::Receiver<Command>) -> std::io::Result<JoinHandle<()>> {
-        let runtime = runtime.clone();
-        std::thread::Builder::new().name("fp-committer".into()).spawn(move || {
-            let mut unexpected = PoisonUnlessDone { poison: self.poison.clone(), done: false };
-            runtime.block_on(self.run(queue));
-            unexpected.done = true;
-        })
-    }
-
-    async fn run(mut self, mut queue: mpsc::Receiver<Command>) {
-        let mut drained = Vec::with_capacity(self.max_commands);
-        while queue.recv_many(&mut drained, self.max_commands).await > 0 {
-            let mut rest = drained.drain(..).peekable();
-            while rest.peek().is_some() {
-                let (mut bytes, mut reads, mut records) = (0, 0, 0);
-                let mut commands: Vec<Command> = Vec::new();
-                while let Some(command) = rest.next_if(|next| {
-                    let fits = bytes < self.max_bytes && reads < self.max_reads;
-                    fits && (!self.is_limited
-                        || commands.is_empty()
-                        || self.limits.hold(records + next.records(), bytes + next.bytes()))
-                }) {
-                    bytes += command.bytes();
-                    reads += command.reads().count();
-                    if self.is_limited {
-                        records += command.records();
-                    }
-                    commands.push(command);
-                }
-                self.batch(Waiting { commands }).await;
-            }
-        }
-        if let Some(lane) = &self.lane {
-            lane.leave(self.engine.as_ref()).await;
-        }
-    }
-
-    /// Answers every command, in several batches if the values to be read do not fit into one.
-    async fn batch(&mut self, waiting: Waiting) {
+    /// Answers every command, in several batches if the values to be read do not fit into one. On a shared engine, it is done in
+    /// a lane.
+    pub(crate) async fn batch(&self, mut lane: Option<&mut Lane>, waiting: Waiting) {
         let mut next = Some(waiting);
         while let Some(mut waiting) = next.take() {
             let (started, commands) = (Instant::now(), waiting.commands.len());
-            let commit = self.attempts(&mut waiting, &mut next).await;
+            let commit = self.attempts(lane.as_deref_mut(), &mut waiting, &mut next).await;
             let commands = commands - next.as_ref().map_or(0, |next| next.commands.len());
             self.observer.batch(BatchReport { commands, commit, total: started.elapsed() });
         }
@@ -184,7 +75,12 @@ impl Sequencer {
 
     /// Judges and commits, repeatedly after conflicts, and answers every command that is not moved to the `next` batch.
     /// Returns the duration of the last commit.
-    async fn attempts(&mut self, waiting: &mut Waiting, next: &mut Option<Waiting>) -> Option<Duration> {
+    async fn attempts(
+        &self,
+        mut lane: Option<&mut Lane>,
+        waiting: &mut Waiting,
+        next: &mut Option<Waiting>,
+    ) -> Option<Duration> {
         let (mut conflicts, mut must_load) = (0, false);
         while conflicts < MAX_ATTEMPTS {
             if let Some(reason) = self.poison.reason() {
@@ -259,10 +155,10 @@ impl Sequencer {
             if let (meta, Some(version)) = batch.compare.swap_remove(0) {
                 batch.shared.push((meta, version));
             }
-            let (base, purpose) = (self.base.get(), batch.purpose);
+            let (base, purpose) = (overlay.new_base().and_then(|_| self.base.get()), batch.purpose);
             self.forget(&overlay);
             let committing = Instant::now();
-            let result = self.commit(batch).await;
+            let result = self.commit(lane.as_deref_mut(), batch).await;
             let took = committing.elapsed();
             if let (Some(base), Ok(commit)) = (base, &result)
                 && !matches!(commit, Commit::Done { .. })
@@ -336,41 +232,38 @@ impl Sequencer {
     }
 
     /// The records of a batch: loaded, or as they are known, which saves a round trip.
-    async fn load(&mut self, plan: &Plan, must_load: bool) -> Result<(Loaded, Proof), EngineError> {
-        if let Some(loaded) = self.known.as_ref().filter(|_| !must_load).and_then(|known| known.all(&plan.wanted)) {
+    async fn load(&self, plan: &Plan, must_load: bool) -> Result<(Loaded, Proof), EngineError> {
+        let known = self.known.as_ref().filter(|_| !must_load);
+        if let Some(loaded) = known.and_then(|known| known.borrow().all(&plan.wanted)) {
             return Ok((loaded, Proof::Assumed));
         }
         let loaded = self.engine.load_to_change(&plan.wanted, plan.spare).await?;
-        if let Some(known) = &mut self.known {
-            known.loaded(&plan.wanted, &loaded);
+        if let Some(known) = &self.known {
+            known.borrow_mut().loaded(&plan.wanted, &loaded);
         }
         Ok((loaded, Proof::of_load(self.engine.as_ref())))
     }
 
     /// Commits a batch, and keeps what is known of its records.
-    async fn commit(&mut self, batch: Batch) -> Result<Commit, EngineError> {
-        let Some(known) = &self.known else { return self.engine.commit(batch).await };
-        let (compared, changed) = (known.of(&batch), KnownRecords::changed_by(&batch));
-        let result = self.commit_in_lane(batch).await;
-        if let Some(known) = &mut self.known {
-            match &result {
-                Ok(Commit::Done { first }) => known.committed(*first, changed),
-                Ok(Commit::Conflict) | Err(_) => known.forget(&compared),
-                Ok(Commit::NoSpace { .. } | Commit::TooLarge(_) | Commit::Unavailable(_)) => {}
-            }
+    async fn commit(&self, lane: Option<&mut Lane>, batch: Batch) -> Result<Commit, EngineError> {
+        let (Some(known), Some(lane)) = (&self.known, lane) else { return self.engine.commit(batch).await };
+        let (compared, changed) = (KnownRecords::compared_by(&batch), KnownRecords::changed_by(&batch));
+        let result = self.commit_in_lane(lane, batch).await;
+        let mut known = known.borrow_mut();
+        match &result {
+            Ok(Commit::Done { first }) => known.committed(*first, changed),
+            Ok(Commit::Conflict) | Err(_) => known.forget(&compared),
+            Ok(Commit::NoSpace { .. } | Commit::TooLarge(_) | Commit::Unavailable(_)) => {}
         }
         result
     }
 
     /// Commits a batch and the lane with it. If the answer was lost, finds out what became of them.
-    async fn commit_in_lane(&mut self, mut batch: Batch) -> Result<Commit, EngineError> {
-        let Some(lane) = &mut self.lane else { return self.engine.commit(batch).await };
+    async fn commit_in_lane(&self, lane: &mut Lane, mut batch: Batch) -> Result<Commit, EngineError> {
         if lane.is_in_doubt() {
-            match lane.settle(self.engine.as_ref(), PATIENCE_AGAIN).await {
-                // Its callers have been told that it is unknown.
-                Settled::Applied { .. } | Settled::Not => return Ok(Commit::Conflict),
-                Settled::HistoryLost(lost) => self.poison.set(lost),
-                Settled::Unknown => {}
+            self.settle(lane).await;
+            if !lane.is_in_doubt() {
+                return Ok(Commit::Conflict);
             }
             let why = "what became of an earlier commit is not known yet, because the database does not answer";
             return Ok(Commit::Unavailable(why.into()));
@@ -399,6 +292,14 @@ impl Sequencer {
             }
         }
         result
+    }
+
+    /// Finds out what became of an earlier commit of the lane, if its server answers. Its callers have been told that it is
+    /// unknown.
+    pub(crate) async fn settle(&self, lane: &mut Lane) {
+        if let Settled::HistoryLost(lost) = lane.settle(self.engine.as_ref(), PATIENCE_AGAIN).await {
+            self.poison.set(lost);
+        }
     }
 
     /// Lets other gateways go first, for a random time that grows with the conflicts.
@@ -453,18 +354,4 @@ pub(crate) fn current_meta(loaded: &Loaded, mapping_hash: &[u8; 32]) -> Result<M
 
 fn versions(loaded: &Loaded) -> impl Iterator<Item = Option<Version>> {
     loaded.records.iter().map(|record| record.as_ref().map(|record| record.version))
-}
-
-/// Poisons writes if the sequencer's thread panics. Otherwise the panic would look like an overload.
-struct PoisonUnlessDone {
-    poison: Poison,
-    done: bool,
-}
-
-impl Drop for PoisonUnlessDone {
-    fn drop(&mut self) {
-        if !self.done {
-            self.poison.set("the committer thread ended unexpectedly".into());
-        }
-    }
 }

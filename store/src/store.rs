@@ -1,7 +1,8 @@
 //! The store: the single entry point to fences and data.
 
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::batch_size::Bounds;
 use crate::command::{Action, Condition, Judged, NewValue, Once, Operation, Step, Write, WriteOne};
-use crate::engine::{Engine, Limits, Ownership, Wanted};
+use crate::dispatcher::Dispatcher;
+use crate::engine::{Engine, Ownership, Wanted};
 use crate::entry::Entry;
 use crate::failure::{Failure, Rejected};
 use crate::fence_cache::FenceCache;
@@ -194,6 +197,8 @@ pub struct Store {
     pub(crate) entry: Entry,
     pub(crate) locks: Arc<Locks>,
     committer: JoinHandle<()>,
+    /// How many commands were taken from the queue and are in no batch yet.
+    pending: Arc<AtomicUsize>,
     forgetter: Forgetter,
     /// On a shared engine.
     lock_watch: Option<LockWatch>,
@@ -220,11 +225,13 @@ impl Store {
         let mut index_id = [0; 8];
         getrandom::fill(&mut index_id).map_err(|error| OpenError::Engine(error.to_string()))?;
         let base = KnownBase::new(meta.base_generation);
-        let (lane, known) = match engine.ownership() {
-            Ownership::Exclusive => (None, None),
+        let limits = engine.limits();
+        let (lanes, known) = match engine.ownership() {
+            Ownership::Exclusive => (Vec::new(), None),
             Ownership::Shared => {
-                let lane = Lane::new().map_err(|error| OpenError::Engine(error.to_string()))?;
-                (Some(lane), Some(KnownRecords::new(options.known_bytes)))
+                let lanes = (0..limits.lanes.max(1)).map(|_| Lane::new()).collect::<Result<_, _>>();
+                let known = RefCell::new(KnownRecords::new(options.known_bytes));
+                (lanes.map_err(|error| OpenError::Engine(error.to_string()))?, Some(known))
             }
         };
         let sequencer = Sequencer {
@@ -236,17 +243,21 @@ impl Store {
             observer,
             mapping_hash: meta.mapping_hash,
             index_id: AtomicU64::new(u64::from_le_bytes(index_id)),
-            max_commands: options.batch_commands.max(1),
-            max_bytes: options.batch_bytes.max(1),
-            max_reads: options.batch_reads.max(1),
             max_read_bytes: options.batch_read_bytes,
-            limits: engine.limits(),
-            is_limited: engine.limits() != Limits::NONE,
-            lane,
             known,
         };
-        let committer =
-            sequencer.start(&Handle::current(), receiver).map_err(|error| OpenError::Engine(error.to_string()))?;
+        let bounds = Bounds {
+            commands: options.batch_commands.max(1),
+            bytes: options.batch_bytes.max(1),
+            reads: options.batch_reads.max(1),
+            limits,
+            is_limited: limits.are_any(),
+        };
+        let pending = Arc::<AtomicUsize>::default();
+        let dispatcher = Dispatcher { sequencer, bounds, lanes, pending: pending.clone() };
+        let committer = dispatcher
+            .start(entry.poison.clone(), &Handle::current(), receiver)
+            .map_err(|error| OpenError::Engine(error.to_string()))?;
         let forgetter = forgetter::start(&engine, &entry, options.outcome_retention);
         let lock_watch = match engine.ownership() {
             Ownership::Exclusive => None,
@@ -258,6 +269,7 @@ impl Store {
             entry,
             locks,
             committer,
+            pending,
             forgetter,
             lock_watch,
             meta,
@@ -347,7 +359,7 @@ impl Store {
 
     /// Number of queued writes.
     pub fn queue_depth(&self) -> usize {
-        self.entry.queue.max_capacity() - self.entry.queue.capacity()
+        self.entry.queue.max_capacity() - self.entry.queue.capacity() + self.pending.load(Ordering::Relaxed)
     }
 
     /// Writes a value, if the fence admits it.

@@ -60,6 +60,9 @@ const READS: usize = 8;
 /// Comparisons that every batch has beside those of its commands: the history, the store's own record and the lane.
 const OWN_RECORDS: usize = 3;
 
+/// Commits under way. etcd writes those together that come together.
+const LANES: usize = 4;
+
 /// Records in an etcd cluster.
 pub struct Etcd {
     settings: Settings,
@@ -293,7 +296,7 @@ impl Engine for Etcd {
     }
 
     fn limits(&self) -> Limits {
-        Limits { records: self.settings.max_ops - OWN_RECORDS, bytes: self.settings.max_bytes }
+        Limits { lanes: LANES, records: self.settings.max_ops - OWN_RECORDS, bytes: self.settings.max_bytes }
     }
 
     /// A load is linearizable: the members agree on it.

@@ -21,13 +21,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencepost_remote::ServerUrl;
 use fencepost_remote::postgres::Trouble;
-use tokio::sync::Mutex;
 
 use super::{EngineOpenError, EngineOptions};
 use crate::engine::{
-    AsOf, Batch, Change, Commit, Engine, EngineError, Limits, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
+    AsOf, Batch, Commit, Engine, EngineError, Limits, Loaded, Ownership, Record, Scan, Scanned, Version, Wanted,
 };
-use connection::{Connection, Readers, connect};
+use connection::{Connection, Pool, connect};
 use dialect::Dialect;
 use server::Server;
 use trouble::{Fate, explained, is_of_the_server};
@@ -36,6 +35,12 @@ pub use schema::{Migrated, SCHEMA, migrate, remove_scratch};
 
 /// A commit that takes longer is unknown. The server gives up waiting for locks much earlier.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Commits under way. The server syncs its log once for those that come together.
+const LANES: usize = 4;
+
+/// Connections for reads, at most. The store lists over up to four of them, so a list never holds up all reads.
+const READERS: usize = 8;
 
 /// Places of changes are counted in the low bits of a version.
 const PLACE_BITS: u32 = 16;
@@ -47,9 +52,9 @@ const MAX_CHANGES: usize = 1 << PLACE_BITS;
 pub struct Postgres {
     server: Server,
     dialect: Dialect,
-    readers: Readers,
-    /// The connection for commits, while there is one.
-    writer: Mutex<Option<Connection>>,
+    readers: Pool,
+    /// Apart from those for reads, so that reads do not hold up commits.
+    writers: Pool,
     /// The highest version known to be durable.
     position: AtomicU64,
 }
@@ -66,21 +71,9 @@ impl Postgres {
         let writer = connect(&server).await.map_err(|why| server.unusable(why))?;
         let position =
             schema::position(&server, &writer).await.map_err(|trouble| server.unusable(explained(&trouble)))?;
-        Ok(Postgres {
-            dialect: writer.dialect,
-            readers: Readers::default(),
-            writer: Mutex::new(Some(writer)),
-            position: AtomicU64::new(position),
-            server,
-        })
-    }
-
-    /// The connection for commits, and whether it was used before. Otherwise why there is none.
-    async fn writer(&self, kept: &mut Option<Connection>) -> Result<(bool, Connection), String> {
-        match kept.take().filter(Connection::is_usable) {
-            Some(connection) => Ok((true, connection)),
-            None => Ok((false, connect(&self.server).await?)),
-        }
+        let (dialect, writers) = (writer.dialect, Pool::new(LANES + 1));
+        writers.add(writer);
+        Ok(Postgres { dialect, readers: Pool::new(READERS), writers, position: AtomicU64::new(position), server })
     }
 
     /// Sends one commit. `None`: a compared version differs.
@@ -96,6 +89,20 @@ impl Postgres {
         match self.dialect {
             Dialect::Locking => trouble::fate(trouble),
             Dialect::Serializable => serializable::fate(trouble),
+        }
+    }
+
+    /// Loads over a connection of this pool, once more if the server has closed it meanwhile or another one was promoted.
+    async fn load_over(&self, pool: &Pool, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
+        let mut taken = pool.take(&self.server).await?;
+        loop {
+            match self.load_once(&taken.connection, wanted, spare).await {
+                Ok(records) => {
+                    taken.give_back();
+                    return Ok(Loaded { records, as_of: AsOf(0) });
+                }
+                Err(trouble) => taken = taken.after(&self.server, &trouble).await?,
+            }
         }
     }
 
@@ -122,38 +129,11 @@ impl Postgres {
 #[async_trait]
 impl Engine for Postgres {
     async fn load_wanted(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
-        let mut reader = self.readers.take(&self.server).await?;
-        loop {
-            match self.load_once(&reader.connection, wanted, spare).await {
-                Ok(records) => {
-                    reader.give_back();
-                    return Ok(Loaded { records, as_of: AsOf(0) });
-                }
-                Err(trouble) => reader = reader.after(&self.server, &trouble).await?,
-            }
-        }
+        self.load_over(&self.readers, wanted, spare).await
     }
 
-    /// On the connection for commits, so that reads do not hold up commits, and both see the same server.
     async fn load_to_change(&self, wanted: &[Wanted], spare: usize) -> Result<Loaded, EngineError> {
-        let mut writer = self.writer.lock().await;
-        for again in [true, false] {
-            let unusable = |why: String| EngineError(self.server.unusable(why).to_string());
-            let (used, connection) = self.writer(&mut writer).await.map_err(unusable)?;
-            match self.load_once(&connection, wanted, spare).await {
-                Ok(records) => {
-                    *writer = Some(connection);
-                    return Ok(Loaded { records, as_of: AsOf(0) });
-                }
-                // The server may have closed it meanwhile, or another one was promoted.
-                Err(trouble) if again && used && (trouble.is_broken() || is_of_the_server(&trouble)) => {}
-                Err(trouble) => {
-                    *writer = Some(connection).filter(|kept| kept.is_usable() && !is_of_the_server(&trouble));
-                    return Err(unusable(explained(&trouble)));
-                }
-            }
-        }
-        Err(EngineError(self.server.unusable("its connections break").to_string()))
+        self.load_over(&self.writers, wanted, spare).await
     }
 
     async fn scan(&self, scan: Scan) -> Result<Scanned, EngineError> {
@@ -173,17 +153,17 @@ impl Engine for Postgres {
         if batch.changes.len() > MAX_CHANGES {
             return Ok(Commit::Unavailable(format!("a commit can have {MAX_CHANGES} changes")));
         }
-        let mut writer = self.writer.lock().await;
-        let connection = match self.writer(&mut writer).await {
-            Ok((_, connection)) => connection,
+        let writer = match self.writers.take(&self.server).await {
+            Ok(writer) => writer,
             // Nothing was sent.
-            Err(why) => return Ok(Commit::Unavailable(self.server.unusable(why).to_string())),
+            Err(EngineError(why)) => return Ok(Commit::Unavailable(why)),
         };
-        let warned = connection.session.warnings();
-        let applied = self.apply(&connection, &batch).await;
-        let warned = connection.session.warnings() != warned;
-        if connection.is_usable() && !warned && !applied.as_ref().is_err_and(is_of_the_server) {
-            *writer = Some(connection);
+        let session = &writer.connection.session;
+        let warned = session.warnings();
+        let applied = self.apply(&writer.connection, &batch).await;
+        let warned = session.warnings() != warned;
+        if writer.connection.is_usable() && !warned && !applied.as_ref().is_err_and(is_of_the_server) {
+            writer.give_back();
         }
         match applied {
             // Committed here, but perhaps not on the standby that has to have it.
@@ -196,9 +176,7 @@ impl Engine for Postgres {
             Ok(Some(first)) => {
                 let last = first.0 + (batch.changes.len() as u64).saturating_sub(1);
                 self.position.fetch_max(last, Ordering::AcqRel);
-                if let Some((key, Change::Put(_))) = batch.changes.last() {
-                    self.server.past.confirmed(key, Version(last));
-                }
+                self.server.past.confirmed(&batch.changes, Version(last));
                 Ok(Commit::Done { first })
             }
             Err(trouble) => match self.fate(&trouble) {

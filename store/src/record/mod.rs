@@ -111,6 +111,11 @@ impl RecordKey {
         self.0.first() == Some(&OUTCOME)
     }
 
+    /// Returns whether it is the record of a lane.
+    pub(crate) fn is_lane(&self) -> bool {
+        self.0.first() == Some(&LANE)
+    }
+
     /// The encoded key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -90,7 +90,7 @@ async fn a_batch_has_bounds() {
 #[tokio::test]
 async fn a_batch_that_is_too_large_for_the_engine_is_divided() {
     const BYTES: usize = 6_000;
-    let memory = Memory::limited(Limits { records: 1_000, bytes: BYTES });
+    let memory = Memory::limited(Limits { lanes: 1, records: 1_000, bytes: BYTES });
     let store = open(Arc::new(memory.clone()), Guards::default()).await;
     memory.inject(Fault::Hold);
     let first = queue(put(&store, "first", token("1"), "1")).await;
@@ -114,7 +114,7 @@ async fn a_batch_that_is_too_large_for_the_engine_is_divided() {
 /// What was queued with it is done.
 #[tokio::test]
 async fn a_command_that_is_too_large_for_the_engine_is_rejected() {
-    let memory = Memory::limited(Limits { records: 8, bytes: 1 << 20 });
+    let memory = Memory::limited(Limits { lanes: 1, records: 8, bytes: 1 << 20 });
     let store = open(Arc::new(memory.clone()), Guards::default()).await;
     memory.inject(Fault::Hold);
     let first = queue(put(&store, "first", token("1"), "1")).await;

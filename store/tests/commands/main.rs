@@ -19,6 +19,7 @@ mod remap;
 mod retention;
 mod rotate;
 mod semantics;
+mod side_by_side;
 #[path = "../testbed/mod.rs"]
 mod testbed;
 mod transactions;

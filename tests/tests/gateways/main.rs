@@ -8,6 +8,7 @@ mod engine_check;
 mod etcd;
 mod failover;
 mod gateways;
+mod lanes;
 mod locks;
 mod primaries;
 mod replaced;

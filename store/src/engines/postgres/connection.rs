@@ -15,10 +15,7 @@ use crate::engine::EngineError;
 /// The oldest version of PostgreSQL that is used.
 const OLDEST: i32 = 13;
 
-/// Connections for reads, at most. The store lists over up to four of them, so a list never holds up all reads.
-const READERS: usize = 8;
-
-/// How long a read waits for one of these connections.
+/// How long a call waits for a connection.
 const TURN: Duration = Duration::from_secs(5);
 
 /// What a PostgreSQL server says of itself.
@@ -170,21 +167,19 @@ pub(super) async fn connect(server: &Server) -> Result<Connection, String> {
             history.timeline
         ));
     }
-    if server.past.history().is_some_and(|seen| seen != history) || known != history {
-        let has_all = server.past.is_had_by(&session, &server.schema).await.map_err(explain)?;
-        if has_all == Some(false) {
-            return Err(lost(&history));
+    let has_all = server.past.is_had_by(&session, &server.schema).await.map_err(explain)?;
+    if has_all == Some(false) {
+        return Err(lost(&history));
+    }
+    if known != history {
+        // A synchronous standby has every commit that was confirmed. That this is one shows by the last commits of this
+        // process; a process without one cannot tell, and waits for one that can.
+        if server.durability == Durability::Primary || known.cluster != history.cluster || has_all.is_none() {
+            return Err(another_history(&known, &history));
         }
-        if known != history {
-            // A synchronous standby has every commit that was confirmed. That this is one shows by the last commit of this
-            // process; a process without one cannot tell, and waits for one that can.
-            if server.durability == Durability::Primary || known.cluster != history.cluster || has_all.is_none() {
-                return Err(another_history(&known, &history));
-            }
-            note_history(server, &session, &history).await.map_err(explain)?;
-            let (from, to) = (&known.timeline, &history.timeline);
-            tracing::warn!(%server, from, to, "a standby was promoted; it has the last commit of this gateway");
-        }
+        note_history(server, &session, &history).await.map_err(explain)?;
+        let (from, to) = (&known.timeline, &history.timeline);
+        tracing::warn!(%server, from, to, "a standby was promoted; it has the last commits of this gateway");
     }
     server.past.uses(&history);
     Ok(Connection { session, product, dialect, history: Some(history.timeline) })
@@ -192,7 +187,7 @@ pub(super) async fn connect(server: &Server) -> Result<Connection, String> {
 
 fn lost(found: &History) -> String {
     format!(
-        "a standby was promoted, or an older copy was put back: on timeline {} of cluster {}, the last commit of this gateway \
+        "a standby was promoted, or an older copy was put back: on timeline {} of cluster {}, a commit of this gateway \
          is missing, and with it perhaps others, and the fences they raised. Go back to the server that has it; or stop every \
          gateway, and run `fencepost restored --yes`",
         found.timeline, found.cluster
@@ -228,32 +223,30 @@ pub(super) async fn note_history(server: &Server, session: &Session, history: &H
     session.query(&note, &[(&history.cluster, Type::INT8), (&history.timeline, Type::TEXT)]).await.map(|_| ())
 }
 
-/// Connections for reads.
-pub(super) struct Readers {
+/// Connections that are used again, and a bound on how many there are.
+pub(super) struct Pool {
     idle: Mutex<Vec<Connection>>,
     turns: Semaphore,
 }
 
-impl Default for Readers {
-    fn default() -> Readers {
-        Readers { idle: Mutex::default(), turns: Semaphore::new(READERS) }
-    }
-}
-
-/// A connection for one read.
-pub(super) struct Reader<'r> {
+/// A connection for one call.
+pub(super) struct Taken<'p> {
     pub(super) connection: Connection,
     /// It was used before, so the server may have closed it meanwhile.
     used: bool,
-    readers: &'r Readers,
-    turn: SemaphorePermit<'r>,
+    pool: &'p Pool,
+    turn: SemaphorePermit<'p>,
 }
 
-impl Readers {
-    pub(super) async fn take(&self, server: &Server) -> Result<Reader<'_>, EngineError> {
+impl Pool {
+    pub(super) fn new(most: usize) -> Pool {
+        Pool { idle: Mutex::default(), turns: Semaphore::new(most) }
+    }
+
+    pub(super) async fn take(&self, server: &Server) -> Result<Taken<'_>, EngineError> {
         let turn = timeout(TURN, self.turns.acquire()).await.map_err(|_| {
             EngineError(format!(
-                "no connection to {server} was free within {} s; it is slow, or there are too many reads",
+                "no connection to {server} was free within {} s; it is slow, or there are too many requests",
                 TURN.as_secs()
             ))
         })?;
@@ -267,7 +260,12 @@ impl Readers {
             Some(connection) => connection,
             None => fresh(server).await?,
         };
-        Ok(Reader { connection, used, readers: self, turn })
+        Ok(Taken { connection, used, pool: self, turn })
+    }
+
+    /// Adds a connection that is open already.
+    pub(super) fn add(&self, connection: Connection) {
+        self.idle.lock().push(connection);
     }
 }
 
@@ -275,14 +273,14 @@ async fn fresh(server: &Server) -> Result<Connection, EngineError> {
     connect(server).await.map_err(|why| EngineError(server.unusable(why).to_string()))
 }
 
-impl<'r> Reader<'r> {
-    /// Keeps the connection for later reads.
+impl<'p> Taken<'p> {
+    /// Keeps the connection for later calls.
     pub(super) fn give_back(self) {
-        self.readers.idle.lock().push(self.connection);
+        self.pool.add(self.connection);
     }
 
     /// After a read that failed: a new connection for another attempt, or the error.
-    pub(super) async fn after(self, server: &Server, trouble: &Trouble) -> Result<Reader<'r>, EngineError> {
+    pub(super) async fn after(self, server: &Server, trouble: &Trouble) -> Result<Taken<'p>, EngineError> {
         let is_another = is_of_the_server(trouble);
         if !self.used || !(trouble.is_broken() || is_another) {
             let why = EngineError(server.unusable(explained(trouble)).to_string());
@@ -291,7 +289,7 @@ impl<'r> Reader<'r> {
             }
             return Err(why);
         }
-        let Reader { readers, turn, .. } = self;
-        Ok(Reader { connection: fresh(server).await?, used: false, readers, turn })
+        let Taken { pool, turn, .. } = self;
+        Ok(Taken { connection: fresh(server).await?, used: false, pool, turn })
     }
 }

@@ -13,7 +13,7 @@ use super::server::{Durability, Server};
 use crate::engine::{Batch, Limits, Record, Scan, Scanned, Version, Want, Wanted};
 
 /// What one commit may hold: a batch in one message, and places that fit below the low bits of a version.
-pub(super) const LIMITS: Limits = Limits { records: 16_384, bytes: 8 << 20 };
+pub(super) const LIMITS: Limits = Limits { lanes: super::LANES, records: 16_384, bytes: 8 << 20 };
 
 /// The statements, with the name of the schema.
 pub(super) struct Statements {

@@ -24,7 +24,7 @@ use crate::engine::{Batch, Change, Limits, Record, Scan, Scanned, Version, Wante
 use crate::record::RecordKey;
 
 /// What one commit may hold. Large transactions are slow on these servers, and messages bounded.
-pub(super) const LIMITS: Limits = Limits { records: 4_096, bytes: 1 << 20 };
+pub(super) const LIMITS: Limits = Limits { lanes: super::LANES, records: 4_096, bytes: 1 << 20 };
 
 /// What a commit begins with.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE; ";

@@ -192,6 +192,15 @@ impl Postgres {
         run(&mut self.psql(statement)).trim().to_owned()
     }
 
+    /// The same, for a session that may be ended by the server.
+    pub fn try_sql(&self, statement: &str) -> Result<String, String> {
+        let output = self.psql(statement).output().map_err(|error| error.to_string())?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        }
+    }
+
     /// Requires a password of this user from now on.
     pub fn demand_password(&self, user: &str) {
         let file = self.data().join("pg_hba.conf");
