@@ -70,10 +70,11 @@ check: ## format, lints, docs, licences, versions, dependency direction and the 
 fmt: ## format the code
 	cargo fmt --all
 
-bench: ## measure beside Redis, PostgreSQL, etcd, bare hyper, plain files and SeaweedFS, then count instructions; writes docs/benchmarks.md and docs/s3-benchmarks.md (ARGS='ROUNDS SECONDS')
+bench: ## measure beside Redis, PostgreSQL, etcd, bare hyper, plain files and SeaweedFS, and on PostgreSQL and etcd, then count instructions; writes docs/benchmarks.md, docs/shared-engines-benchmarks.md and docs/s3-benchmarks.md (ARGS='ROUNDS SECONDS')
 	@scripts/setup bench
 	$(build_dist) --bins
 	$(dist)/side-by-side $(ARGS)
+	$(dist)/side-by-side shared $(ARGS)
 	$(dist)/side-by-side objects $(ARGS)
 	$(dist)/hot-path check
 	@echo 'Growth to 10 million fences, 1 MiB and 4,096 connections is measured by `make bench-growth`, a quarter of an hour.'

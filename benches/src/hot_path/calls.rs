@@ -191,7 +191,7 @@ impl Gateway {
     fn load(&self, workload: Workload, connections: u64) -> Result<f64, String> {
         let speakers = (0..connections).map(|number| Http::new(workload, number, RESOURCES, VALUE, "bench/")).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let load = Load { address: self.address, warm_up: Duration::ZERO, duration: DURATION };
+        let load = Load { addresses: vec![self.address], warm_up: Duration::ZERO, duration: DURATION };
         let measured = runtime.map_err(|error| error.to_string())?.block_on(bench::run(load, speakers));
         let measured = measured.map_err(|error| error.to_string())?;
         if measured.unexpected > 0 {

@@ -73,14 +73,14 @@ impl Peer for Bare {
 
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String> {
         let speaker = |number| AnyAnswer(Http::new(workload, number, RESOURCES, VALUE, "bench/"));
-        load(self.0.address, (0..connections as u64).map(speaker).collect(), time)
+        load(&[self.0.address], (0..connections as u64).map(speaker).collect(), time)
     }
 
     fn http(&self) -> Option<std::net::SocketAddr> {
         Some(self.0.address)
     }
 
-    fn process(&self) -> u32 {
-        self.0.process()
+    fn processes(&self) -> Vec<u32> {
+        vec![self.0.process()]
     }
 }

@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use fencepost_gateway::bench::Workload;
 
-use crate::gateway::{EMBEDDED, ON_POSTGRES};
+use crate::etcd::ETCD;
+use crate::gateway::EMBEDDED;
+use crate::postgres::POSTGRESQL;
+use crate::shared::{ON_ETCD, ON_POSTGRESQL};
 
 /// What is compared with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +34,19 @@ const fn bar(figure: Figure, workload: Workload, connections: usize, peer: &'sta
     Bar { ours: EMBEDDED, figure, workload, connections, peer, bar }
 }
 
-/// A bar of the gateway on the server that the peer is.
-const fn on_postgres(figure: Figure, connections: usize, bar: f64) -> Bar {
-    Bar { ours: ON_POSTGRES, figure, workload: Workload::Put, connections, peer: "PostgreSQL", bar }
+/// A bar of one gateway on PostgreSQL against PostgreSQL itself.
+const fn on_postgresql(figure: Figure, connections: usize, bar: f64) -> Bar {
+    Bar { ours: ON_POSTGRESQL, figure, workload: Workload::Put, connections, peer: POSTGRESQL, bar }
+}
+
+/// A bar of one gateway on etcd against etcd itself.
+const fn on_etcd(figure: Figure, connections: usize, bar: f64) -> Bar {
+    Bar { ours: ON_ETCD, figure, workload: Workload::Put, connections, peer: ETCD, bar }
 }
 
 const HYPER: &str = "bare hyper";
 
-/// Every bar, CPU time first: a busy machine disturbs it less.
+/// The bars of the gateway on its embedded engine, CPU time first: a busy machine disturbs it less.
 pub(crate) const BARS: &[Bar] = &[
     bar(Figure::Cpu, Workload::Put, 64, HYPER, 1.9),
     bar(Figure::Cpu, Workload::Stale, 64, HYPER, 1.25),
@@ -48,17 +56,23 @@ pub(crate) const BARS: &[Bar] = &[
     bar(Figure::Rate, Workload::Put, 1, "Redis", 0.95),
     bar(Figure::Rate, Workload::Put, 64, "Redis", 1.5),
     bar(Figure::Rate, Workload::Put, 256, "Redis", 1.2),
-    bar(Figure::Rate, Workload::Put, 64, "PostgreSQL", 3.0),
-    bar(Figure::Rate, Workload::Put, 256, "PostgreSQL", 5.0),
+    bar(Figure::Rate, Workload::Put, 64, POSTGRESQL, 3.0),
+    bar(Figure::Rate, Workload::Put, 256, POSTGRESQL, 5.0),
     bar(Figure::Rate, Workload::Put, 64, HYPER, 0.6),
     bar(Figure::Rate, Workload::Put, 256, HYPER, 0.65),
     bar(Figure::Rate, Workload::Stale, 64, HYPER, 0.85),
     bar(Figure::Rate, Workload::Stale, 256, HYPER, 0.85),
     bar(Figure::Rate, Workload::Get, 64, HYPER, 0.85),
     bar(Figure::Rate, Workload::CheckedGet, 64, HYPER, 0.85),
-    on_postgres(Figure::Rate, 64, 2.0),
-    on_postgres(Figure::Rate, 256, 3.0),
-    on_postgres(Figure::P99, 64, 3.0),
+];
+
+/// The bars of gateways on a server.
+pub(crate) const SHARED_BARS: &[Bar] = &[
+    on_postgresql(Figure::Rate, 64, 2.0),
+    on_postgresql(Figure::Rate, 256, 3.0),
+    on_postgresql(Figure::P99, 64, 3.0),
+    on_etcd(Figure::Rate, 64, 2.0),
+    on_etcd(Figure::Rate, 256, 2.0),
 ];
 
 impl Bar {
@@ -71,12 +85,12 @@ impl Bar {
     }
 }
 
-/// A table of all bars. `ratio` is ours divided by the peer's; NaN if it was not measured.
-pub(crate) fn table(ratio: impl Fn(&Bar) -> f64) -> String {
+/// A table of bars. `ratio` is ours divided by the peer's; NaN if it was not measured.
+pub(crate) fn table(bars: &[Bar], ratio: impl Fn(&Bar) -> f64) -> String {
     let mut text = "## The bars\n\nWhat the gateway is to reach, as ratios of medians: the gateway divided by the peer.\n\n\
                     | | figure | workload | connections | against | bar | seen | |\n| --- | --- | --- | --: | --- | --: | --: | --- |\n"
         .to_owned();
-    for bar in BARS {
+    for bar in bars {
         let (figure, sign) = match bar.figure {
             Figure::Rate => ("answers/s", '≥'),
             Figure::Cpu => ("CPU per answer", '≤'),
@@ -105,7 +119,7 @@ mod tests {
         let cpu = bar(Figure::Cpu, Workload::Put, 64, HYPER, 1.9);
         assert!(rate.is_reached_by(0.6) && !rate.is_reached_by(0.59) && !rate.is_reached_by(f64::NAN));
         assert!(cpu.is_reached_by(1.9) && !cpu.is_reached_by(1.91) && !cpu.is_reached_by(f64::NAN));
-        let text = table(|bar| if bar.figure == Figure::Rate { 9.0 } else { 1.0 });
+        let text = table(BARS, |bar| if bar.figure == Figure::Rate { 9.0 } else { 1.0 });
         assert_eq!((text.matches("| reached |").count(), text.matches("missed").count()), (BARS.len(), 0));
     }
 }

@@ -21,6 +21,9 @@ const TOKEN: u64 = 1_000_000;
 const TXN: &str = "/etcdserverpb.KV/Txn";
 const RANGE: &str = "/etcdserverpb.KV/Range";
 
+/// Its name in the table.
+pub(crate) const ETCD: &str = "etcd";
+
 /// Results of etcd's comparison.
 const GREATER: u64 = 1;
 const LESS: u64 = 2;
@@ -43,6 +46,11 @@ impl Etcd {
         let server = Server::start(command, clients)?;
         fill(&server).map_err(|error| format!("etcd cannot be filled: {error}"))?;
         Ok(Etcd(server))
+    }
+
+    /// The URL of a prefix in it, for a gateway.
+    pub(crate) fn url(&self, prefix: &str) -> String {
+        format!("etcd://{}/{prefix}", self.0.address)
     }
 }
 
@@ -202,7 +210,7 @@ impl Protocol for Fenced {
 
 impl Peer for Etcd {
     fn name(&self) -> &'static str {
-        "etcd"
+        ETCD
     }
 
     fn offers(&self, workload: Workload) -> bool {
@@ -219,15 +227,15 @@ impl Peer for Etcd {
             sent: 0,
             expected: Answer { succeeded: false, results: 0, found: 0 },
         };
-        load(self.0.address, (0..connections as u64).map(speaker).collect(), time)
+        load(&[self.0.address], (0..connections as u64).map(speaker).collect(), time)
     }
 
     fn http(&self) -> Option<std::net::SocketAddr> {
         None
     }
 
-    fn process(&self) -> u32 {
-        self.0.process()
+    fn processes(&self) -> Vec<u32> {
+        vec![self.0.process()]
     }
 }
 

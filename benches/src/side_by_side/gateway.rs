@@ -1,4 +1,4 @@
-//! The gateway as a peer of the comparison.
+//! The gateway as a peer of the comparison: one on its embedded engine, or several over one server.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,96 +8,103 @@ use fencepost_gateway::bench::{self, Http, Load, Workload};
 use crate::server::{Server, free_port};
 use crate::{Outcome, Peer, RESOURCES, Timing, VALUE};
 
-/// The gateway on its embedded engine, and on the server that the peer PostgreSQL is, too.
+/// The gateway on its embedded engine.
 pub(crate) const EMBEDDED: &str = "fencepost";
-pub(crate) const ON_POSTGRES: &str = "fencepost on PostgreSQL";
 
-pub(crate) struct Gateway {
-    server: Server,
+pub(crate) struct Gateways {
+    servers: Vec<Server>,
     name: &'static str,
+    behind: Vec<u32>,
 }
 
-impl Gateway {
-    pub(crate) fn start(home: &Path) -> Result<Gateway, String> {
-        Gateway::with(home, EMBEDDED, "rocksdb")
+impl Gateways {
+    /// One gateway on its embedded engine.
+    pub(crate) fn embedded(home: &Path) -> Result<Gateways, String> {
+        Gateways::start(home, EMBEDDED, 1, "rocksdb", Vec::new())
     }
 
-    pub(crate) fn on_postgres(home: &Path, url: &str) -> Result<Gateway, String> {
-        Gateway::with(home, ON_POSTGRES, url)
+    /// Gateways over a server, whose processes are behind them.
+    pub(crate) fn over(
+        home: &Path,
+        name: &'static str,
+        count: usize,
+        engine: &str,
+        behind: Vec<u32>,
+    ) -> Result<Gateways, String> {
+        Gateways::start(home, name, count, engine, behind)
     }
 
-    fn with(home: &Path, name: &'static str, engine: &str) -> Result<Gateway, String> {
+    fn start(
+        home: &Path,
+        name: &'static str,
+        count: usize,
+        engine: &str,
+        behind: Vec<u32>,
+    ) -> Result<Gateways, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("fencepost");
-        let port = free_port()?;
-        let mut command = Command::new(&program);
-        command.args([
-            "serve",
-            "--log",
-            "warn",
-            "--engine",
-            engine,
-            "--listen",
-            &format!("127.0.0.1:{port}"),
-            "--data",
-        ]);
-        command.arg(home.join(name.replace(' ', "-")));
-        let server = Server::start(command, port)?;
-        let url = format!("http://{}", server.address);
+        let mut servers = Vec::new();
+        for number in 1..=count {
+            let port = free_port()?;
+            let mut command = Command::new(&program);
+            command.args(["serve", "--log", "warn", "--engine", engine, "--listen", &format!("127.0.0.1:{port}")]);
+            command.arg("--data").arg(home.join(format!("{}-{number}", name.replace(' ', "-"))));
+            servers.push(Server::start(command, port)?);
+        }
+        let gateways = Gateways { servers, name, behind };
+        gateways.fill(&program)?;
+        Ok(gateways)
+    }
+
+    /// Writes the fence and the value of every resource, through the first gateway.
+    fn fill(&self, program: &Path) -> Result<(), String> {
+        let url = self.servers.first().map(|server| format!("http://{}", server.address)).unwrap_or_default();
         let (resources, value) = (RESOURCES.to_string(), VALUE.to_string());
-        let filled = Command::new(&program)
+        let filled = Command::new(program)
             .args(["bench", "healthz", "--yes", "--duration", "1ms", "--warm-up", "0s", "--url", &url])
             .args(["--resources", &resources, "--value-size", &value])
             .output()
             .map_err(|error| error.to_string())?;
-        if !filled.status.success() {
-            return Err(String::from_utf8_lossy(&filled.stderr).into_owned());
-        }
-        Ok(Gateway { server, name })
+        if filled.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&filled.stderr).into_owned()) }
     }
 }
 
-impl Peer for Gateway {
+impl Peer for Gateways {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn offers(&self, workload: Workload) -> bool {
-        self.name == EMBEDDED || matches!(workload, Workload::Put | Workload::Stale | Workload::Get | Workload::Claim)
+    fn offers(&self, _: Workload) -> bool {
+        true
     }
 
     fn measure(&mut self, workload: Workload, connections: usize, time: Timing) -> Result<Outcome, String> {
-        http(self.server.address, workload, connections, time)
+        let speaker = |number| Http::new(workload, number, RESOURCES, VALUE, "bench/");
+        let addresses: Vec<_> = self.servers.iter().map(|server| server.address).collect();
+        load(&addresses, (0..connections as u64).map(speaker).collect(), time)
     }
 
     fn http(&self) -> Option<std::net::SocketAddr> {
-        (self.name == EMBEDDED).then_some(self.server.address)
+        self.servers.first().map(|server| server.address)
     }
 
-    fn process(&self) -> u32 {
-        self.server.process()
+    fn processes(&self) -> Vec<u32> {
+        self.servers.iter().map(Server::process).collect()
+    }
+
+    fn behind(&self) -> Vec<u32> {
+        self.behind.clone()
     }
 }
 
-/// Runs the load of `fencepost bench` on any HTTP server.
-pub(crate) fn http(
-    address: std::net::SocketAddr,
-    workload: Workload,
-    connections: usize,
-    time: Timing,
-) -> Result<Outcome, String> {
-    let speaker = |number| Http::new(workload, number, RESOURCES, VALUE, "bench/");
-    load(address, (0..connections as u64).map(speaker).collect(), time)
-}
-
-/// Runs any load, on one thread.
+/// Runs any load, on one thread, spread evenly over servers.
 pub(crate) fn load<P: bench::Protocol>(
-    address: std::net::SocketAddr,
+    addresses: &[std::net::SocketAddr],
     speakers: Vec<P>,
     time: Timing,
 ) -> Result<Outcome, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    let load = Load { address, warm_up: time.warm_up, duration: time.duration };
+    let load = Load { addresses: addresses.to_vec(), warm_up: time.warm_up, duration: time.duration };
     let measured = runtime.block_on(bench::run(load, speakers)).map_err(|error| error.to_string())?;
     if measured.unexpected > 0 {
         return Err(format!("{} answers were not as expected", measured.unexpected));

@@ -18,7 +18,9 @@ mod objects;
 mod postgres;
 mod redis;
 mod report;
+mod samples;
 mod server;
+mod shared;
 mod usage;
 mod wrk;
 
@@ -26,27 +28,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fencepost_gateway::bench::Workload;
-use report::{Report, Row};
+use report::Report;
+use samples::{Row, Sample};
 use usage::Usage;
 
 /// The size of a value in bytes, and the number of resources.
 const VALUE: usize = 256;
 const RESOURCES: u64 = 10_000;
-
-/// The result of one measurement.
-#[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    pub(crate) rate: f64,
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) p999: f64,
-    /// CPU seconds of the server per 100,000 answers.
-    pub(crate) cpu: f64,
-    /// Bytes that the server wrote to the disk per answer.
-    pub(crate) written: f64,
-    /// The server's resident memory in MiB.
-    pub(crate) memory: f64,
-}
 
 /// A server that keeps values behind a fence, or a bare one for comparison.
 pub(crate) trait Peer {
@@ -62,8 +50,13 @@ pub(crate) trait Peer {
     /// The address of its HTTP interface, if it is to be measured with wrk, too.
     fn http(&self) -> Option<SocketAddr>;
 
-    /// The server's process; its children are counted too.
-    fn process(&self) -> u32;
+    /// Its processes; their children are counted too.
+    fn processes(&self) -> Vec<u32>;
+
+    /// The processes of the server that it keeps its records on, if that is another one.
+    fn behind(&self) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// The results of the load generator.
@@ -99,6 +92,7 @@ const ROWS: &[(Workload, usize)] = &[
 
 /// At least 3 seconds: opening 256 connections to PostgreSQL alone takes more than one.
 const USAGE: &str = "usage: side-by-side [ROUNDS SECONDS], at least 1 round of at least 3 seconds
+       side-by-side shared [ROUNDS SECONDS]
        side-by-side objects [ROUNDS SECONDS]
        side-by-side growth [ROUNDS SECONDS [FENCES…]]";
 
@@ -107,6 +101,7 @@ fn main() {
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["bare", address] => bare::serve(address),
         ["growth", rest @ ..] => growth::run(rest),
+        ["shared", rest @ ..] => rounds_and_seconds(rest).and_then(|(rounds, time)| shared::compare(rounds, time)),
         ["objects", rest @ ..] => rounds_and_seconds(rest).and_then(|(rounds, time)| objects::compare(rounds, time)),
         rest => rounds_and_seconds(rest).and_then(|(rounds, time)| compare(rounds, time)),
     };
@@ -130,55 +125,30 @@ fn rounds_and_seconds(arguments: &[&str]) -> Result<(usize, Duration), String> {
 fn compare(rounds: usize, duration: Duration) -> Result<(), String> {
     machine::raise_open_files();
     let home = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let postgres = postgres::Postgres::start(home.path())?;
-    let on_postgres = gateway::Gateway::on_postgres(home.path(), &postgres.url())?;
     let mut peers: Vec<Box<dyn Peer>> = vec![
-        Box::new(gateway::Gateway::start(home.path())?),
+        Box::new(gateway::Gateways::embedded(home.path())?),
         Box::new(bare::Bare::start()?),
         Box::new(redis::Redis::start(home.path())?),
-        // Before its server, so that it is stopped first.
-        Box::new(on_postgres),
-        Box::new(postgres),
+        Box::new(postgres::Postgres::start(home.path())?),
         Box::new(etcd::Etcd::start(home.path())?),
     ];
     let time = Timing { warm_up: Duration::from_secs(1), duration };
     let mut report = Report::new(home.path(), rounds, time);
     for round in 1..=rounds {
-        for (workload, connections) in ROWS {
-            for peer in &mut peers {
-                if !peer.offers(*workload) {
-                    continue;
-                }
-                eprintln!("round {round} of {rounds}: {workload} at {connections}, {}", peer.name());
-                let before = Usage::of(peer.process());
-                let outcome = peer.measure(*workload, *connections, time)?;
-                let used = Usage::of(peer.process());
-                // The usage includes the warm-up, so it is divided by the answers of the whole time.
-                let all = outcome.answers * (time.warm_up + time.duration).as_secs_f64() / time.duration.as_secs_f64();
-                let sample = Sample {
-                    rate: outcome.rate,
-                    p50: outcome.p50,
-                    p99: outcome.p99,
-                    p999: outcome.p999,
-                    cpu: (used.cpu - before.cpu) / all * 100_000.0,
-                    written: (used.written - before.written) / all,
-                    memory: used.memory,
-                };
-                report.add(Row { workload: *workload, connections: *connections, peer: peer.name() }, sample);
-            }
-        }
+        let progress = format!("round {round} of {rounds}");
+        measure_each(&mut peers, ROWS, time, &progress, |row, sample| report.add(row, sample))?;
         for (workload, connections) in wrk::ROWS {
             for peer in &peers {
                 let Some(address) = peer.http() else { continue };
-                eprintln!("round {round} of {rounds}: {workload} at {connections} by wrk, {}", peer.name());
-                let said = wrk::measure(address, *workload, *connections, time)?;
-                report.add_wrk(Row { workload: *workload, connections: *connections, peer: peer.name() }, said);
+                eprintln!("{progress}: {workload} at {connections} by wrk, {}", peer.name());
+                let row = Row { workload: *workload, connections: *connections, peer: peer.name() };
+                report.add_wrk(row, wrk::measure(address, *workload, *connections, time)?);
             }
         }
         let Some(gateway) = peers.first().and_then(|gateway| gateway.http()) else { continue };
         for workload in h2load::ROWS {
             for carried in h2load::Carried::ALL {
-                eprintln!("round {round} of {rounds}: {workload} by h2load, {}", carried.text());
+                eprintln!("{progress}: {workload} by h2load, {}", carried.text());
                 report.add_h2load(*workload, carried, h2load::measure(gateway, *workload, carried, time)?);
             }
         }
@@ -186,4 +156,47 @@ fn compare(rounds: usize, duration: Duration) -> Result<(), String> {
     let text = report.markdown();
     println!("{text}");
     report.write(&text)
+}
+
+/// One round: each peer has its turn with each row that it offers.
+fn measure_each(
+    peers: &mut [Box<dyn Peer>],
+    rows: &[(Workload, usize)],
+    time: Timing,
+    round: &str,
+    mut add: impl FnMut(Row, Sample),
+) -> Result<(), String> {
+    for (workload, connections) in rows {
+        for peer in peers.iter_mut() {
+            // Each of several gateways needs a connection.
+            if !peer.offers(*workload) || *connections < peer.processes().len() {
+                continue;
+            }
+            eprintln!("{round}: {workload} at {connections}, {}", peer.name());
+            let row = Row { workload: *workload, connections: *connections, peer: peer.name() };
+            add(row, measure(peer.as_mut(), *workload, *connections, time)?);
+        }
+    }
+    Ok(())
+}
+
+fn measure(peer: &mut dyn Peer, workload: Workload, connections: usize, time: Timing) -> Result<Sample, String> {
+    let (processes, behind) = (peer.processes(), peer.behind());
+    let now = || (Usage::of(&processes), Usage::of(&behind));
+    let (before, before_behind) = now();
+    let outcome = peer.measure(workload, connections, time)?;
+    let (used, used_behind) = now();
+    // The usage includes the warm-up, so it is divided by the answers of the whole time.
+    let all = outcome.answers * (time.warm_up + time.duration).as_secs_f64() / time.duration.as_secs_f64();
+    Ok(Sample {
+        rate: outcome.rate,
+        p50: outcome.p50,
+        p99: outcome.p99,
+        p999: outcome.p999,
+        cpu: (used.cpu - before.cpu) / all * 100_000.0,
+        written: (used.written - before.written) / all,
+        cpu_behind: (used_behind.cpu - before_behind.cpu) / all * 100_000.0,
+        written_behind: (used_behind.written - before_behind.written) / all,
+        memory: used.memory,
+    })
 }

@@ -13,6 +13,9 @@ use crate::{Outcome, Peer, RESOURCES, Timing, VALUE};
 /// One statement: PostgreSQL locks the row, checks its fence and writes it.
 const TABLE: &str = "create table fenced (key text primary key, fence bigint not null, value text not null)";
 
+/// Its name in the table.
+pub(crate) const POSTGRESQL: &str = "PostgreSQL";
+
 pub(crate) struct Postgres {
     server: Server,
     programs: PathBuf,
@@ -58,7 +61,7 @@ impl Postgres {
         run(as_its_user(&programs.join("initdb")).args(["--auth=trust", "--username=postgres", "-D"]).arg(&data))?;
         let mut command = as_its_user(&programs.join("postgres"));
         command.arg("-D").arg(&data).args(["-p", &port.to_string(), "-k"]).arg(&home);
-        for setting in ["listen_addresses=127.0.0.1", "max_connections=300", "fsync=on", "synchronous_commit=on"] {
+        for setting in ["listen_addresses=127.0.0.1", "max_connections=400", "fsync=on", "synchronous_commit=on"] {
             command.args(["-c", setting]);
         }
         command.args(["-c", "log_min_messages=fatal", "-c", "max_wal_size=4GB"]);
@@ -74,9 +77,9 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// The URL of its database, for a gateway.
-    pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@{}/postgres", self.server.address)
+    /// The URL of a schema in it, for a gateway.
+    pub(crate) fn url(&self, schema: &str) -> String {
+        format!("postgres://postgres@{}/postgres?schema={schema}", self.server.address)
     }
 
     fn client(&self, program: &str) -> Command {
@@ -91,7 +94,7 @@ impl Postgres {
 
 impl Peer for Postgres {
     fn name(&self) -> &'static str {
-        "PostgreSQL"
+        POSTGRESQL
     }
 
     fn offers(&self, workload: Workload) -> bool {
@@ -150,8 +153,8 @@ impl Peer for Postgres {
         None
     }
 
-    fn process(&self) -> u32 {
-        self.server.process()
+    fn processes(&self) -> Vec<u32> {
+        vec![self.server.process()]
     }
 }
 

@@ -146,15 +146,15 @@ impl Peer for Redis {
             sent: 0,
             expected: 0,
         };
-        load(self.server.address, (0..connections as u64).map(speaker).collect(), time)
+        load(&[self.server.address], (0..connections as u64).map(speaker).collect(), time)
     }
 
     fn http(&self) -> Option<std::net::SocketAddr> {
         None
     }
 
-    fn process(&self) -> u32 {
-        self.server.process()
+    fn processes(&self) -> Vec<u32> {
+        vec![self.server.process()]
     }
 }
 

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use fencepost_gateway::bench::Workload;
 
-use crate::bars::{self, Figure};
+use crate::bars::{self, BARS};
 use crate::chart::{Bar, Chart, Group, Look};
 use crate::figures::{Rounds, grouped};
-use crate::gateway::{EMBEDDED, ON_POSTGRES};
+use crate::gateway::EMBEDDED;
 use crate::h2load::{self, Carried};
+use crate::samples::{Row, Sample, Samples};
 use crate::wrk::Said;
-use crate::{RESOURCES, Sample, Timing, VALUE, machine};
+use crate::{RESOURCES, Timing, VALUE, machine};
 
 const OURS: &str = EMBEDDED;
 
@@ -24,17 +25,9 @@ const CHARTED: &[(Workload, usize, &str)] = &[
     (Workload::Stale, 256, "stale writes refused, 256 connections"),
 ];
 
-/// A row of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) workload: Workload,
-    pub(crate) connections: usize,
-    pub(crate) peer: &'static str,
-}
-
 pub(crate) struct Report {
-    rows: Vec<(Row, Vec<Sample>)>,
-    wrk: Vec<(Row, Vec<Said>)>,
+    samples: Samples<Sample>,
+    wrk: Samples<Said>,
     h2load: Vec<((Workload, Carried), f64)>,
     machine: String,
     rounds: usize,
@@ -43,52 +36,34 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(home: &Path, rounds: usize, time: Timing) -> Report {
-        Report { rows: Vec::new(), wrk: Vec::new(), h2load: Vec::new(), machine: machine::describe(home), rounds, time }
+        let machine = machine::describe(home);
+        Report { samples: Samples::new(), wrk: Samples::new(), h2load: Vec::new(), machine, rounds, time }
     }
 
     pub(crate) fn add(&mut self, row: Row, sample: Sample) {
-        add(&mut self.rows, row, sample);
+        self.samples.add(row, sample);
     }
 
     pub(crate) fn add_wrk(&mut self, row: Row, said: Said) {
-        add(&mut self.wrk, row, said);
+        self.wrk.add(row, said);
     }
 
     pub(crate) fn add_h2load(&mut self, workload: Workload, carried: Carried, rate: f64) {
         self.h2load.push(((workload, carried), rate));
     }
 
-    fn rate(&self, row: Row) -> f64 {
-        rounds(&self.rows, row, |sample| sample.rate).median()
-    }
-
-    fn cpu(&self, row: Row) -> f64 {
-        rounds(&self.rows, row, |sample| sample.cpu).median()
-    }
-
-    fn p99(&self, row: Row) -> f64 {
-        rounds(&self.rows, row, |sample| sample.p99).median()
-    }
-
     pub(crate) fn markdown(&self) -> String {
         let mut text = self.introduction();
-        text.push_str(&bars::table(|bar| {
-            let row = Row { workload: bar.workload, connections: bar.connections, peer: bar.peer };
-            let ours = Row { peer: bar.ours, ..row };
-            match bar.figure {
-                Figure::Rate => self.rate(ours) / self.rate(row),
-                Figure::Cpu => self.cpu(ours) / self.cpu(row),
-                Figure::P99 => self.p99(ours) / self.p99(row),
-            }
-        }));
+        text.push_str(&bars::table(BARS, |bar| self.samples.ratio(bar)));
         text.push_str("## All figures\n\n");
         text.push_str("| workload | connections | | answers/s | spread | fencepost ÷ this | p50 ms | p99 ms | p99.9 ms | CPU s / 100,000 | fencepost ÷ this | bytes written each | memory MiB |\n");
         text.push_str("| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n");
-        for (row, _) in &self.rows {
-            let of = |value: fn(&Sample) -> f64| rounds(&self.rows, *row, value);
-            let (rates, ours) = (of(|sample| sample.rate), self.rate(Row { peer: OURS, ..*row }));
+        for row in self.samples.rows() {
+            let of = |value: fn(&Sample) -> f64| self.samples.of(row, value);
+            let (rates, ours) = (of(|sample| sample.rate), Row { peer: OURS, ..row });
             let ratio = |ratio: f64| if row.peer == OURS { String::new() } else { format!("**{ratio:.2}**") };
-            let (by_rate, by_cpu) = (ours / rates.median(), self.cpu(Row { peer: OURS, ..*row }) / self.cpu(*row));
+            let by_rate = self.samples.rate(ours) / rates.median();
+            let by_cpu = self.samples.cpu(ours) / self.samples.cpu(row);
             // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
@@ -102,7 +77,7 @@ impl Report {
                 of(|sample| sample.p50).median(),
                 of(|sample| sample.p99).median(),
                 of(|sample| sample.p999).median(),
-                self.cpu(*row),
+                self.samples.cpu(row),
                 ratio(by_cpu),
                 grouped(of(|sample| sample.written).median()),
                 of(|sample| sample.memory).median(),
@@ -131,8 +106,7 @@ impl Report {
              medians over the rounds; the spread is the lowest and the highest round. The load generator runs on the same machine, on one thread; \
              each connection sends its next request when it has the last answer. PostgreSQL is loaded by pgbench, also on one thread. CPU time and bytes \
              written are those of the server with all its processes, memory is its anonymous resident memory.\n\n\
-             - *fencepost* is the gateway on its embedded engine, with its defaults.\n\
-             - *{ON_POSTGRES}* is the gateway on the server of the peer PostgreSQL. CPU time, bytes and memory are those of the gateway alone.\n\
+             - *fencepost* is the gateway on its embedded engine, with its defaults. On PostgreSQL and etcd: [shared-engines-benchmarks.md](shared-engines-benchmarks.md).\n\
              - *bare hyper* is a server on the same HTTP library. It reads the body, answers `ok` and keeps nothing. No HTTP service on this library can do more here.\n\
              - *Redis* {redis}: one Lua script compares the fence and writes both. `appendfsync always`.\n\
              - *PostgreSQL* {postgres}: one prepared upsert that writes where the fence is not higher. `fsync` and `synchronous_commit` are on.\n\
@@ -155,11 +129,11 @@ impl Report {
              | --- | --: | --- | --: | --: | --: | --: | --: |\n",
             wrk_version(),
         );
-        for (row, _) in &self.wrk {
-            let rates = rounds(&self.wrk, *row, |said| said.rate);
-            let us = Row { peer: OURS, ..*row };
-            let by_wrk = rounds(&self.wrk, us, |said| said.rate).median() / rates.median();
-            let by_ours = self.rate(us) / self.rate(*row);
+        for row in self.wrk.rows() {
+            let rates = self.wrk.of(row, |said| said.rate);
+            let us = Row { peer: OURS, ..row };
+            let by_wrk = self.wrk.of(us, |said| said.rate).median() / rates.median();
+            let by_ours = self.samples.rate(us) / self.samples.rate(row);
             let ratio = |ratio: f64| if row.peer == OURS { String::new() } else { format!("**{ratio:.2}**") };
             // Writing to a String cannot fail.
             let _ = writeln!(
@@ -170,7 +144,7 @@ impl Report {
                 row.peer,
                 grouped(rates.median()),
                 rates.spread(),
-                rounds(&self.wrk, *row, |said| said.p99).median(),
+                self.wrk.of(row, |said| said.p99).median(),
                 ratio(by_wrk),
                 ratio(by_ours),
             );
@@ -203,11 +177,11 @@ impl Report {
 
     fn chart(&self) -> Chart {
         let group = |(workload, connections, heading): &(Workload, usize, &str)| {
-            let of = |peer| self.rate(Row { workload: *workload, connections: *connections, peer });
-            let rows = self.rows.iter().map(|(row, _)| row);
-            let bars = rows.filter(|row| row.workload == *workload && row.connections == *connections).map(|row| Bar {
+            let of = |peer| self.samples.rate(Row { workload: *workload, connections: *connections, peer });
+            let here = |row: &Row| row.workload == *workload && row.connections == *connections;
+            let bars = self.samples.rows().filter(here).map(|row| Bar {
                 label: row.peer.to_owned(),
-                rate: self.rate(*row),
+                rate: self.samples.rate(row),
                 note: match row.peer {
                     OURS => String::new(),
                     peer => format!("fencepost ÷ this: {:.2}", of(OURS) / of(peer)),
@@ -253,16 +227,4 @@ fn wrk_version() -> String {
     let output = std::process::Command::new("wrk").arg("--version").output();
     let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     said.split_whitespace().nth(1).unwrap_or_default().trim_start_matches("debian/").to_owned()
-}
-
-fn add<T>(rows: &mut Vec<(Row, Vec<T>)>, row: Row, sample: T) {
-    match rows.iter_mut().find(|(known, _)| *known == row) {
-        Some((_, samples)) => samples.push(sample),
-        None => rows.push((row, vec![sample])),
-    }
-}
-
-fn rounds<T>(rows: &[(Row, Vec<T>)], row: Row, of: impl Fn(&T) -> f64) -> Rounds {
-    let found = rows.iter().find(|(known, _)| *known == row);
-    found.into_iter().flat_map(|(_, samples)| samples).map(of).collect()
 }

@@ -1,4 +1,4 @@
-//! The resources used by a server and all its children, from /proc.
+//! The resources used by servers and all their children, from /proc.
 
 use std::fs;
 
@@ -14,9 +14,9 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    pub(crate) fn of(process: u32) -> Usage {
+    pub(crate) fn of(processes: &[u32]) -> Usage {
         let mut usage = Usage::default();
-        for pid in family(process) {
+        for pid in family(processes) {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             // The name in parentheses may contain spaces.
             let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -37,9 +37,9 @@ fn number(path: &str, word: &str) -> f64 {
     line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
 }
 
-/// A process and its children, at any depth.
-fn family(process: u32) -> Vec<u32> {
-    let mut family = vec![process];
+/// Processes and their children, at any depth.
+fn family(processes: &[u32]) -> Vec<u32> {
+    let mut family = processes.to_vec();
     let mut at = 0;
     while let Some(parent) = family.get(at).copied() {
         at += 1;
@@ -50,4 +50,25 @@ fn family(process: u32) -> Vec<u32> {
         }
     }
     family
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_family_is_every_process_with_its_children() {
+        let mut children: Vec<_> = (0..2).map(|_| Command::new("sleep").arg("60").spawn().unwrap()).collect();
+        let pids: Vec<u32> = children.iter().map(std::process::Child::id).collect();
+        let of_both = family(&pids);
+        let of_us = family(&[std::process::id()]);
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(of_both, pids);
+        assert!(pids.iter().all(|pid| of_us.contains(pid)), "{of_us:?} lacks one of {pids:?}");
+    }
 }

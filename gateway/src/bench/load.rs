@@ -38,10 +38,10 @@ pub enum Answered {
 }
 
 /// Target and duration of a load.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Load {
-    /// The address of the gateway.
-    pub address: SocketAddr,
+    /// The addresses of the gateways, at least one; connections are spread evenly over them.
+    pub addresses: Vec<SocketAddr>,
     /// Time before the measurement begins.
     pub warm_up: Duration,
     /// Time that is measured.
@@ -114,12 +114,13 @@ pub async fn run<P: Protocol>(load: Load, speakers: Vec<P>) -> Result<Measured, 
     let (period, latency) = (Period::default(), Arc::new(Mutex::new(histogram())));
     let opening = Arc::new(Semaphore::new(OPENING as usize));
     let mut speaking = JoinSet::new();
-    for speaker in speakers {
+    let addresses = load.addresses.iter().copied().cycle();
+    for (speaker, address) in speakers.into_iter().zip(addresses) {
         let turn = opening.clone().acquire_owned().await.map_err(|error| Trouble::Broken(error.to_string()))?;
         let (period, latency) = (period.clone(), latency.clone());
         speaking.spawn(async move {
-            let stream = TcpStream::connect(load.address).await;
-            let stream = stream.map_err(|error| Trouble::Connect(load.address, error))?;
+            let stream = TcpStream::connect(address).await;
+            let stream = stream.map_err(|error| Trouble::Connect(address, error))?;
             stream.set_nodelay(true)?;
             speak(stream, speaker, turn, period, latency).await
         });
@@ -184,5 +185,52 @@ async fn speak<P: Protocol>(
             _ => {}
         }
         sent = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Sends and expects one byte.
+    struct Byte;
+
+    impl Protocol for Byte {
+        fn request(&mut self, out: &mut Vec<u8>) {
+            out.push(b'x');
+        }
+
+        fn answer(&mut self, _: &[u8]) -> Option<Answered> {
+            Some(Answered::Expected)
+        }
+    }
+
+    /// A server that echoes, and counts its connections.
+    async fn echo() -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let count = connections.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(async move {
+                    let (mut read, mut write) = stream.split();
+                    let _ = tokio::io::copy(&mut read, &mut write).await;
+                });
+            }
+        });
+        (address, connections)
+    }
+
+    #[tokio::test]
+    async fn connections_are_spread_evenly_over_the_addresses() {
+        let ((a, at_a), (b, at_b)) = (echo().await, echo().await);
+        let load = Load { addresses: vec![a, b], warm_up: Duration::ZERO, duration: Duration::from_millis(20) };
+        let measured = run(load, (0..6).map(|_| Byte).collect()).await.unwrap();
+        assert_eq!((measured.connections, measured.unexpected), (6, 0));
+        assert!(measured.answered > 0, "{measured:?}");
+        assert_eq!((at_a.load(Ordering::SeqCst), at_b.load(Ordering::SeqCst)), (3, 3));
     }
 }

@@ -86,7 +86,7 @@ impl Bench {
         for workload in chosen {
             let value = usize::try_from(self.value_size.0).unwrap_or(usize::MAX);
             let speaker = |number| Http::new(workload, number, self.resources, value, &self.prefix);
-            let load = Load { address, warm_up: self.warm_up.0, duration: self.duration.0 };
+            let load = Load { addresses: vec![address], warm_up: self.warm_up.0, duration: self.duration.0 };
             let measured =
                 bench::run(load, (0..self.connections).map(speaker).collect()).await.map_err(Failed::other)?;
             match self.json {

@@ -54,7 +54,7 @@ impl Subject {
     pub(crate) fn measure(&self, charge: Charge<'_>, time: Timing) -> Result<Outcome, String> {
         let Charge { workload, connections, prefix, resources, value, starting_at } = charge;
         let speaker = |number| Http::new(workload, number, resources, value, prefix).starting_at(starting_at);
-        load(self.server.address, (0..connections).map(speaker).collect(), time)
+        load(&[self.server.address], (0..connections).map(speaker).collect(), time)
     }
 
     /// Sends a write now, and returns the time from the start of the process until it was answered as durable.
@@ -68,7 +68,7 @@ impl Subject {
 
     /// Its memory in MiB.
     pub(crate) fn memory(&self) -> f64 {
-        Usage::of(self.server.process()).memory
+        Usage::of(&[self.server.process()]).memory
     }
 
     /// Waits until its background work is done.
@@ -76,9 +76,9 @@ impl Subject {
         let deadline = Instant::now() + Duration::from_secs(300);
         let mut quiet = 0;
         while quiet < 3 && Instant::now() < deadline {
-            let before = Usage::of(self.server.process()).cpu;
+            let before = Usage::of(&[self.server.process()]).cpu;
             pause(Duration::from_millis(500));
-            quiet = if Usage::of(self.server.process()).cpu - before < 0.05 { quiet + 1 } else { 0 };
+            quiet = if Usage::of(&[self.server.process()]).cpu - before < 0.05 { quiet + 1 } else { 0 };
         }
     }
 
@@ -91,7 +91,7 @@ impl Subject {
             scope.spawn(move || {
                 let speaker = |number| Http::new(workload, number, resources, value, prefix).starting_at(starting_at);
                 // The load ends with broken connections, as intended.
-                let _ = load(address, (0..connections).map(speaker).collect(), time);
+                let _ = load(&[address], (0..connections).map(speaker).collect(), time);
             });
             pause(Duration::from_secs(2));
             drop(server);

@@ -87,7 +87,7 @@ fn measure(peer: &mut dyn ObjectPeer, row: Row, time: Timing) -> Result<Sample, 
         Row::LargePut => throughput(peer.put_large()?),
         Row::LargeGet => throughput(peer.get_large()?),
     };
-    let memory = peer.process().map_or(f64::NAN, |process| Usage::of(process).memory);
+    let memory = peer.process().map_or(f64::NAN, |process| Usage::of(&[process]).memory);
     Ok(Sample { rate, p50, p99, memory })
 }
 

@@ -114,7 +114,7 @@ impl ObjectPeer for S3 {
 
     fn small(&mut self, does: Does, connections: usize, time: Timing) -> Result<Outcome, String> {
         let speaker = |number| Small::new(self.signer.clone(), does, number);
-        gateway::load(self.server.address, (0..connections as u64).map(speaker).collect(), time)
+        gateway::load(&[self.server.address], (0..connections as u64).map(speaker).collect(), time)
     }
 
     fn put_large(&mut self) -> Result<Duration, String> {
