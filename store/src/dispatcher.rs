@@ -4,6 +4,7 @@
 //! shared engine is some milliseconds away, so several batches are under way there, each in a lane of its own. What they read
 //! and write does not overlap, and commands about one key keep their order.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -25,8 +26,9 @@ use crate::poison::Poison;
 use crate::sequencer::Sequencer;
 use crate::waiting::Waiting;
 
-/// A command waits at most this long for others to share its batch, while another batch is under way.
-const GATHERING: Duration = Duration::from_millis(1);
+/// How long a command waits for others to share its batch, while others are under way: half the time that batches take, within
+/// these bounds.
+const GATHERING: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(10);
 
 pub(crate) struct Dispatcher {
     pub(crate) sequencer: Sequencer,
@@ -142,8 +144,10 @@ struct Lanes {
     settling: usize,
     /// What the batches under way read and write.
     keys: HashSet<u64>,
-    /// How many commands the last batch had.
-    last: usize,
+    /// How many commands they have together.
+    commands: usize,
+    /// How long batches take, smoothed.
+    pace: Duration,
 }
 
 /// What to do next with the commands that wait.
@@ -153,31 +157,45 @@ enum Next {
     Later(Instant),
 }
 
-/// A lane that is idle again. The keys of its batch are free.
+/// A lane that is idle again.
 struct Finished {
     lane: Lane,
-    /// `None`: it had no batch.
-    keys: Option<Vec<u64>>,
+    /// `None`: it found out what became of an earlier commit.
+    batch: Option<Done>,
+}
+
+/// A batch that was answered.
+struct Done {
+    commands: usize,
+    /// These are free again.
+    keys: Vec<u64>,
+    took: Duration,
 }
 
 impl Lanes {
     /// A batch, if there is a lane and it is time. `None`: nothing can be done now.
     fn next(&mut self, pending: &mut Pending, bounds: &Bounds) -> Option<Next> {
         let (at, oldest, is_alone) = (self.healthy()?, pending.oldest()?, self.batches == 0);
+        // Many small batches cost the server more than a few large ones, so each has as many commands as are under way.
+        let is_due = |commands, since| is_alone || commands >= self.commands || self.gathered(since) <= Instant::now();
         // It need not be asked which of so few can go.
-        if !is_alone && 2 * pending.len() < self.last && oldest.elapsed() < GATHERING {
-            return Some(Next::Later(oldest + GATHERING));
+        if !is_due(pending.len(), oldest) {
+            return Some(Next::Later(self.gathered(oldest)));
         }
         let Chosen { places, keys, since } = pending.choose(&self.keys, is_alone, bounds)?;
-        let is_due = is_alone || 2 * places.len() >= self.last || since.elapsed() >= GATHERING;
-        if !is_due {
-            return Some(Next::Later(since + GATHERING));
+        if !is_due(places.len(), since) {
+            return Some(Next::Later(self.gathered(since)));
         }
         let commands = pending.take(&places);
         self.batches += 1;
-        self.last = commands.len();
+        self.commands += commands.len();
         self.keys.extend(&keys);
         Some(Next::Batch(self.idle.swap_remove(at), commands, keys))
+    }
+
+    /// Until when a command waits for others that came at this time.
+    fn gathered(&self, since: Instant) -> Instant {
+        since + (self.pace / 2).clamp(*GATHERING.start(), *GATHERING.end())
     }
 
     /// A lane for a batch. One that is in doubt is taken only if there is no other: its batch has to wait.
@@ -194,20 +212,21 @@ impl Lanes {
         self.settling += 1;
         Some(Box::pin(async move {
             sequencer.settle(&mut lane).await;
-            Finished { lane, keys: None }
+            Finished { lane, batch: None }
         }))
     }
 
-    fn finished(&mut self, Finished { lane, keys }: Finished) {
+    fn finished(&mut self, Finished { lane, batch }: Finished) {
         self.idle.push(lane);
-        match keys {
-            Some(keys) => {
-                self.batches -= 1;
-                for key in keys {
-                    self.keys.remove(&key);
-                }
-            }
-            None => self.settling -= 1,
+        let Some(Done { commands, keys, took }) = batch else {
+            self.settling -= 1;
+            return;
+        };
+        self.batches -= 1;
+        self.commands -= commands;
+        self.pace = (3 * self.pace + took) / 4;
+        for key in keys {
+            self.keys.remove(&key);
         }
     }
 }
@@ -219,8 +238,9 @@ fn batch(
     keys: Vec<u64>,
 ) -> LocalBoxFuture<'_, Finished> {
     Box::pin(async move {
+        let (begun, count) = (Instant::now(), commands.len());
         sequencer.batch(Some(&mut lane), Waiting { commands }).await;
-        Finished { lane, keys: Some(keys) }
+        Finished { lane, batch: Some(Done { commands: count, keys, took: begun.elapsed() }) }
     })
 }
 
