@@ -3,12 +3,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic, also in its helpers")]
 
 mod accounts;
+mod answers;
+mod backups;
+mod balanced;
+mod balancer;
+mod compared;
+mod conformance;
 mod crash;
 mod engine_check;
 mod etcd;
 mod failover;
 mod gateways;
+mod held;
 mod lanes;
+mod linearizability;
 mod locks;
 mod primaries;
 mod replaced;

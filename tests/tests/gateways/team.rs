@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -71,6 +71,7 @@ macro_rules! on_each {
 pub(crate) use on_each;
 
 /// The server of a store.
+#[derive(Clone)]
 enum Server {
     Etcd(Arc<Etcd>),
     Postgres(Arc<Postgres>),
@@ -91,6 +92,20 @@ impl Place {
         Place { name: name.to_owned(), server }
     }
 
+    /// The same on a server of its own.
+    pub(crate) fn alone(on: On, name: &str) -> Place {
+        let server = match on {
+            On::Etcd => Server::Etcd(Arc::new(Etcd::start())),
+            On::Postgres => Server::Postgres(Arc::new(own_server())),
+        };
+        Place { name: name.to_owned(), server }
+    }
+
+    /// Another store on the same server.
+    pub(crate) fn beside(&self, name: &str) -> Place {
+        Place { name: name.to_owned(), server: self.server.clone() }
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         match &self.server {
             Server::Etcd(etcd) => etcd.address(),
@@ -103,7 +118,35 @@ impl Place {
         self.engine_at(self.address())
     }
 
-    /// The same, by way of this address.
+    /// The same for one of several gateways that the server can tell apart.
+    pub(crate) fn engine_of(&self, gateway: usize) -> String {
+        match &self.server {
+            Server::Etcd(_) => self.engine(),
+            Server::Postgres(_) => format!("{}&application_name={}", self.engine(), self.application(gateway)),
+        }
+    }
+
+    fn application(&self, gateway: usize) -> String {
+        format!("{}_{gateway}", self.name)
+    }
+
+    /// Waits until the server, which is this place's own, has done whatever killed gateways had sent. Nothing else is under
+    /// way.
+    pub(crate) fn wait_for_dead(&self, gateways: &[usize]) {
+        match &self.server {
+            Server::Etcd(etcd) => etcd.wait_for_dead_clients(),
+            Server::Postgres(postgres) => {
+                let names: Vec<String> = gateways.iter().map(|at| format!("'{}'", self.application(*at))).collect();
+                let names = names.join(", ");
+                let open = format!("select count(*) from pg_stat_activity where application_name in ({names})");
+                wait::until("the connections of dead gateways to end", PATIENCE, || {
+                    (postgres.sql(&open) == "0").then_some(())
+                });
+            }
+        }
+    }
+
+    /// The URL of the engine, by way of this address.
     pub(crate) fn engine_at(&self, address: impl Display) -> String {
         let name = &self.name;
         match &self.server {
@@ -163,6 +206,18 @@ impl Gateway {
         }
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Begins to start it again, and waits for nothing. It is to be killed before `restart`.
+    pub(crate) fn begin_to_start(&self) -> Child {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let mut command = serve(&self.data(), &arguments);
+        command.env("FENCEPOST_STATE_DIR", "off").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
     /// Starts it again, with the same data directory.
     pub(crate) fn restart(&mut self) {
         assert!(self.process.is_none(), "the gateway runs already");
@@ -180,6 +235,21 @@ impl Gateway {
         let process = self.process.take().expect("the gateway runs");
         process.signal(Signal::TERM);
         assert_eq!(process.wait(PATIENCE).code(), Some(0));
+    }
+
+    /// Stops its process (SIGSTOP), and waits until it stands still.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.pid());
+        wait::until("the gateway to stand still", PATIENCE, || {
+            let stat = std::fs::read_to_string(&stat).unwrap();
+            // The field after the name, which may contain spaces.
+            stat.rsplit(')').next()?.split_whitespace().next().filter(|state| *state == "T").map(drop)
+        });
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -243,6 +313,12 @@ pub(crate) fn put_request(key: &str, token: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("PUT /v1/kv/{key} HTTP/1.1\r\nhost: localhost\r\nfencing-token: {token}\r\ncontent-length: {length}\r\n\r\n{body}")
         .into_bytes()
+}
+
+/// The bytes of a transaction.
+pub(crate) fn txn_request(body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    format!("POST /v1/txn HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 /// Returns whether an answer is a recorded one.

@@ -8,9 +8,9 @@ use fencepost_conformance::proxy::{Direction, Proxy, Rule};
 use fencepost_conformance::random::Random;
 use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::budget;
-use fencepost_harness::http::Answer;
 
-use crate::team::{AtEnd, Gateway, On, Place, add, is_replayed, on_each, txn};
+use crate::held::Held;
+use crate::team::{AtEnd, Gateway, On, add, is_replayed, on_each, txn};
 
 on_each! {
     t04_a_commit_whose_answer_is_lost_is_answered_as_applied,
@@ -19,31 +19,8 @@ on_each! {
     t04_additions_under_random_cuts_are_counted_exactly,
 }
 
-/// A gateway behind a proxy, and one that is not.
-struct Cut {
-    through: Gateway,
-    direct: Gateway,
-    proxy: Proxy,
-    _place: Place,
-}
-
-impl Cut {
-    fn start(on: On, name: &str) -> Cut {
-        let place = Place::new(on, name);
-        let proxy = Proxy::start(place.address());
-        let (through, direct) = (Gateway::start(&place.engine_at(proxy.address())), Gateway::start(&place.engine()));
-        Cut { through, direct, proxy, _place: place }
-    }
-
-    /// Puts a value through the proxy, on a thread of its own.
-    fn put(&self, key: &str, body: &str) -> thread::JoinHandle<Answer> {
-        let (mut client, key, body) = (self.through.client(), key.to_owned(), body.to_owned());
-        thread::spawn(move || client.put(&key, "1", &body))
-    }
-}
-
 fn t04_a_commit_whose_answer_is_lost_is_answered_as_applied(on: On) {
-    let cut = Cut::start(on, "lost_answers");
+    let cut = Held::start(on, "lost_answers");
     let mut direct = cut.direct.client();
     // The fence is known from now on, so a put is one commit and nothing else.
     assert_eq!(cut.put("k", "0").join().unwrap().status, 204);
@@ -64,7 +41,7 @@ fn t04_a_commit_whose_answer_is_lost_is_answered_as_applied(on: On) {
 }
 
 fn t04_a_commit_that_never_arrives_is_tried_again(on: On) {
-    let cut = Cut::start(on, "lost_commits");
+    let cut = Held::start(on, "lost_commits");
     let mut direct = cut.direct.client();
     assert_eq!(cut.put("k", "0").join().unwrap().status, 204);
     for round in 1..=5 {
@@ -86,7 +63,7 @@ fn t04_a_commit_that_never_arrives_is_tried_again(on: On) {
 }
 
 fn t04_without_the_database_the_outcome_is_unknown_and_a_retry_tells(on: On) {
-    let cut = Cut::start(on, "away");
+    let cut = Held::start(on, "away");
     let mut direct = cut.direct.client();
     assert_eq!(cut.put("k", "0").join().unwrap().status, 204);
     cut.proxy.set(Direction::Down, Rule::Drop);
@@ -132,7 +109,7 @@ fn cut_at_random(proxy: &Proxy, random: &mut Random, done: &AtomicBool) -> u64 {
 }
 
 fn t04_additions_under_random_cuts_are_counted_exactly(on: On) {
-    let cut = Cut::start(on, "random_cuts");
+    let cut = Held::start(on, "random_cuts");
     let (additions, mut random) = (budget::pick(25, 300), Random::from_environment());
     let done = AtomicBool::new(false);
     let (applied, unknown, cuts) = thread::scope(|scope| {
