@@ -33,7 +33,12 @@ fn verdicts(c: &mut Criterion) {
 }
 
 fn names(c: &mut Criterion) {
-    let spec = GuardSpec { keys: "orders/*/**".into(), resource: Some("orders/*".into()), policy: Policy::default() };
+    let spec = GuardSpec {
+        keys: "orders/*/**".into(),
+        resource: Some("orders/*".into()),
+        policy: Policy::default(),
+        engine: None,
+    };
     let guards = Guards::new(vec![spec]).unwrap();
     let key = Key::new("orders/123/lines/4").unwrap();
     let mut group = c.benchmark_group("names");

@@ -1,16 +1,18 @@
 //! The gateway's configuration: flags over `FENCEPOST_*` over the file over the defaults.
 
 mod engine;
+mod engines;
 mod file;
 mod flags;
 mod s3;
 mod unreadable;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fencepost_core::{GuardSpec, Guards, Policy};
+use fencepost_core::{EngineName, GuardSpec, Guards, Policy};
 use fencepost_remote::Unusable;
 use fencepost_store::StoreOptions;
 use fencepost_store::engines::{EngineOptions, Place};
@@ -36,8 +38,10 @@ pub struct Config {
     pub data: PathBuf,
     /// Whether other users may have access to that directory.
     pub data_mode_ok: bool,
-    /// The engine that keeps the data.
+    /// The engine that keeps the data of every guard that names none.
     pub engine: EngineSetting,
+    /// The engines that guards name.
+    pub engines: BTreeMap<EngineName, EngineSetting>,
     /// The administrator's Unix socket.
     pub admin_socket: PathBuf,
     /// The file of the audit log.
@@ -207,6 +211,21 @@ pub enum ConfigError {
     /// The URL of the engine cannot be understood.
     #[error("engine: {0}")]
     EngineServer(Unusable),
+    /// A named engine cannot be used.
+    #[error("engines.{0}: {1}")]
+    Engines(EngineName, Box<ConfigError>),
+    /// A named engine keeps its data in the data directory, or in none.
+    #[error(
+        "engines.{0}: the engine `{1}` cannot have a name: a named engine is on a server, such as \
+         postgres://user@host:port/database. The embedded engine is the one without a name, `engine`"
+    )]
+    EmbeddedEngine(EngineName, &'static str),
+    /// A guard names an engine that is not there.
+    #[error("guard {0} names the engine `{1}`, and there is none: add `{1} = \"…\"` to [engines]")]
+    NoSuchEngine(usize, EngineName),
+    /// No guard names this engine.
+    #[error("engines.{0}: no guard names this engine, so it would keep nothing: remove it, or name it in a guard")]
+    UnusedEngine(EngineName),
     /// A limit so small that nothing would work.
     #[error("{0} must be at least {1}")]
     TooSmall(&'static str, u64),
@@ -242,6 +261,7 @@ impl Config {
             flag.clone().or(file).unwrap_or_else(|| data.join(name))
         };
         let cache = bytes(flags.cache, file.cache, engine.cache_bytes);
+        let guards = Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?;
         let config = Config {
             admin_socket: in_data(&flags.admin_socket, file.admin_socket, "admin.sock"),
             audit_log: in_data(&flags.audit_log, file.audit_log, "audit.jsonl"),
@@ -249,6 +269,7 @@ impl Config {
             data,
             data_mode_ok: flags.data_mode_ok.or(file.data_mode_ok).unwrap_or(false),
             engine: flags.engine.clone().or(file.engine).unwrap_or_default().read()?,
+            engines: engines::read(file.engines, &guards)?,
             state_dir: match (&flags.state_dir, file.state_dir) {
                 (Some(state_dir), _) => state_dir.clone(),
                 (None, Some(text)) => text.parse().map_err(ConfigError::StateDir)?,
@@ -257,7 +278,7 @@ impl Config {
             insecure_no_auth: flags.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false),
             hosts: flags.hosts.clone().or(file.hosts).unwrap_or_default(),
             debuggable: flags.debuggable.or(file.debuggable).unwrap_or(false),
-            guards: Guards::new(file.guard.into_iter().map(GuardSpec::from).collect())?,
+            guards,
             s3: S3Settings::merge(&flags.s3, file.s3)?,
             limits: Limits {
                 body: bytes(flags.max_body, file.limits.max_body, limits.body),
@@ -328,9 +349,15 @@ impl Config {
         at_least("cache", self.engine_options.cache_bytes, 1 << 20)
     }
 
-    /// The place of the records: a server, or the data directory.
-    pub fn place(&self) -> Place {
-        self.engine.place(&self.data)
+    /// Every engine, that without a name first.
+    pub fn each_engine(&self) -> impl Iterator<Item = (Option<&EngineName>, &EngineSetting)> {
+        let named = self.engines.iter().map(|(name, setting)| (Some(name), setting));
+        std::iter::once((None, &self.engine)).chain(named)
+    }
+
+    /// The place of an engine's records: a server, or the data directory.
+    pub fn place_of(&self, engine: &EngineSetting) -> Place {
+        engine.place(&self.data)
     }
 }
 
@@ -343,6 +370,9 @@ impl fmt::Display for Config {
         writeln!(f, "data             {}", self.data.display())?;
         writeln!(f, "data_mode_ok     {}", self.data_mode_ok)?;
         writeln!(f, "engine           {}", self.engine)?;
+        let engines: Vec<_> = self.engines.iter().map(|(name, setting)| format!("{name} = {setting}")).collect();
+        let engines = if engines.is_empty() { "none".to_owned() } else { engines.join(", ") };
+        writeln!(f, "engines          {engines}")?;
         writeln!(f, "admin_socket     {}", self.admin_socket.display())?;
         writeln!(f, "audit_log        {}", self.audit_log.display())?;
         writeln!(f, "state_dir        {}", self.state_dir)?;
@@ -373,9 +403,10 @@ impl fmt::Display for Config {
         writeln!(f, "drain_timeout    {}", Span(*drain_timeout))?;
         write!(f, "{}", self.s3)?;
         for (at, guard) in self.guards.list().iter().enumerate() {
-            let GuardSpec { keys, resource, policy } = guard.spec();
+            let GuardSpec { keys, resource, policy, engine } = guard.spec();
             let resource = resource.as_deref().unwrap_or(keys);
-            writeln!(f, "guard {}          {keys} -> {resource}, {policy}", at + 1)?;
+            let engine = engine.as_ref().map_or_else(String::new, |engine| format!(", on engine {engine}"));
+            writeln!(f, "guard {}          {keys} -> {resource}, {policy}{engine}", at + 1)?;
         }
         write!(f, "keys that no guard matches are their own resources, {}", Policy::default())
     }

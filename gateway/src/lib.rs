@@ -21,6 +21,7 @@
 //! | [`credentials`], [`metrics`] | what both front ends need: access keys of leases, and the counters |
 //! | [`cli`] | the commands, one file each; `serve` puts everything together |
 //! | [`config`], [`reload`] | settings of a gateway, and which of them change while it runs |
+//! | [`opened_stores`] | the stores of a configuration: that of the data directory, and those that guards name |
 //! | [`data_directory`], [`position_file`] | permissions of the data directory, and whether it is the newest copy |
 //! | [`mod@bench`] | the load of `fencepost bench` |
 //!
@@ -37,6 +38,7 @@ pub mod data_directory;
 pub mod http;
 pub mod listener;
 pub mod metrics;
+pub mod opened_stores;
 mod peer;
 pub mod position_file;
 mod quantity;

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use fencepost_core::{ProblemKind, Reason, Refusal};
 use fencepost_store::{
-    AcquireOutcome, BatchReport, Changed, ClaimOutcome, Observer, ReleaseOutcome, RenewOutcome, TransactOutcome,
-    Verdicts, WriteOutcome,
+    AcquireOutcome, BatchReport, Changed, ClaimOutcome, Health, Observer, ReleaseOutcome, RenewOutcome, Stores,
+    TransactOutcome, Verdicts, WriteOutcome,
 };
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -44,6 +44,12 @@ struct RefusalLabels {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ProblemLabel {
     problem: &'static str,
+}
+
+/// The name of an engine, of which a configuration has a bounded number.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EngineLabel {
+    engine: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -186,6 +192,9 @@ pub struct Metrics {
     queue: Gauge<i64, std::sync::atomic::AtomicI64>,
     waiters: Gauge<i64, std::sync::atomic::AtomicI64>,
     ready: Gauge<i64, std::sync::atomic::AtomicI64>,
+    /// Of each engine, where guards name some.
+    engine_queue: Family<EngineLabel, Gauge>,
+    engine_ready: Family<EngineLabel, Gauge>,
 }
 
 impl Default for Metrics {
@@ -229,6 +238,9 @@ impl Metrics {
         registry.register("lock_waiters", "Requests that wait for a lock", waiters.clone());
         registry.register("queue_depth", "Writes that wait for a commit", queue.clone());
         registry.register("ready", "1 while writes are taken, 0 when they have stopped", ready.clone());
+        let (engine_queue, engine_ready) = (Family::default(), Family::default());
+        registry.register("engine_queue_depth", "Writes that wait for a commit of this engine", engine_queue.clone());
+        registry.register("engine_ready", "1 while writes are taken on this engine", engine_ready.clone());
         Metrics {
             writes: Outcomes::new(&writes, WRITES),
             claims: Outcomes::new(&claims, CLAIMS),
@@ -249,6 +261,8 @@ impl Metrics {
             queue,
             waiters,
             ready,
+            engine_queue,
+            engine_ready,
         }
     }
 
@@ -326,10 +340,21 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn encode(&self, queue_depth: usize, waiters: usize, ready: bool) -> String {
-        self.queue.set(i64::try_from(queue_depth).unwrap_or(i64::MAX));
-        self.waiters.set(i64::try_from(waiters).unwrap_or(i64::MAX));
-        self.ready.set(i64::from(ready));
+    pub(crate) fn encode(&self, stores: &Stores) -> String {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.queue.set(number(stores.queue_depth()));
+        self.waiters.set(number(stores.waiters()));
+        let mut all_ready = true;
+        for (engine, store) in stores.each() {
+            let is_ready = store.health() == Health::Ready;
+            all_ready &= is_ready;
+            if !stores.is_one() {
+                let label = EngineLabel { engine: engine.to_owned() };
+                self.engine_queue.get_or_create(&label).set(number(store.queue_depth()));
+                self.engine_ready.get_or_create(&label).set(i64::from(is_ready));
+            }
+        }
+        self.ready.set(i64::from(all_ready));
         self.text()
     }
 

@@ -3,7 +3,7 @@
 
 use fencepost_core::wire::ReloadAnswer;
 use fencepost_core::{Guards, Policy};
-use fencepost_store::{MappingDiffers, Store};
+use fencepost_store::{MappingDiffers, Stores};
 use parking_lot::Mutex;
 
 use crate::config::{Config, ConfigError, Flags};
@@ -39,12 +39,12 @@ impl Reload {
     }
 
     /// Reads the configuration again. If it is not valid, the old rules and keys stay.
-    pub fn run(&self, store: &Store, s3: Option<&S3Credentials>) -> Result<ReloadAnswer, ReloadError> {
+    pub fn run(&self, stores: &Stores, s3: Option<&S3Credentials>) -> Result<ReloadAnswer, ReloadError> {
         let _turn = self.turn.lock();
         let read = Config::load(&self.flags)?;
         let keys = s3.map(|s3| read.s3.keyring(&self.running.data).map(|keyring| (s3, keyring))).transpose()?;
-        let mut changed = changes(&store.guards(), &read.guards);
-        store.set_rules(read.guards.clone())?;
+        let mut changed = changes(&stores.guards(), &read.guards);
+        stores.set_rules(&read.guards)?;
         if let Some((s3, keyring)) = keys {
             changed.extend(s3.replace(keyring));
         }

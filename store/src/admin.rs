@@ -1,14 +1,14 @@
 //! Administrative operations: starting new generations.
 
-use fencepost_core::{Access, Issuer, Resource};
+use fencepost_core::{Access, FenceState, Issuer, Resource};
 
 use crate::command::{Action, Judged};
 use crate::failure::{Failure, Rejected};
 use crate::outcome::RotateOutcome;
 use crate::store::Store;
 
-/// How many fences one call of [`Store::rotate_prefix`] examines.
-const PAGE: usize = 1_000;
+/// How many fences one rotation of a prefix examines.
+pub(crate) const PAGE: usize = 1_000;
 
 /// A request to rotate one page of fences.
 #[derive(Clone, Debug)]
@@ -62,15 +62,27 @@ impl Store {
         let page = self.fences(&prefix, after.as_deref(), PAGE).await;
         let page = page.map_err(|error| Rejected::Unavailable(error.to_string()))?;
         let mut done = PrefixRotated { rotated: 0, left: 0, next: page.next };
+        self.rotate_fences(&page.entries, from, issuer.as_ref(), &mut done).await?;
+        Ok(done)
+    }
+
+    /// Rotates those of these fences that are in this generation, and adds to what is done.
+    pub(crate) async fn rotate_fences(
+        &self,
+        fences: &[(Resource, FenceState)],
+        from: u32,
+        issuer: Option<&Issuer>,
+        done: &mut PrefixRotated,
+    ) -> Result<(), Failure> {
         // Enough at a time to share commits, but few enough to leave room in the queue for writers.
         let at_once = (self.entry.queue.max_capacity() / 4).clamp(1, 64);
-        for resources in page.entries.chunks(at_once) {
+        for resources in fences.chunks(at_once) {
             let mut running = tokio::task::JoinSet::new();
             for (resource, state) in resources {
                 match self.resource(resource) {
                     Ok(guarded) if state.generation == from => {
                         let judged = Judged { guarded, presented: None, access: Access::Claim };
-                        let (entry, issuer) = (self.entry.clone(), issuer.clone());
+                        let (entry, issuer) = (self.entry.clone(), issuer.cloned());
                         running.spawn(async move {
                             entry.submit(vec![judged], None, |reply| Action::Rotate { from, issuer, reply }).await
                         });
@@ -95,6 +107,6 @@ impl Store {
                 )));
             }
         }
-        Ok(done)
+        Ok(())
     }
 }

@@ -26,6 +26,7 @@
 //! | type | for |
 //! | --- | --- |
 //! | [`Store`], [`StoreOptions`], [`OpenError`] | a store over an engine, and the bounds of its memory and work |
+//! | [`Stores`] | the stores of several engines, and which of them keeps a resource |
 //! | [`Put`], [`Delete`], [`Transaction`], [`ClaimKeys`], [`AcquireLock`], [`PutObject`] | requests to the store |
 //! | [`Condition`], [`Operation`], [`Once`] | parts of a request: conditions, steps, and what makes a retry safe |
 //! | [`Page`], [`KeyInfo`], [`LockInfo`], [`RecordedOutcome`] | results of reads |
@@ -72,6 +73,7 @@ mod restored;
 mod retention;
 mod sequencer;
 mod store;
+mod stores;
 mod unsettled;
 mod views;
 mod waiting;
@@ -88,13 +90,14 @@ pub use outcome::{
     RecordedTransaction, RecordedWrite, ReleaseOutcome, RenewOutcome, RotateOutcome, TooLarge, TransactOutcome,
     Transacted, Verdicts, WriteOutcome,
 };
-pub use own_record::OpenError;
+pub use own_record::{OpenError, has_store};
 pub use position::{Position, position};
 pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};
-pub use remap::{RemapError, Remapped, remap};
+pub use remap::{RemapError, Remapped, remap, remap_all};
 pub use restored::{Restored, generation_by_clock, restored};
 pub use sequencer::{BatchReport, Observer};
 pub use store::{
     ClaimKeys, Delete, Health, MAX_RECORDED_BYTES, MappingDiffers, NoObserver, Put, Store, StoreOptions, Transaction,
     WrongResource,
 };
+pub use stores::{EngineRotated, SameStore, SeveralEngines, Stores};

@@ -65,11 +65,17 @@ pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Me
             return known_meta(engine, guards, record, loaded.as_of).await;
         }
         // Another gateway may create it at the same time.
-        if let Some(meta) = make_meta(engine, guards, loaded.as_of).await? {
+        if let Some(meta) = make_meta(engine, guards, 0, loaded.as_of).await? {
             return Ok(meta);
         }
     }
     Err(OpenError::Engine("other processes make and remove this store; try again".into()))
+}
+
+/// Whether there is a store in an engine.
+pub async fn has_store(engine: &dyn Engine) -> Result<bool, OpenError> {
+    let loaded = engine.load(&[RecordKey::meta()]).await?;
+    Ok(loaded.records.first().is_some_and(Option::is_some))
 }
 
 /// Decodes the record, and compares its mapping with the configured one.
@@ -86,16 +92,21 @@ async fn known_meta(engine: &dyn Engine, guards: &Guards, record: &Record, as_of
     }
 }
 
-/// Creates the record. `None`: another process was faster.
-async fn make_meta(engine: &dyn Engine, guards: &Guards, as_of: AsOf) -> Result<Option<Meta>, OpenError> {
+/// Creates the record, with this base generation. `None`: another process was faster.
+pub(crate) async fn make_meta(
+    engine: &dyn Engine,
+    guards: &Guards,
+    generation: u32,
+    as_of: AsOf,
+) -> Result<Option<Meta>, OpenError> {
     let mapping = guards.mapping();
     let mut store_id = [0; 16];
     getrandom::fill(&mut store_id).map_err(|error| OpenError::Engine(error.to_string()))?;
     let meta = Meta {
         format: FORMAT,
         store_id,
-        base_generation: 0,
-        highest_generation: 0,
+        base_generation: generation,
+        highest_generation: generation,
         mapping_hash: mapping.hash,
         mapping_text: mapping.text,
     };

@@ -1,12 +1,14 @@
 //! Changing the guard mapping of a stopped store.
 //!
 //! A key that moves to another resource leaves its fence behind. So the new mapping starts in a generation above every
-//! stored one: every token that a zombie may still hold is retired there (G1).
+//! stored one: every token that a zombie may still hold is retired there (G1). The same holds for a key that moves to
+//! another engine, so the stores of all engines start in a generation above every one stored in any of them, also a
+//! store that is made for the first time.
 
 use fencepost_core::{Guards, SameMapping};
 
-use crate::engine::{Batch, Change, Commit, Engine, EngineError, Purpose, Scan};
-use crate::own_record::{OpenError, read_meta};
+use crate::engine::{AsOf, Batch, Change, Commit, Engine, EngineError, Purpose, Scan, Version};
+use crate::own_record::{OpenError, make_meta, read_meta};
 use crate::record::{self, Meta, RecordKey, Undecodable};
 
 /// The result of a remap.
@@ -24,6 +26,13 @@ pub enum Remapped {
         /// The new mapping.
         to: String,
         /// The base generation from now on.
+        generation: u32,
+    },
+    /// The store was not there yet, beside others that were, and was made.
+    Made {
+        /// Its mapping.
+        to: String,
+        /// Its base generation.
         generation: u32,
     },
 }
@@ -47,6 +56,16 @@ pub enum RemapError {
     /// The commit may or may not have happened.
     #[error("it is unknown whether it was changed: {0}; run the command again")]
     Unknown(String),
+    /// Some of several stores were changed.
+    #[error(
+        "only the first {done} of the stores were changed: {why}. Run the command again until all of them are; no gateway serves before"
+    )]
+    Partly {
+        /// How many were.
+        done: usize,
+        /// Why the next one was not.
+        why: String,
+    },
 }
 
 impl From<EngineError> for RemapError {
@@ -64,32 +83,91 @@ impl From<Undecodable> for RemapError {
 /// Stores the guards' mapping, in a generation that is above every stored one and at least `at_least`. The engine must
 /// not serve requests meanwhile.
 pub async fn remap(engine: &dyn Engine, guards: &Guards, at_least: u32) -> Result<Remapped, RemapError> {
-    let mapping = guards.mapping();
-    let loaded = engine.load(&[RecordKey::meta()]).await?;
-    let record = loaded.records.first().and_then(Option::as_ref).ok_or(RemapError::NoStore)?;
-    let meta = read_meta(&record.bytes)?;
-    if let SameMapping::Yes | SameMapping::OldForm = mapping.compare(&meta.mapping_hash) {
-        return Ok(Remapped::Unchanged { generation: meta.base_generation });
+    let mut remapped = remap_all(&[(engine, guards.clone())], at_least).await?;
+    remapped.pop().ok_or(RemapError::NoStore)
+}
+
+/// The same for the stores of several engines, each with the guards of its engine, as one: if any of them has another
+/// mapping, or is not there yet, all of them start a generation that is above every one stored in any of them. After an
+/// interruption it can be run again from the start.
+pub async fn remap_all(engines: &[(&dyn Engine, Guards)], at_least: u32) -> Result<Vec<Remapped>, RemapError> {
+    let mut found = Vec::with_capacity(engines.len());
+    for (engine, _) in engines {
+        found.push(Found::load(*engine).await?);
     }
-    let generation = next_generation(engine, &meta, at_least).await?;
-    let from = fencepost_core::describe_mapping(&meta.mapping_text);
-    let to = mapping.to_string();
-    let changed = Meta {
-        base_generation: generation,
-        highest_generation: generation,
-        mapping_hash: mapping.hash,
-        mapping_text: mapping.text,
-        ..meta
-    };
-    let batch = Batch {
-        as_of: loaded.as_of,
-        shared: vec![(RecordKey::meta(), record.version)],
-        compare: Vec::new(),
-        changes: vec![(RecordKey::meta(), Change::Put(changed.encode()))],
-        purpose: Purpose::Store,
-    };
-    commit(engine, batch).await?;
-    Ok(Remapped::Changed { from, to, generation })
+    if found.iter().all(|found| found.store.is_none()) {
+        return Err(RemapError::NoStore);
+    }
+    if let Some(unchanged) = engines.iter().zip(&found).map(|((_, guards), found)| found.unchanged(guards)).collect() {
+        return Ok(unchanged);
+    }
+    let mut generation = at_least;
+    for ((engine, _), found) in engines.iter().zip(&found) {
+        if let Some((_, meta)) = &found.store {
+            generation = next_generation(*engine, meta, generation).await?;
+        }
+    }
+    let mut remapped = Vec::with_capacity(engines.len());
+    for ((engine, guards), found) in engines.iter().zip(found) {
+        match found.change(*engine, guards, generation).await {
+            Ok(changed) => remapped.push(changed),
+            Err(why) if remapped.is_empty() => return Err(why),
+            Err(why) => return Err(RemapError::Partly { done: remapped.len(), why: why.to_string() }),
+        }
+    }
+    Ok(remapped)
+}
+
+/// What is in an engine: the store's own record with its version, if there is a store.
+struct Found {
+    as_of: AsOf,
+    store: Option<(Version, Meta)>,
+}
+
+impl Found {
+    async fn load(engine: &dyn Engine) -> Result<Found, RemapError> {
+        let loaded = engine.load(&[RecordKey::meta()]).await?;
+        let store = loaded.records.first().and_then(Option::as_ref);
+        let store = store.map(|record| read_meta(&record.bytes).map(|meta| (record.version, meta))).transpose()?;
+        Ok(Found { as_of: loaded.as_of, store })
+    }
+
+    /// The result, if the stored mapping is that of the guards already.
+    fn unchanged(&self, guards: &Guards) -> Option<Remapped> {
+        let (_, meta) = self.store.as_ref()?;
+        match guards.mapping().compare(&meta.mapping_hash) {
+            SameMapping::Yes | SameMapping::OldForm => Some(Remapped::Unchanged { generation: meta.base_generation }),
+            SameMapping::No | SameMapping::Ambiguous => None,
+        }
+    }
+
+    /// Stores the mapping and the generation.
+    async fn change(self, engine: &dyn Engine, guards: &Guards, generation: u32) -> Result<Remapped, RemapError> {
+        let (mapping, to) = (guards.mapping(), guards.mapping().to_string());
+        let Some((version, meta)) = self.store else {
+            return match make_meta(engine, guards, generation, self.as_of).await? {
+                Some(_) => Ok(Remapped::Made { to, generation }),
+                None => Err(RemapError::NotWritten("another process made the store; try again".into())),
+            };
+        };
+        let from = fencepost_core::describe_mapping(&meta.mapping_text);
+        let changed = Meta {
+            base_generation: generation,
+            highest_generation: generation,
+            mapping_hash: mapping.hash,
+            mapping_text: mapping.text,
+            ..meta
+        };
+        let batch = Batch {
+            as_of: self.as_of,
+            shared: vec![(RecordKey::meta(), version)],
+            compare: Vec::new(),
+            changes: vec![(RecordKey::meta(), Change::Put(changed.encode()))],
+            purpose: Purpose::Store,
+        };
+        commit(engine, batch).await?;
+        Ok(Remapped::Changed { from, to, generation })
+    }
 }
 
 /// A generation that is above every stored one and at least `at_least`.

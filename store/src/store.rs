@@ -316,13 +316,21 @@ impl Store {
 
     /// Replaces the rules. The mapping is stored state and must be the same; if it is not, nothing changes.
     pub fn set_rules(&self, guards: Guards) -> Result<(), MappingDiffers> {
-        // A hash in the old form may remain if it could not be rewritten.
-        if let SameMapping::No | SameMapping::Ambiguous = guards.mapping().compare(&self.meta.mapping_hash) {
-            let stored = fencepost_core::describe_mapping(&self.meta.mapping_text);
-            return Err(MappingDiffers { stored, configured: guards.mapping().to_string() });
-        }
+        self.check_mapping(&guards)?;
         *self.guards.write() = Arc::new(guards);
         Ok(())
+    }
+
+    /// Fails if the mapping of these guards is not the stored one.
+    pub(crate) fn check_mapping(&self, guards: &Guards) -> Result<(), MappingDiffers> {
+        // A hash in the old form may remain if it could not be rewritten.
+        match guards.mapping().compare(&self.meta.mapping_hash) {
+            SameMapping::Yes | SameMapping::OldForm => Ok(()),
+            SameMapping::No | SameMapping::Ambiguous => {
+                let stored = fencepost_core::describe_mapping(&self.meta.mapping_text);
+                Err(MappingDiffers { stored, configured: guards.mapping().to_string() })
+            }
+        }
     }
 
     /// The rules of a resource. Fails if the name is not a resource.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fencepost_client::{Admin, Error};
-use fencepost_core::wire::{RotateAllRequest, RotatePrefixRequest, RotateRequest, RotatedAnswer};
+use fencepost_core::wire::{RotateAllRequest, RotatePrefixRequest, RotateRequest, RotatedAnswer, RotatedEngine};
 use fencepost_core::{Issuer, Resource};
 
 use super::exit::{self, Failed};
@@ -87,7 +87,11 @@ impl Rotate {
         if admin.json {
             return super::print(&serde_json::to_string(&rotated).map_err(Failed::other)?);
         }
-        let RotatedAnswer { resource, generation } = rotated;
+        let RotatedAnswer { resource, generation, engines } = rotated;
+        for RotatedEngine { engine, generation, rotated } in engines {
+            let done = if rotated { "rotated" } else { "left as it is" };
+            exit::note(&format!("engine {engine}: {done}, base generation {generation}"));
+        }
         let what = resource.map_or_else(|| "every resource".to_owned(), |resource| resource.to_string());
         super::print(&format!("{what}: generation {generation} from now on; older tokens are refused"))
     }

@@ -1,10 +1,14 @@
-//! `fencepost remap`: another guard mapping for a stopped store.
+//! `fencepost remap`: another guard mapping for a stopped store, and for the stores of all named engines with it.
+
+use std::sync::Arc;
 
 use clap::Args;
-use fencepost_store::{Remapped, generation_by_clock};
+use fencepost_core::Guards;
+use fencepost_store::engine::Engine;
+use fencepost_store::{Remapped, generation_by_clock, remap_all};
 
 use super::exit::Failed;
-use super::stopped_store::StoppedStore;
+use super::stopped_store::{EngineArgs, StoppedStore, runtime};
 use crate::config::Flags;
 
 #[derive(Args)]
@@ -18,31 +22,58 @@ pub(super) struct Remap {
 
 impl Remap {
     pub(super) fn run(self) -> Result<(), Failed> {
-        let store = StoppedStore::configured(&self.flags, "it takes its mapping when it is first served")?;
-        let guards = &store.config.guards;
+        let hint = "it takes its mapping when it is first served";
+        let stores = StoppedStore::configured(&self.flags, &EngineArgs::default(), hint)?.with_named();
         if !self.yes {
-            return Err(Failed::usage(format!(
-                "nothing was changed. With --yes this makes “{}” the guard mapping of {}; if that differs from the stored one, \
-                 a new generation starts: every token handed out so far is refused, and every lock holder must read the fence \
-                 and acquire again. Stop {} first",
-                guards.mapping(),
-                store.place(),
-                if store.is_shared() { "every gateway on this server" } else { "the gateway" }
-            )));
+            return Err(Failed::usage(what_would_happen(&stores)));
         }
-        let (runtime, engine) = store.open()?;
-        store.check_position(engine.as_ref(), &runtime).map_err(Failed::other)?;
-        let remapped = runtime.block_on(fencepost_store::remap(engine.as_ref(), guards, generation_by_clock()));
-        match remapped.map_err(Failed::other)? {
-            Remapped::Unchanged { generation } => super::print(&format!(
-                "nothing to do: this is the stored mapping already (base generation {generation})"
-            )),
-            Remapped::Changed { from, to, generation } => {
-                store.check_position(engine.as_ref(), &runtime).map_err(Failed::other)?;
-                super::print(&format!(
-                    "mapping changed\n  from: {from}\n  to:   {to}\nbase generation is now {generation}"
-                ))
-            }
+        let runtime = runtime()?;
+        // A guard may name an engine for the first time: then its store is made.
+        let open = |store: &StoppedStore| store.open(&runtime, store.name().is_some());
+        let engines: Vec<Arc<dyn Engine>> = stores.iter().map(open).collect::<Result<_, _>>()?;
+        let note = || {
+            let mut both = stores.iter().zip(&engines);
+            both.try_for_each(|(store, engine)| store.check_position(engine.as_ref(), &runtime).map_err(Failed::other))
+        };
+        note()?;
+        let each = stores.iter().zip(&engines).map(|(store, engine)| (engine.as_ref(), store.guards()));
+        let each: Vec<(&dyn Engine, Guards)> = each.collect();
+        let remapped = runtime.block_on(remap_all(&each, generation_by_clock())).map_err(Failed::other)?;
+        if remapped.iter().any(|remapped| !matches!(remapped, Remapped::Unchanged { .. })) {
+            note()?;
+        }
+        let lines: Vec<String> = stores.iter().zip(&remapped).map(|(store, remapped)| line(store, remapped)).collect();
+        super::print(&lines.join("\n"))
+    }
+}
+
+fn what_would_happen(stores: &[StoppedStore]) -> String {
+    let mappings: Vec<String> = stores.iter().map(|store| format!("“{}”", store.guards().mapping())).collect();
+    let places: Vec<String> = stores.iter().map(StoppedStore::place).collect();
+    let stop = match stores.iter().any(StoppedStore::is_shared) {
+        true => "every gateway on this server",
+        false => "the gateway",
+    };
+    format!(
+        "nothing was changed. With --yes this makes {} the guard mapping of {}; if that differs from the stored one, \
+         a new generation starts: every token handed out so far is refused, and every lock holder must read the fence \
+         and acquire again. Stop {stop} first",
+        mappings.join(" and "),
+        places.join(" and ")
+    )
+}
+
+fn line(store: &StoppedStore, remapped: &Remapped) -> String {
+    let engine = store.name().map_or_else(String::new, |name| format!("engine {name}: "));
+    match remapped {
+        Remapped::Unchanged { generation } => {
+            format!("{engine}nothing to do: this is the stored mapping already (base generation {generation})")
+        }
+        Remapped::Changed { from, to, generation } => {
+            format!("{engine}mapping changed\n  from: {from}\n  to:   {to}\nbase generation is now {generation}")
+        }
+        Remapped::Made { to, generation } => {
+            format!("{engine}store made\n  mapping: {to}\nbase generation is {generation}")
         }
     }
 }

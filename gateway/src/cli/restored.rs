@@ -4,7 +4,7 @@ use clap::Args;
 use fencepost_store::{Restored as Done, generation_by_clock};
 
 use super::exit::Failed;
-use super::stopped_store::StoppedStore;
+use super::stopped_store::{EngineArgs, StoppedStore, runtime};
 use crate::config::Flags;
 
 #[derive(Args)]
@@ -13,12 +13,14 @@ pub(super) struct Restored {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
     flags: Box<Flags>,
 }
 
 impl Restored {
     pub(super) fn run(self) -> Result<(), Failed> {
-        let mut store = StoppedStore::configured(&self.flags, "after a restore there is one")?;
+        let mut store = StoppedStore::configured(&self.flags, &self.engine, "after a restore there is one")?;
         let stop_first = if store.is_shared() {
             "Stop every gateway on this server first: those that find another history refuse to serve until this is done"
         } else {
@@ -33,7 +35,8 @@ impl Restored {
             )));
         }
         store.config.engine_options.accept_history = true;
-        let (runtime, engine) = store.open()?;
+        let runtime = runtime()?;
+        let engine = store.open(&runtime, false)?;
         let restored = fencepost_store::restored(engine.as_ref(), generation_by_clock());
         let Done { generation, locks } = runtime.block_on(restored).map_err(Failed::other)?;
         // Only now: a gateway that starts earlier must still be refused.

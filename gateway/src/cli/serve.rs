@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fencepost_objects::directory::{Directory, SharedModes};
 use fencepost_objects::{Objects, collect_abandoned_uploads};
-use fencepost_store::Store;
 use fencepost_store::engines::EngineKind;
+use fencepost_store::{Store, Stores};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
@@ -21,12 +21,11 @@ use crate::data_directory;
 use crate::http::{AuditLog, Gateway};
 use crate::listener::{AdminListener, files};
 use crate::metrics::Metrics;
-use crate::position_file::{PositionFile, PositionKeeper};
+use crate::opened_stores::{self, PositionKeepers};
 use crate::reload::Reload;
 use crate::s3::S3Listener;
 use crate::s3::options::{Endpoint, S3Options, Transport};
 use crate::server::{ServeError, Server, Stopped};
-use crate::sole_owner::sole_owner;
 
 #[derive(Args)]
 pub(super) struct Serve {
@@ -59,7 +58,7 @@ impl Serve {
         }
         let asked = config.clone();
         // Before anything is opened.
-        files::fit(&mut config.limits, config.s3.front_end.is_some()).map_err(Failed::other)?;
+        files::fit(&mut config.limits, config.s3.front_end.is_some(), config.engines.len()).map_err(Failed::other)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(network_threads(config.s3.front_end.is_some()))
             .enable_all()
@@ -115,35 +114,21 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
         check_objects(kind)?;
     }
     data_directory::check(&config.data, config.data_mode_ok).map_err(Failed::usage)?;
-    let records = config.place();
-    let engine = (kind.open)(&records, &config.engine_options).await.map_err(Failed::other)?;
-    // Before anything is committed: an older copy of the store must not be served.
-    PositionFile::check(engine.as_ref(), &config.state_dir, &records).await.map_err(Failed::other)?;
     let metrics = Arc::new(Metrics::new());
-    let store = Store::open(engine, config.guards.clone(), config.store.clone(), metrics.clone())
-        .await
-        .map_err(Failed::other)?;
-    let store = Arc::new(store);
-    let Ready { gateway, admin, s3_listener, s3_welcome, noted } =
-        match make_ready(&config, &store, metrics, reload, s3, modes).await {
+    let stores = opened_stores::open(&config, metrics.clone()).await.map_err(Failed::other)?;
+    let stores = Arc::new(stores);
+    let Ready { gateway, admin, s3_listener, s3_welcome, keepers } =
+        match make_ready(&config, &stores, metrics, reload, s3, modes).await {
             Ok(ready) => ready,
             Err(failed) => {
-                // The store's threads must be gone before the process ends.
-                if let Some(store) = sole_owner(store).await {
-                    store.close().await;
-                }
+                opened_stores::close(stores).await;
                 return Err(failed);
             }
         };
-    let keeper = noted.map(|file| PositionKeeper::start(file, &store));
-    drop(store);
+    drop(stores);
     let gateway = gateway.answering_for(&config.hosts, server.address().ip());
-    let place = match (kind.is_shared(), kind.durable) {
-        (true, _) => format!("data on {}", config.engine),
-        (false, true) => format!("data in {}", config.data.display()),
-        (false, false) => "nothing is kept".to_owned(),
-    };
     let address = server.address();
+    let place = opened_stores::whereabouts(&config);
     let welcome = welcome(&format!("http://{address}"), kind.name, &place, &s3_welcome);
     if let Err(failed) = exit::write(welcome.as_bytes()) {
         drop(s3_listener);
@@ -153,9 +138,7 @@ async fn serve(config: Config, reload: Reload, modes: SharedModes) -> Result<(),
     tracing::info!(%address, engine = kind.name, admin = %config.admin_socket.display(), "serving");
     match server.run(gateway, admin, s3_listener).await {
         Stopped::Drained(gateway) => {
-            if let Some(keeper) = keeper {
-                keeper.stop().await;
-            }
+            keepers.stop().await;
             close(gateway, Duration::MAX).await;
             tracing::info!("stopped");
             Ok(())
@@ -173,19 +156,18 @@ struct Ready {
     admin: AdminListener,
     s3_listener: Option<S3Listener>,
     s3_welcome: String,
-    noted: Option<PositionFile>,
+    keepers: PositionKeepers,
 }
 
 async fn make_ready(
     config: &Config,
-    store: &Arc<Store>,
+    stores: &Arc<Stores>,
     metrics: Arc<Metrics>,
     reload: Reload,
     s3: Option<(TcpListener, Transport)>,
     modes: SharedModes,
 ) -> Result<Ready, Failed> {
-    // Again, because a store that was just made had no position before.
-    let noted = PositionFile::of_store(store, &config.state_dir, &config.place()).map_err(Failed::other)?;
+    let keepers = PositionKeepers::start(config, stores).map_err(Failed::other)?;
     // After the engine has the data directory to itself. An engine that needs none may not have created it.
     for directory in [&config.admin_socket, &config.audit_log].into_iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(directory)
@@ -194,12 +176,14 @@ async fn make_ready(
     // Before any file is created: binding narrows the umask for a moment.
     let admin = AdminListener::bind(&config.admin_socket).await.map_err(Failed::other)?;
     let (limits, audit) = (config.limits.clone(), AuditLog::new(&config.audit_log));
-    let mut gateway = Gateway::new(store.clone(), limits.clone(), metrics.clone(), reload, audit);
+    let mut gateway = Gateway::new(stores.clone(), limits.clone(), metrics.clone(), reload, audit);
     let mut s3_listener = None;
     let mut s3_welcome = String::new();
     if let (Some((listener, transport)), Some(front_end)) = (s3, &config.s3.front_end) {
         let credentials = credentials(&config.s3, &config.data, &listener)?;
-        let objects = open_objects(front_end, modes, store.clone(), config.engine_options.free_space_floor).await?;
+        let store = stores.unnamed().clone();
+        let objects = open_objects(front_end, modes, store, config.engine_options.free_space_floor).await?;
+        check_buckets(&objects).await?;
         tokio::spawn(collect_abandoned_uploads(Arc::downgrade(&objects), config.s3.upload_retention));
         gateway = gateway.with_s3(credentials.clone(), objects.clone());
         let address = listener.local_addr().map_err(Failed::other)?;
@@ -215,7 +199,7 @@ async fn make_ready(
         };
         s3_listener = Some(S3Listener::new(listener, objects, credentials, metrics, &limits, &options));
     }
-    Ok(Ready { gateway, admin, s3_listener, s3_welcome, noted })
+    Ok(Ready { gateway, admin, s3_listener, s3_welcome, keepers })
 }
 
 /// Checks that an engine can keep the fences of objects in a directory.
@@ -234,6 +218,26 @@ fn check_objects(kind: &EngineKind) -> Result<(), Failed> {
         )));
     }
     Ok(())
+}
+
+/// Checks that no guard keeps names of objects on a named engine: an object and its fence change in one commit, which the
+/// engine without a name makes.
+async fn check_buckets(objects: &Objects) -> Result<(), Failed> {
+    let (guards, buckets) = (objects.guards(), objects.buckets().await.map_err(Failed::other)?);
+    // No bucket has an empty name; a guard that begins with `*` reaches every bucket.
+    let names = std::iter::once("").chain(buckets.iter().map(|bucket| bucket.name.as_str()));
+    let mut found =
+        names.filter_map(|name| guards.named_engine_under(name).map(|(number, guard)| (name, number, guard)));
+    let Some((bucket, number, guard)) = found.next() else { return Ok(()) };
+    let (keys, engine) = (&guard.spec().keys, guard.spec().engine.as_ref().map_or("", |engine| engine.as_str()));
+    let what = match bucket {
+        "" => "objects of any bucket".to_owned(),
+        bucket => format!("objects of the bucket `{bucket}`"),
+    };
+    Err(Failed::usage(format!(
+        "guard {number} (`{keys}`) keeps its resources on the engine `{engine}`, and may cover {what}: objects are fenced by \
+         the engine without a name. Remove `engine` from the guard, or give it keys under a name that is no bucket's"
+    )))
 }
 
 /// Beyond loopback, the operator must accept that others may see bodies and headers.

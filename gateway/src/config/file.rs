@@ -1,10 +1,11 @@
 //! Settings in a file (TOML).
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use fencepost_core::{Claim, Equal, GuardSpec, IssuerRule, Mode, Policy};
+use fencepost_core::{Claim, EngineName, Equal, GuardSpec, IssuerRule, Mode, Policy};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -27,6 +28,8 @@ pub(super) struct File {
     pub(super) data: Option<PathBuf>,
     pub(super) data_mode_ok: Option<bool>,
     pub(super) engine: Option<EngineText>,
+    #[serde(default)]
+    pub(super) engines: BTreeMap<EngineName, EngineText>,
     pub(super) admin_socket: Option<PathBuf>,
     pub(super) audit_log: Option<PathBuf>,
     pub(super) state_dir: Option<String>,
@@ -76,12 +79,13 @@ pub(super) struct FileGuard {
     #[serde(default)]
     pub(super) issuer: IssuerRule,
     pub(super) max_jump: Option<NonZeroU64>,
+    pub(super) engine: Option<EngineName>,
 }
 
 impl From<FileGuard> for GuardSpec {
     fn from(guard: FileGuard) -> GuardSpec {
-        let FileGuard { keys, resource, equal, claim, mode, issuer, max_jump } = guard;
-        GuardSpec { keys, resource, policy: Policy { equal, claim, mode, issuer, max_jump } }
+        let FileGuard { keys, resource, equal, claim, mode, issuer, max_jump, engine } = guard;
+        GuardSpec { keys, resource, policy: Policy { equal, claim, mode, issuer, max_jump }, engine }
     }
 }
 
@@ -94,7 +98,8 @@ impl File {
         let mut text = Zeroizing::new(String::new());
         opened.take(MAX_BYTES).read_to_string(&mut text).map_err(cannot)?;
         let file: File = toml::from_str(&text).map_err(|error| unreadable(path, &text, error))?;
-        if file.s3.holds_a_secret() || file.engine.as_ref().is_some_and(EngineText::may_hold_a_secret) {
+        let mut engines = file.engine.iter().chain(file.engines.values());
+        if file.s3.holds_a_secret() || engines.any(EngineText::may_hold_a_secret) {
             secret_file::check_private(path, &metadata)?;
         }
         Ok(file)

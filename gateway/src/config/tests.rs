@@ -46,7 +46,7 @@ fn unknown_keys_and_bad_values_are_errors() {
         ("[[guard]]\nkeys = 'a'\nmax_jump = 0", "nonzero"),
         ("[limits]\nmax_body = '4MB'", "4MB"),
         ("[limits]\nbody_timeout = '30'", "30"),
-        ("engine = 'etcd'", "memory"),
+        ("engine = 'consul'", "memory"),
         ("[limits]\nmax_connections = 0", "max_connections"),
         ("[limits]\nmax_connections = 9999999999999", "max_connections must be at most"),
         ("queue = 9999999999999", "queue must be at most"),
@@ -228,7 +228,7 @@ fn the_position_of_the_store_is_noted_where_flag_or_file_say() {
 
 #[test]
 fn an_unknown_engine_is_answered_with_those_of_this_build() {
-    for (engine, name) in [("etcd", "etcd"), ("etcd://bob:hunter2@h:2379", "etcd")] {
+    for (engine, name) in [("consul", "consul"), ("consul://bob:hunter2@h:8500", "consul")] {
         let error = parse(&format!("engine = '{engine}'")).unwrap_err();
         assert!(error.contains(&format!("there is no engine `{name}`; choose one of: ")), "{error}");
         for kind in ENGINES {
@@ -262,7 +262,7 @@ fn the_flag_of_the_engine_has_a_variable_whose_value_is_not_shown_and_help_for_e
     }
     let named = Config::merge(&flags(&["--engine", "memory"]), File::default()).unwrap();
     assert_eq!(named.engine.kind().name, "memory");
-    assert!(matches!(named.place(), Place::Directory(path) if path == named.data));
+    assert!(matches!(named.place_of(&named.engine), Place::Directory(path) if path == named.data));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn an_engine_on_a_server_is_named_by_its_url() {
     let by_file = parse(&format!("engine = '{url}'")).unwrap();
     for config in [by_flag, by_file] {
         assert_eq!((config.engine.kind().name, config.engine.to_string()), ("postgres", shown.to_owned()));
-        let Place::Server(server) = config.place() else { panic!("{config:?}") };
+        let Place::Server(server) = config.place_of(&config.engine) else { panic!("{config:?}") };
         assert_eq!(server.text, url, "the engine gets all of it");
         assert!(config.to_string().contains(&format!("engine           {shown}\n")), "{config}");
         assert!(!format!("{config} {config:?}").contains("hunter2"), "{config:?}");
@@ -294,7 +294,7 @@ fn the_engine_etcd_is_named_by_its_members() {
     ] {
         let config = parse(&format!("engine = '{url}'")).unwrap();
         assert_eq!((config.engine.kind().name, config.engine.to_string()), ("etcd", shown.to_owned()));
-        let Place::Server(server) = config.place() else { panic!("{config:?}") };
+        let Place::Server(server) = config.place_of(&config.engine) else { panic!("{config:?}") };
         assert_eq!(server.text, url, "the engine gets all of it");
     }
     let error = parse("engine = 'etcd'").unwrap_err();
@@ -329,6 +329,10 @@ fn s16_a_file_with_the_password_of_an_engine_is_private() {
     for engine in ["postgres://bob@db/app", "memory"] {
         assert!(load(engine, 0o644).is_ok(), "without a password any mode will do");
     }
+    let named = "memory'\n[engines]\nb = 'postgres://bob:hunter2@db/app'\n[[guard]]\nkeys = 'b/*'\nengine = 'b";
+    let error = load(named, 0o644).unwrap_err();
+    assert!(error.contains("chmod 600") && !error.contains("hunter2"), "{error}");
+    assert!(load(named, 0o600).is_ok());
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use fencepost_objects::Objects;
-use fencepost_store::Store;
+use fencepost_store::Stores;
 use http_body_util::Full;
 use hyper::{Method, Request, Response};
 use tokio::sync::Semaphore;
@@ -34,9 +34,9 @@ use crate::config::Limits;
 use crate::credentials::S3Credentials;
 use crate::listener::Arriving;
 use crate::metrics::Metrics;
+use crate::opened_stores;
 use crate::peer::PeerAddress;
 use crate::reload::Reload;
-use crate::sole_owner::sole_owner;
 use body::ByteBudget;
 use caller::Caller;
 use origin::Hosts;
@@ -55,9 +55,9 @@ pub type Body = Full<Bytes>;
 /// The most requests at once whose answers hold values. More would not fit into one batch anyway.
 const MAX_MAKERS: usize = 1024;
 
-/// Answers requests from a store.
+/// Answers requests from the stores of its engines.
 pub struct Gateway {
-    store: Arc<Store>,
+    stores: Arc<Stores>,
     limits: Limits,
     hosts: Hosts,
     metrics: Arc<Metrics>,
@@ -80,14 +80,14 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway over an open store. `metrics` should be the store's observer too.
-    pub fn new(store: Arc<Store>, limits: Limits, metrics: Arc<Metrics>, reload: Reload, audit: AuditLog) -> Gateway {
+    /// A gateway over open stores. `metrics` should be their observer too.
+    pub fn new(stores: Arc<Stores>, limits: Limits, metrics: Arc<Metrics>, reload: Reload, audit: AuditLog) -> Gateway {
         let mut run = [0; 4];
         // The count distinguishes requests of one run. The run's part only has to differ in most cases, so a failure is
         // ignored.
         let _ = getrandom::fill(&mut run);
         Gateway {
-            store,
+            stores,
             bodies: ByteBudget::new(limits.bodies),
             answers: ByteBudget::new(limits.bodies),
             waiting: WaitingConnections::of(limits.connections),
@@ -168,17 +168,15 @@ impl Gateway {
     /// From now on the gateway reports that it is not ready, and no request waits for a lock.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        self.store.stop_waiting();
+        self.stores.stop_waiting();
     }
 
-    /// Finishes what is queued and closes the store.
+    /// Finishes what is queued and closes the stores.
     pub async fn close(self) {
-        let Gateway { store, objects, .. } = self;
+        let Gateway { stores, objects, .. } = self;
         if let Some(objects) = objects {
             objects.close().await;
         }
-        if let Some(store) = sole_owner(store).await {
-            store.close().await;
-        }
+        opened_stores::close(stores).await;
     }
 }

@@ -88,6 +88,11 @@ impl Problem {
         self
     }
 
+    pub(super) fn with_detail(mut self, detail: String) -> Problem {
+        self.document.detail = detail;
+        self
+    }
+
     /// Closes the connection: the rest of the request is not worth reading.
     fn closing(mut self) -> Problem {
         self.close = true;

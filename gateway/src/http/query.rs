@@ -1,4 +1,4 @@
-//! Queries: `prefix`, `after`, `limit` of the lists, and the lease to release.
+//! Queries: `prefix`, `after`, `limit` of the lists, the lease to release, and the engine to ask about.
 
 use std::borrow::Cow;
 
@@ -60,6 +60,13 @@ pub(super) fn lease(query: Option<&str>) -> Result<Option<LeaseId>, Problem> {
     let unknown = || wrong("a release takes no parameter but ?lease=…, as it was granted".into());
     let value = query.strip_prefix("lease=").ok_or_else(unknown)?;
     text(value)?.parse().map(Some).map_err(|why: &str| wrong(why.to_owned()))
+}
+
+/// `engine=…`, or nothing at all.
+pub(super) fn engine(query: Option<&str>) -> Result<Option<String>, Problem> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(None) };
+    let unknown = || wrong("this call takes no parameter but ?engine=…, the name of an engine".into());
+    query.strip_prefix("engine=").ok_or_else(unknown).and_then(text).map(Some)
 }
 
 /// As in forms: `+` is a space, `%XX` a byte.

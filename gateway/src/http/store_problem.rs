@@ -1,10 +1,10 @@
 //! Results of the store as problems: refusals, failed conditions, locks, and outcomes that are not known.
 
-use fencepost_core::{ProblemKind, Refusal, RefusedResource, Resource, Timestamp};
+use fencepost_core::{Key, ProblemKind, Refusal, RefusedResource, Resource, Timestamp};
 use fencepost_store::engine::Version;
 use fencepost_store::{
     Exhausted, FailedCondition, Failure, Held, Holding, Impossible, ImpossibleAddition, LeaseLost, ReadError, Rejected,
-    TooLarge, WrongResource,
+    SeveralEngines, TooLarge, WrongResource,
 };
 
 use super::answer::etag;
@@ -232,6 +232,18 @@ impl From<WrongResource> for Problem {
                 problem
             }
         }
+    }
+}
+
+impl From<SeveralEngines> for Problem {
+    fn from(error: SeveralEngines) -> Problem {
+        let detail = format!("{error}: nothing can be committed on both at once, so nothing was judged or done");
+        let mut problem = Problem::new(ProblemKind::SeveralEngines, detail).advice(
+            "Send a request for the keys of each engine; or have the operator keep keys that change together on one engine.",
+        );
+        problem.document.key = Key::new(&error.second.0).ok();
+        problem.document.outcome = Some("not-applied".into());
+        problem
     }
 }
 

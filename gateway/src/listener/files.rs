@@ -11,6 +11,9 @@ use crate::config::Limits;
 /// Tables, logs and other files of the engine (`max_open_files`, and files that it does not count).
 const ENGINE: usize = 320;
 
+/// Connections of one named engine to its server.
+const NAMED_ENGINE: usize = 16;
+
 /// Object files that one S3 request has open at once: the source and the target of a copy.
 const PER_S3_REQUEST: usize = 2;
 
@@ -32,14 +35,15 @@ pub(crate) struct TooFewFiles {
 }
 
 /// Raises the soft limit of open files to the hard one, and lowers `max_connections` to what fits. Idle connections
-/// must not take the descriptors that the engine needs for a write.
-pub(crate) fn fit(limits: &mut Limits, s3: bool) -> Result<(), TooFewFiles> {
+/// must not take the descriptors that the engines need for a write.
+pub(crate) fn fit(limits: &mut Limits, s3: bool, named_engines: usize) -> Result<(), TooFewFiles> {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }
     let available =
         getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    let available = available.saturating_sub(named_engines * NAMED_ENGINE);
     let wanted = limits.connections;
     limits.connections = fitting(limits, s3, available)?;
     if limits.connections < wanted {

@@ -1,11 +1,12 @@
 //! Guards: which resource protects a key, and under which policy.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 
 use crate::guard_check;
-use crate::{Key, NameError, Policy, Resource};
+use crate::{EngineName, Key, NameError, Policy, Resource, UNNAMED_ENGINE};
 
 /// A guard as written in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct GuardSpec {
     pub resource: Option<String>,
     /// The policy for matching keys.
     pub policy: Policy,
+    /// The engine that keeps matching keys and their resources. If absent, the one without a name.
+    pub engine: Option<EngineName>,
 }
 
 /// Why a list of guards cannot be used.
@@ -61,6 +64,19 @@ pub enum GuardError {
         "guards {first} and {second} both lead to resource `{resource}` but have different rules; give them the same ones"
     )]
     TwoPolicies {
+        /// Number of the first guard, counted from 1.
+        first: usize,
+        /// Number of the second guard, counted from 1.
+        second: usize,
+        /// An example resource; `x1`, `x2` stand for any segment.
+        resource: String,
+    },
+    /// Two guards map to one resource on different engines.
+    #[error(
+        "guards {first} and {second} both lead to resource `{resource}` but name different engines; a resource has one \
+         fence, on one engine"
+    )]
+    TwoEngines {
         /// Number of the first guard, counted from 1.
         first: usize,
         /// Number of the second guard, counted from 1.
@@ -211,10 +227,15 @@ pub struct Guarded {
 }
 
 /// All guards, in order: the first match wins, and a key that none matches is its own resource.
+///
+/// They are those of one engine, which refuses names that a guard keeps on another one. [`Guards::of_engine`] gives the
+/// same guards to another engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guards {
     guards: Vec<Guard>,
     default: Policy,
+    /// The engine whose guards they are.
+    engine: Option<EngineName>,
 }
 
 impl Guards {
@@ -222,7 +243,7 @@ impl Guards {
     pub fn new(specs: Vec<GuardSpec>) -> Result<Guards, GuardError> {
         let guards: Result<Vec<_>, _> =
             specs.into_iter().enumerate().map(|(at, spec)| Guard::parse(at + 1, spec)).collect();
-        let guards = Guards { guards: guards?, default: Policy::default() };
+        let guards = Guards { guards: guards?, default: Policy::default(), engine: None };
         guard_check::check(&guards)?;
         Ok(guards)
     }
@@ -232,14 +253,48 @@ impl Guards {
         &self.guards
     }
 
+    /// The same guards, as those of this engine.
+    pub fn of_engine(&self, engine: Option<&EngineName>) -> Guards {
+        Guards { engine: engine.cloned(), ..self.clone() }
+    }
+
+    /// The engines that guards name, each once.
+    pub fn engines(&self) -> BTreeSet<&EngineName> {
+        self.guards.iter().filter_map(|guard| guard.spec.engine.as_ref()).collect()
+    }
+
+    /// The engine that keeps a key or a resource of this name.
+    pub fn engine_of(&self, name: &str) -> Option<&EngineName> {
+        let (at, _) = self.first_match(name)?;
+        self.guards[at].spec.engine.as_ref()
+    }
+
+    /// A guard that may keep names under this first segment on a named engine, with its number, counted from 1.
+    pub fn named_engine_under(&self, segment: &str) -> Option<(usize, &Guard)> {
+        let may_begin = |pattern: &Pattern| match pattern.segments.first() {
+            Some(Segment::Literal(literal)) => literal == segment,
+            Some(Segment::One) | None => true,
+        };
+        let reaches = |guard: &&Guard| may_begin(&guard.keys) || may_begin(&guard.resource);
+        let named = |guard: &&Guard| guard.spec.engine.is_some();
+        let found = self.guards.iter().enumerate().find(|(_, guard)| named(guard) && reaches(guard));
+        found.map(|(at, guard)| (at + 1, guard))
+    }
+
     /// Index and resource of the first guard that matches.
     pub(crate) fn first_match(&self, name: &str) -> Option<(usize, String)> {
         self.guards.iter().enumerate().find_map(|(at, guard)| guard.map(name).map(|resource| (at, resource)))
     }
 
-    /// The resource and policy of a key. Fails only if the guard's resource name would exceed the length limit.
+    /// The resource and policy of a key. Fails only if the guard's resource name would exceed the length limit, or if
+    /// another engine keeps the key: a store never judges by a fence that is not there.
     pub fn of_key(&self, key: &Key) -> Result<Guarded, NameError> {
-        Ok(match self.first_match(key.as_str()) {
+        let found = self.first_match(key.as_str());
+        let engine = found.as_ref().and_then(|(at, _)| self.guards[*at].spec.engine.as_ref());
+        if engine != self.engine.as_ref() {
+            return Err(engine.map_or(NameError::OnUnnamedEngine, |engine| NameError::OnEngine(engine.clone())));
+        }
+        Ok(match found {
             None => Guarded { resource: key.as_resource(), policy: self.default },
             Some((at, resource)) => Guarded {
                 resource: if resource == key.as_str() { key.as_resource() } else { Resource::new(&resource)? },
@@ -254,17 +309,33 @@ impl Guards {
         Ok(if guarded.resource == *name { Ok(guarded) } else { Err(guarded.resource) })
     }
 
-    /// The mapping in its stored form. Policies are not part of it.
+    /// The mapping in its stored form. Policies are not part of it. If guards name engines, the engine of each guard and
+    /// the engine of this store are: a resource that moves to another engine would forget its fence, and so would all
+    /// resources of two engines that change places.
     pub fn mapping(&self) -> Mapping {
         let (mut text, mut hash) = (String::new(), Sha256::new());
-        hash.update(MAPPING_HASH);
-        for GuardSpec { keys, resource, .. } in self.guards.iter().map(|guard| &guard.spec) {
+        let has_engines = !self.engines().is_empty();
+        hash.update(if has_engines { MAPPING_HASH_WITH_ENGINES } else { MAPPING_HASH });
+        let mut part = |part: &str| {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        };
+        if has_engines {
+            let engine = self.engine.as_ref().map_or(UNNAMED_ENGINE, EngineName::as_str);
+            part(engine);
+            text.push_str(&format!("[engine {engine}]\n"));
+        }
+        for GuardSpec { keys, resource, engine, .. } in self.guards.iter().map(|guard| &guard.spec) {
             let resource = resource.as_deref().unwrap_or(keys);
-            for name in [keys.as_str(), resource] {
-                hash.update((name.len() as u64).to_le_bytes());
-                hash.update(name);
+            part(keys);
+            part(resource);
+            text.push_str(&format!("{keys}{ARROW}{resource}"));
+            if has_engines {
+                let engine = engine.as_ref().map_or(UNNAMED_ENGINE, EngineName::as_str);
+                part(engine);
+                text.push_str(&format!(" on engine {engine}"));
             }
-            text.push_str(&format!("{keys}{ARROW}{resource}\n"));
+            text.push('\n');
         }
         Mapping { hash: hash.finalize().into(), text }
     }
@@ -274,15 +345,20 @@ impl Guards {
 /// of the new.
 const MAPPING_HASH: &[u8] = b"\0fencepost mapping 2\0";
 
+/// The same, of a mapping with engines.
+const MAPPING_HASH_WITH_ENGINES: &[u8] = b"\0fencepost mapping 3\0";
+
 /// Separates the two patterns of a guard in the text of a mapping. Patterns may contain it.
 const ARROW: &str = " -> ";
 
 /// The guard mapping, which is part of the stored state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// SHA-256 of both patterns of every guard, each preceded by its length: different mappings have different hashes.
+    /// SHA-256 of both patterns of every guard, and of the engines if guards name any, each preceded by its length:
+    /// different mappings have different hashes.
     pub hash: [u8; 32],
-    /// `keys -> resource`, one line per guard, in order; for people to read.
+    /// `keys -> resource`, one line per guard, in order; for people to read. With engines, `[engine NAME]` precedes them:
+    /// version 0.1 wrote no such line, so none of its hashes is that of this text.
     pub text: String,
 }
 

@@ -10,7 +10,8 @@
 
 use crate::guard::{Guard, GuardError, Guards, Pattern, Segment};
 
-/// Rejects unreachable guards, resources whose own name maps elsewhere, and resources under two policies.
+/// Rejects unreachable guards, resources whose own name maps elsewhere, and resources under two policies or on two
+/// engines.
 pub(crate) fn check(guards: &Guards) -> Result<(), GuardError> {
     let list = guards.list();
     let patterns = || list.iter().flat_map(|guard| [&guard.keys, &guard.resource]);
@@ -45,7 +46,7 @@ pub(crate) fn check(guards: &Guards) -> Result<(), GuardError> {
     Ok(())
 }
 
-/// Checks that the resource's own name maps to itself, under the same policy.
+/// Checks that the resource's own name maps to itself, under the same policy and on the same engine.
 fn stable(guards: &Guards, at: usize, key: String, resource: String) -> Result<(), GuardError> {
     let Some((owner, other)) = guards.first_match(&resource) else { return Ok(()) };
     if other != resource {
@@ -53,6 +54,9 @@ fn stable(guards: &Guards, at: usize, key: String, resource: String) -> Result<(
     }
     if guards.list()[owner].spec().policy != guards.list()[at].spec().policy {
         return Err(GuardError::TwoPolicies { first: owner + 1, second: at + 1, resource });
+    }
+    if guards.list()[owner].spec().engine != guards.list()[at].spec().engine {
+        return Err(GuardError::TwoEngines { first: owner + 1, second: at + 1, resource });
     }
     Ok(())
 }

@@ -3,11 +3,19 @@ use crate::{Claim, Equal};
 use proptest::prelude::*;
 
 fn guard(keys: &str, resource: &str) -> GuardSpec {
-    GuardSpec { keys: keys.into(), resource: Some(resource.into()), policy: Policy::default() }
+    GuardSpec { keys: keys.into(), resource: Some(resource.into()), policy: Policy::default(), engine: None }
 }
 
 fn strict(keys: &str, resource: &str) -> GuardSpec {
     GuardSpec { policy: Policy { claim: Claim::Required, ..Policy::default() }, ..guard(keys, resource) }
+}
+
+fn engine(name: &str) -> EngineName {
+    EngineName::new(name).unwrap()
+}
+
+fn on(name: &str, spec: GuardSpec) -> GuardSpec {
+    GuardSpec { engine: Some(engine(name)), ..spec }
 }
 
 fn resource_of(guards: &Guards, key: &str) -> String {
@@ -50,12 +58,14 @@ fn each_key_by_itself_with_rules_of_its_own() {
         keys: "photos/**".into(),
         resource: None,
         policy: Policy { equal: Equal::Reject, ..Policy::default() },
+        engine: None,
     };
     let guards = Guards::new(vec![spec]).unwrap();
     let guarded = guards.of_key(&Key::new("photos/a/b").unwrap()).unwrap();
     assert_eq!(guarded.resource.as_str(), "photos/a/b");
     assert_eq!(guarded.policy.equal, Equal::Reject);
-    let all = Guards::new(vec![GuardSpec { keys: "**".into(), resource: None, policy: Policy::default() }]).unwrap();
+    let all = GuardSpec { resource: None, ..guard("**", "") };
+    let all = Guards::new(vec![all]).unwrap();
     assert_eq!(resource_of(&all, "x/y"), "x/y");
 }
 
@@ -150,6 +160,87 @@ fn t32_the_mapping_hash_covers_patterns_and_order_but_not_rules() {
     assert_ne!(mapping(vec![a(), b()]).hash, mapping(vec![b(), a()]).hash);
 }
 
+#[test]
+fn a_store_judges_only_what_its_engine_keeps() {
+    let guards = Guards::new(vec![on("b", guard("orders/*/**", "orders/*")), guard("stock/**", "stock")]).unwrap();
+    let key = |name| Key::new(name).unwrap();
+    assert_eq!(
+        (guards.engine_of("orders/1/lines"), guards.engine_of("orders/1")),
+        (Some(&engine("b")), Some(&engine("b")))
+    );
+    assert_eq!((guards.engine_of("stock/1"), guards.engine_of("else")), (None, None));
+    assert_eq!(guards.of_key(&key("orders/1/lines")), Err(NameError::OnEngine(engine("b"))));
+    assert!(guards.of_key(&key("stock/1")).is_ok() && guards.of_key(&key("else")).is_ok());
+    let on_b = guards.of_engine(Some(&engine("b")));
+    assert_eq!(resource_of(&on_b, "orders/1/lines"), "orders/1");
+    for elsewhere in ["stock/1", "else"] {
+        assert_eq!(on_b.of_key(&key(elsewhere)), Err(NameError::OnUnnamedEngine));
+        assert!(on_b.of_resource(&Resource::new(elsewhere).unwrap()).is_err());
+    }
+}
+
+#[test]
+fn a_resource_is_on_one_engine() {
+    let same = Guards::new(vec![on("b", guard("orders/*", "shop")), on("b", guard("stock/*", "shop"))]);
+    assert!(same.is_ok(), "{same:?}");
+    for other in [guard("stock/*", "shop"), on("c", guard("stock/*", "shop"))] {
+        let differ = Guards::new(vec![on("b", guard("orders/*", "shop")), other]);
+        assert!(matches!(differ, Err(GuardError::TwoEngines { first: 1, second: 2, .. })), "{differ:?}");
+    }
+}
+
+#[test]
+fn engines_that_may_keep_a_bucket_are_found() {
+    let guards = |spec| Guards::new(vec![guard("a/*", "a/*"), on("b", spec)]).unwrap();
+    let found = |guards: Guards, segment| guards.named_engine_under(segment).map(|(at, _)| at);
+    assert_eq!(found(guards(guard("orders/*/**", "orders/*")), "orders"), Some(2));
+    assert_eq!(found(guards(guard("orders/*/**", "orders/*")), "order"), None);
+    assert_eq!(found(guards(guard("orders/*", "shop/*")), "shop"), Some(2), "its resources are names, too");
+    assert_eq!(found(guards(guard("*/x", "*/x")), "any"), Some(2));
+    assert_eq!(found(guards(guard("**", "**")), "any"), Some(2));
+    assert_eq!(found(guards(guard("orders/*", "orders/*")), "a"), None);
+}
+
+/// Stores from before engines had names open as they are.
+#[test]
+fn t32_without_named_engines_the_mapping_is_what_it_was() {
+    let mapping = Guards::new(vec![guard("orders/*/**", "orders/*"), guard("stock/**", "stock")]).unwrap().mapping();
+    assert_eq!(mapping.text, "orders/*/** -> orders/*\nstock/** -> stock\n");
+    let mut bytes = b"\0fencepost mapping 2\0".to_vec();
+    for part in ["orders/*/**", "orders/*", "stock/**", "stock"] {
+        bytes.extend((part.len() as u64).to_le_bytes());
+        bytes.extend(part.as_bytes());
+    }
+    assert_eq!(mapping.hash, <[u8; 32]>::from(Sha256::digest(bytes)));
+}
+
+#[test]
+fn t32_the_mapping_covers_the_engine_of_each_guard_and_that_of_the_store() {
+    let specs = |first: Option<&str>, second: Option<&str>| {
+        let engines = [first, second].map(|name| name.map(engine));
+        let specs = [guard("a/*", "a"), guard("c/*", "c")];
+        let specs = specs.into_iter().zip(engines).map(|(spec, engine)| GuardSpec { engine, ..spec });
+        Guards::new(specs.collect()).unwrap()
+    };
+    let all = [specs(None, None), specs(Some("b"), None), specs(None, Some("b")), specs(Some("b"), Some("d"))];
+    let swapped =
+        [specs(Some("d"), Some("b")), all[3].of_engine(Some(&engine("b"))), all[3].of_engine(Some(&engine("d")))];
+    let mappings: Vec<Mapping> = all.iter().chain(&swapped).map(Guards::mapping).collect();
+    for (at, mapping) in mappings.iter().enumerate() {
+        for other in &mappings[..at] {
+            assert!(mapping.hash != other.hash && mapping.text != other.text, "{mapping} and {other}");
+            assert_eq!(mapping.compare(&other.hash), SameMapping::No);
+        }
+        assert_eq!(mapping.compare(&mapping.hash), SameMapping::Yes);
+    }
+    let described = all[1].of_engine(Some(&engine("b"))).mapping().to_string();
+    assert_eq!(described, "[engine b], a/* -> a on engine b, c/* -> c on engine default");
+    assert_eq!(all[1].mapping(), {
+        let rules = Guards::new(vec![on("b", strict("a/*", "a")), guard("c/*", "c")]).unwrap();
+        rules.mapping()
+    });
+}
+
 fn pattern() -> impl Strategy<Value = String> {
     let segment = prop_oneof![Just("a"), Just("b"), Just("*")];
     (prop::collection::vec(segment, 1..5), any::<bool>()).prop_map(|(mut parts, rest)| {
@@ -163,17 +254,25 @@ fn pattern() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
-    /// For every accepted list of guards and every name: a resource is its own resource, under the same policy.
+    /// For every accepted list of guards and every name: a resource is its own resource, under the same policy and on the
+    /// same engine.
     #[test]
     fn resource_of_is_idempotent_and_keeps_the_policy(
-        specs in prop::collection::vec((pattern(), pattern(), any::<bool>()), 1..4),
+        specs in prop::collection::vec((pattern(), pattern(), any::<bool>(), any::<bool>()), 1..4),
         names in prop::collection::vec(prop::collection::vec(prop_oneof![Just("a"), Just("b"), Just("c")], 1..8), 1..40),
     ) {
-        let specs = specs.iter().map(|(k, r, s)| if *s { strict(k, r) } else { guard(k, r) }).collect();
+        let specs = specs.iter().map(|(keys, resource, is_strict, is_named)| {
+            let spec = if *is_strict { strict(keys, resource) } else { guard(keys, resource) };
+            GuardSpec { engine: is_named.then(|| engine("b")), ..spec }
+        });
+        let specs = specs.collect();
         if let Ok(guards) = Guards::new(specs) {
             for name in names {
                 let key = Key::new(&name.join("/")).unwrap();
+                let on = guards.engine_of(key.as_str());
+                let guards = guards.of_engine(on);
                 let guarded = guards.of_key(&key).unwrap();
+                prop_assert_eq!(guards.engine_of(guarded.resource.as_str()), on);
                 prop_assert_eq!(guards.of_resource(&guarded.resource).unwrap(), Ok(guarded));
             }
         }

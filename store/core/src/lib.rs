@@ -26,6 +26,7 @@
 //! | [`Token`], [`Holder`], [`Issuer`], [`Presented`] | what a request presents: a number with its generation, who presents it, who numbered it |
 //! | [`Key`], [`Resource`] | a piece of data, and what a lock protects |
 //! | [`Guards`], [`Guard`], [`GuardSpec`] | which keys belong to which resource, and under which policy |
+//! | [`EngineName`] | which engine keeps the resources of a guard |
 //! | [`Policy`], [`Mode`], [`Equal`], [`Claim`], [`IssuerRule`] | what a guard demands |
 //! | [`FenceState`] | what is known of a resource |
 //! | [`judge`], [`decide`], [`Verdict`], [`Step`], [`Access`] | the rule |
@@ -39,6 +40,7 @@
 //! `docs/design.md` has the guarantees G1–G8 and the rule as a table; `docs/errors.md` the problems.
 
 mod checked_text;
+mod engine_name;
 mod fence;
 mod guard;
 mod guard_check;
@@ -53,6 +55,7 @@ mod timestamp;
 mod token;
 pub mod wire;
 
+pub use engine_name::{EngineName, EngineNameError, UNNAMED_ENGINE};
 pub use fence::{Effective, FenceState};
 pub use guard::{Guard, GuardError, GuardSpec, Guarded, Guards, Mapping, SameMapping, describe_mapping};
 pub use judge::{Access, Presented, Step, Verdict, decide, judge};

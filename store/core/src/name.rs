@@ -6,6 +6,7 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
 
+use crate::EngineName;
 use crate::checked_text::checked_text;
 
 /// The longest name, in bytes of UTF-8 after decoding.
@@ -35,6 +36,12 @@ pub enum NameError {
     /// A `%` that is not followed by two hexadecimal digits.
     #[error("the name has a `%` without two hexadecimal digits; write a literal `%` as `%25`")]
     BadEscape,
+    /// A guard keeps names like it on another engine than the one that was asked.
+    #[error("names like it are kept on the engine `{0}`")]
+    OnEngine(EngineName),
+    /// Names like it are kept on the engine without a name, and a named one was asked.
+    #[error("names like it are not kept on a named engine")]
+    OnUnnamedEngine,
 }
 
 fn checked(text: &str) -> Result<&str, NameError> {

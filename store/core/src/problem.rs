@@ -60,6 +60,8 @@ problems! {
     MalformedBody "malformed-body" 400 "The body cannot be read",
     /// The name is a key of another resource.
     NotAResource "not-a-resource" 400 "The name is not a resource",
+    /// The keys of one request are kept on several engines.
+    SeveralEngines "several-engines" 400 "The keys are kept on several engines",
     /// The call is allowed only on the administrator's listener.
     AdminOnly "admin-only" 403 "Only on the administrator's listener",
     /// A web page of another origin sent the request.

@@ -22,6 +22,11 @@ impl Objects {
         bucket: Key,
         presented: Option<Presented>,
     ) -> Result<Option<Changed>, ObjectError> {
+        // The fences of its objects would be elsewhere, so they could not change in one commit.
+        if let Some((number, _)) = self.guards().named_engine_under(bucket.as_str()) {
+            let why = format!("`{bucket}` cannot be a bucket: guard {number} keeps names in it on a named engine");
+            return Err(ObjectError::Name(why));
+        }
         let objects = self.clone();
         to_its_end(async move {
             let _alone = objects.buckets.write().await;

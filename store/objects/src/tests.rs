@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use fencepost_core::{Guards, Key, Presented, Token};
+use fencepost_core::{EngineName, GuardSpec, Guards, Key, Policy, Presented, Token};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::{Failure, NoObserver, ObjectCondition, Store, StoreOptions};
 use futures_util::{Stream, stream};
@@ -103,6 +103,10 @@ struct Trial {
 
 impl Trial {
     async fn new() -> Trial {
+        Trial::guarded(Guards::default()).await
+    }
+
+    async fn guarded(guards: Guards) -> Trial {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("reports")).unwrap();
         let inner = Directory::open(dir.path()).unwrap();
@@ -115,7 +119,7 @@ impl Trial {
         });
         let memory = Memory::default();
         let options = StoreOptions::default();
-        let store = Store::open(Arc::new(memory.clone()), Guards::default(), options, Arc::new(NoObserver));
+        let store = Store::open(Arc::new(memory.clone()), guards, options, Arc::new(NoObserver));
         let objects = Objects::open(Arc::new(store.await.unwrap()), layout.clone()).await.unwrap();
         Trial { objects, layout, memory, _dir: dir }
     }
@@ -320,4 +324,18 @@ async fn a_body_of_many_pieces_that_fails_leaves_nothing() {
         matches!(&errors[..], [ObjectError::BadDigest(_), ObjectError::TooLarge { .. }, ObjectError::Body(_)]),
         "{errors:?}"
     );
+}
+
+/// A bucket whose objects would be fenced elsewhere is not made, and no object is written past its fence.
+#[tokio::test]
+async fn names_on_a_named_engine_are_no_objects() {
+    let engine = EngineName::new("b").ok();
+    let spec =
+        |keys: &str| GuardSpec { keys: keys.into(), resource: None, policy: Policy::default(), engine: engine.clone() };
+    let trial = Trial::guarded(Guards::new(vec![spec("reports/x/**"), spec("orders/**")]).unwrap()).await;
+    let refused = trial.objects.create_bucket(key("orders"), token()).await;
+    assert!(matches!(&refused, Err(ObjectError::Name(why)) if why.contains("guard 2")), "{refused:?}");
+    let refused = trial.put("reports/x/1").await;
+    assert!(matches!(&refused, Err(ObjectError::Name(why)) if why.contains("engine `b`")), "{refused:?}");
+    assert!(trial.put("reports/daily").await.is_ok());
 }

@@ -20,6 +20,7 @@ mod retention;
 mod rotate;
 mod semantics;
 mod side_by_side;
+mod stores;
 #[path = "../testbed/mod.rs"]
 mod testbed;
 mod transactions;

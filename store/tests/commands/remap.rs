@@ -105,7 +105,7 @@ async fn another_policy_is_the_same_mapping() {
 
 #[tokio::test]
 async fn the_order_of_guards_is_part_of_the_mapping() {
-    let spec = |keys: &str| GuardSpec { keys: keys.into(), resource: None, policy: Policy::default() };
+    let spec = |keys: &str| GuardSpec { keys: keys.into(), resource: None, policy: Policy::default(), engine: None };
     let memory = Memory::default();
     open(Arc::new(memory.clone()), Guards::new(vec![spec("a/*"), spec("b/*")]).unwrap()).await.close().await;
     let swapped = Guards::new(vec![spec("b/*"), spec("a/*")]).unwrap();

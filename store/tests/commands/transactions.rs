@@ -166,7 +166,7 @@ async fn tokens_must_be_for_resources_that_are_named() {
 #[tokio::test]
 async fn observed_and_enforced_resources_mix() {
     let watched = Policy { mode: Mode::Observe, ..Policy::default() };
-    let spec = |keys: &str, policy| GuardSpec { keys: keys.into(), resource: None, policy };
+    let spec = |keys: &str, policy| GuardSpec { keys: keys.into(), resource: None, policy, engine: None };
     let guards = Guards::new(vec![spec("watched/*", watched)]).unwrap();
     let (store, _) = memory_store_of(Ownership::Exclusive, guards).await;
     applied(put(&store, "watched/a", token("5"), "five").await);

@@ -37,6 +37,7 @@ fn guards() -> Guards {
         keys: keys.into(),
         resource: resource.map(str::to_owned),
         policy: Policy { mode, ..Policy::default() },
+        engine: None,
     };
     Guards::new(vec![spec("orders/*/**", Some("orders/*"), Mode::Enforce), spec("watched", None, Mode::Observe)])
         .unwrap()

@@ -119,6 +119,7 @@ pub(crate) fn guards() -> Guards {
         keys: keys.into(),
         resource: resource.map(str::to_owned),
         policy,
+        engine: None,
     };
     Guards::new(vec![
         spec("a/*", Some("a"), Policy::default()),

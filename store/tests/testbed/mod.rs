@@ -56,7 +56,8 @@ pub(crate) fn issued(text: &str, holder: &str, issuer: &str) -> Presented {
 
 /// Guards that consist of one guard.
 pub(crate) fn guard(keys: &str, resource: Option<&str>, policy: Policy) -> Guards {
-    Guards::new(vec![GuardSpec { keys: keys.into(), resource: resource.map(str::to_owned), policy }]).unwrap()
+    let resource = resource.map(str::to_owned);
+    Guards::new(vec![GuardSpec { keys: keys.into(), resource, policy, engine: None }]).unwrap()
 }
 
 /// Guards that make every key its own resource, under this policy.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use fencepost_conformance::random::Random;
 use fencepost_conformance::wait;
 use fencepost_harness::budget;
+use fencepost_harness::fresh::write_config;
 use fencepost_harness::http::{Answer, Client};
 use fencepost_harness::load::{self, Until};
 use fencepost_harness::process::GatewayProcess;
@@ -147,6 +148,43 @@ fn t28_after_a_failed_write_of_the_committed_mark_no_write_is_answered_ok() {
 #[test]
 fn t28_after_enospc_from_the_committed_mark_no_write_is_answered_ok() {
     a_failed_commit_poisons("pwrite64", strace::committed_mark, "ENOSPC", "No space left", End::Stopped);
+}
+
+/// Guards name an engine beside it, whose resources are served.
+#[test]
+fn g8_a_poisoned_engine_stops_only_its_own_resources() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, toml) = (dir.path().join("data"), "[engines]\nb = 'memory'\n[[guard]]\nkeys = 'b/*'\nengine = 'b'\n");
+    let config = write_config(dir.path(), toml);
+    let arguments = ["--config", config.to_str().unwrap()];
+    // From the second start on, the engine without a name is opened first: the first committer is that of the disk.
+    GatewayProcess::start(&data, &arguments).kill();
+    let gateway = strace::start_traceable(&data, &arguments);
+    let mut client = gateway.client();
+    for key in ["orders/1", "b/1"] {
+        assert_eq!(client.put(key, "34", "paid").status, 204);
+    }
+    let tracer = attach(&gateway, &strace::current_journal(&data), "fdatasync:error=EIO:when=1");
+    assert_unknown(&client.put("orders/1", "35", "shipped"));
+    assert!(tracer.detach().contains("(INJECTED)"));
+
+    assert_poisoned(&mut client);
+    assert_eq!(client.put("b/1", "35", "served").status, 204);
+    assert_eq!(client.put("b/1", "34", "stale").status, 409);
+    let ready = client.request("GET", "/readyz", &[], b"");
+    assert_eq!((ready.status, ready.problem().as_str()), (503, "poisoned"));
+    let detail = ready.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("engine `default` is not ready") && detail.ends_with("engine `b` is ready"), "{detail}");
+    assert_eq!(client.request("GET", "/readyz?engine=b", &[], b"").status, 200);
+    let health = client.request("GET", "/healthz", &[], b"");
+    assert_eq!(health.status, 200);
+    assert!(health.text().contains("stopped on the engine `default`"), "{}", health.text());
+    let metrics = client.request("GET", "/metrics", &[], b"").text();
+    for line in
+        ["fencepost_ready 0", "fencepost_engine_ready{engine=\"default\"} 0", "fencepost_engine_ready{engine=\"b\"} 1"]
+    {
+        assert!(metrics.lines().any(|found| found == line), "{line} is missing: {metrics}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod compared;
 mod conformance;
 mod crash;
 mod engine_check;
+mod engines_per_guard;
 mod etcd;
 mod failover;
 mod gateways;

@@ -33,6 +33,7 @@ fn evidence(kind: ProblemKind) -> Evidence {
         ProblemKind::MalformedQuery => Here(|| plain(|client| client.request("GET", "/v1/kv?limit=0", &[], b""))),
         ProblemKind::MalformedBody => Here(|| plain(|client| client.request("POST", "/v1/claim/k", &[TOKEN], b"{"))),
         ProblemKind::NotAResource => Here(|| guarded("", |client| client.claim("r/1", "1"))),
+        ProblemKind::SeveralEngines => Here(several_engines),
         ProblemKind::AdminOnly => Here(|| plain(|client| client.post("/v1/admin/reload", &json!({})))),
         ProblemKind::CrossOrigin => {
             Here(|| plain(|client| client.request("GET", "/v1/kv/k", &[("origin", "http://evil.example")], b"")))
@@ -142,6 +143,11 @@ fn with(arguments: &[&str], call: impl FnOnce(&mut Client) -> Answer) -> Answer 
 
 fn plain(call: impl FnOnce(&mut Client) -> Answer) -> Answer {
     with(&[], call)
+}
+
+fn several_engines() -> Answer {
+    let gateway = Fresh::configured("[engines]\nb = 'memory'\n[[guard]]\nkeys = 'b/*'\nengine = 'b'\n", &[]);
+    gateway.client().post("/v1/txn", &json!({"then": [{"get": "a"}, {"get": "b/1"}]}))
 }
 
 fn guarded(policy: &str, call: impl FnOnce(&mut Client) -> Answer) -> Answer {

@@ -33,7 +33,7 @@ impl HttpCall for AbandonOutcome {
     async fn execute(call: Permitted<AbandonOutcome>, context: &Context<'_>) -> Result<Answer, Problem> {
         let AbandonOutcome { caller, key } = call.into_inner();
         let _turn = context.room_for_an_answer().await?;
-        let outcome = context.gateway.store.abandon(caller, &key).await?;
+        let outcome = context.gateway.stores.abandon(caller, &key).await?;
         let answer = json(&outcome_answer(key, outcome, None));
         Ok(Answer::json_bytes(hold_anyway(answer, &context.gateway.answers)))
     }

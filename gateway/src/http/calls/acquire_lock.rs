@@ -82,13 +82,14 @@ impl HttpCall for AcquireLock {
 /// Waits for a lock only while enough connections are left for lock holders.
 async fn acquire(wanted: store::AcquireLock, context: &Context<'_>) -> Result<AcquireOutcome, Problem> {
     let Context { gateway, caller, .. } = context;
+    let store = gateway.stores.of(wanted.resource.as_str());
     if wanted.wait.is_zero() {
-        return Ok(gateway.store.acquire(wanted).await?);
+        return Ok(store.acquire(wanted).await?);
     }
     match gateway.waiting.enter(&caller.waits) {
-        Ok(_waiting) => Ok(gateway.store.acquire(wanted).await?),
+        Ok(_waiting) => Ok(store.acquire(wanted).await?),
         // A free lock can be acquired without waiting.
-        Err(full) => match gateway.store.acquire(store::AcquireLock { wait: Duration::ZERO, ..wanted }).await? {
+        Err(full) => match store.acquire(store::AcquireLock { wait: Duration::ZERO, ..wanted }).await? {
             AcquireOutcome::Held(_) => Err(full.into()),
             outcome => Ok(outcome),
         },

@@ -47,7 +47,7 @@ impl HttpCall for Claim {
         let (Claim(claim), gateway) = (call.into_inner(), context.gateway);
         let _turn = context.room_for_an_answer().await?;
         let resource = claim.resource.clone();
-        let outcome = gateway.store.claim(claim).await?;
+        let outcome = gateway.stores.of_claim(&claim)?.claim(claim).await?;
         gateway.metrics.claim(&outcome);
         match outcome {
             ClaimOutcome::Claimed(claimed) => {
@@ -72,7 +72,8 @@ impl HttpCall for Claim {
             .refers_to::<ClaimedValue>()
             .refers_to::<FenceView>()
             .judged(Access::Claim)
-            .problems(&[ProblemKind::MalformedToken, ProblemKind::UnsupportedHeader, ProblemKind::NotAResource])
+            .problems(&[ProblemKind::MalformedToken, ProblemKind::UnsupportedHeader])
+            .problems(&[ProblemKind::NotAResource, ProblemKind::SeveralEngines])
             .problems(&WRITING)
     }
 }

@@ -33,7 +33,8 @@ impl HttpCall for DeleteValue {
 
     async fn execute(call: Permitted<DeleteValue>, context: &Context<'_>) -> Result<Answer, Problem> {
         let DeleteValue(delete) = call.into_inner();
-        written(context.gateway, context.gateway.store.delete(delete).await?)
+        let store = context.gateway.stores.of(delete.key.as_str());
+        written(context.gateway, store.delete(delete).await?)
     }
 
     fn describe() -> Details {

@@ -35,7 +35,7 @@ impl AdminCall for ForceRelease {
 
     async fn act(call: Permitted<ForceRelease>, gateway: &Gateway) -> Result<(Answer, Facts), Problem> {
         let ForceRelease(resource) = call.into_inner();
-        match gateway.store.force_release(&resource).await? {
+        match gateway.stores.of(resource.as_str()).force_release(&resource).await? {
             ForceReleaseOutcome::Released { holder, token, fence } => {
                 let facts = vec![("holder", holder.as_str().into()), ("token", token.to_string().into())];
                 let answer = ForceReleasedAnswer { name: resource, holder, token, fence };

@@ -22,7 +22,7 @@ impl HttpCall for GetFence {
 
     async fn execute(call: Permitted<GetFence>, context: &Context<'_>) -> Result<Answer, Problem> {
         let GetFence(resource) = call.into_inner();
-        let state = context.gateway.store.fence(&resource).await?;
+        let state = context.gateway.stores.of(resource.as_str()).fence(&resource).await?;
         Ok(Answer::json_bytes(json(&fence_answer(resource, &state))))
     }
 

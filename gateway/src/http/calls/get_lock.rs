@@ -23,7 +23,7 @@ impl HttpCall for GetLock {
 
     async fn execute(call: Permitted<GetLock>, context: &Context<'_>) -> Result<Answer, Problem> {
         let GetLock(resource) = call.into_inner();
-        match context.gateway.store.lock(&resource).await? {
+        match context.gateway.stores.of(resource.as_str()).lock(&resource).await? {
             Some(lock) => Ok(Answer::json_bytes(json(&lock_view(lock)))),
             None => Err(Problem::not_held(resource)),
         }

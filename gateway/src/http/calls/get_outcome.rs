@@ -29,7 +29,7 @@ impl HttpCall for GetOutcome {
 
     async fn execute(call: Permitted<GetOutcome>, context: &Context<'_>) -> Result<Answer, Problem> {
         let GetOutcome { caller, key } = call.into_inner();
-        let answer = match context.gateway.store.outcome(caller, &key).await? {
+        let answer = match context.gateway.stores.outcome(caller, &key).await? {
             Some(recorded) => outcome_answer(key, recorded.outcome, Some(recorded.at)),
             None => OutcomeAnswer {
                 key,

@@ -36,7 +36,7 @@ impl HttpCall for GetValue {
 
     async fn execute(call: Permitted<GetValue>, context: &Context<'_>) -> Result<Answer, Problem> {
         let (get, gateway) = (call.into_inner(), context.gateway);
-        let read = gateway.store.read(&get.key, get.presented.as_ref()).await?;
+        let read = gateway.stores.of(get.key.as_str()).read(&get.key, get.presented.as_ref()).await?;
         let read = read.map_err(|refusal| {
             gateway.metrics.read_refused(refusal.reason);
             Problem::refused(*refusal)

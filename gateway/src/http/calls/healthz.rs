@@ -20,10 +20,15 @@ impl HttpCall for Healthz {
     }
 
     async fn execute(_: Permitted<Healthz>, context: &Context<'_>) -> Result<Answer, Problem> {
-        Ok(match context.gateway.store.health() {
-            Health::Ready => Answer::text(200, "ok\n"),
-            Health::Poisoned(reason) => Answer::text(200, &format!("alive, but writes have stopped: {reason}\n")),
-        })
+        let stores = &context.gateway.stores;
+        let mut stopped = String::new();
+        for (engine, store) in stores.each() {
+            if let Health::Poisoned(reason) = store.health() {
+                let on = if stores.is_one() { String::new() } else { format!(" on the engine `{engine}`") };
+                stopped.push_str(&format!("alive, but writes have stopped{on}: {reason}\n"));
+            }
+        }
+        Ok(Answer::text(200, if stopped.is_empty() { "ok\n" } else { &stopped }))
     }
 
     fn describe() -> Details {

@@ -43,7 +43,7 @@ impl HttpCall for IssueS3Credentials {
         let seconds = s3.seconds(ttl_s).map_err(|error| Problem::new(ProblemKind::MalformedBody, error.to_string()))?;
         let token = presented.as_ref().map(|presented| presented.token);
         let claim = ClaimKeys { resource: resource.clone(), presented, keys: Vec::new(), max_bytes: 0 };
-        let outcome = context.gateway.store.claim(claim).await?;
+        let outcome = context.gateway.stores.unnamed().claim(claim).await?;
         context.gateway.metrics.claim(&outcome);
         match (outcome, token) {
             (ClaimOutcome::Claimed(claimed), Some(token)) => {

@@ -24,7 +24,7 @@ impl HttpCall for ListFences {
 
     async fn execute(call: Permitted<ListFences>, context: &Context<'_>) -> Result<Answer, Problem> {
         let ListFences(query) = call.into_inner();
-        let page = context.gateway.store.fences(&query.prefix, query.after.as_deref(), query.limit).await?;
+        let page = context.gateway.stores.fences(&query.prefix, query.after.as_deref(), query.limit).await?;
         let fences = page.entries.into_iter().map(|(resource, state)| fence_answer(resource, &state)).collect();
         Ok(Answer::json_bytes(hold(json(&FencePage { fences, next: page.next }), &context.gateway.answers)?))
     }

@@ -23,7 +23,7 @@ impl HttpCall for ListKeys {
 
     async fn execute(call: Permitted<ListKeys>, context: &Context<'_>) -> Result<Answer, Problem> {
         let ListKeys(query) = call.into_inner();
-        let page = context.gateway.store.keys(&query.prefix, query.after.as_deref(), query.limit).await?;
+        let page = context.gateway.stores.keys(&query.prefix, query.after.as_deref(), query.limit).await?;
         let keys = page
             .entries
             .into_iter()

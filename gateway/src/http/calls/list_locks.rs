@@ -24,7 +24,7 @@ impl HttpCall for ListLocks {
 
     async fn execute(call: Permitted<ListLocks>, context: &Context<'_>) -> Result<Answer, Problem> {
         let ListLocks(query) = call.into_inner();
-        let page = context.gateway.store.locks(&query.prefix, query.after.as_deref(), query.limit).await?;
+        let page = context.gateway.stores.locks(&query.prefix, query.after.as_deref(), query.limit).await?;
         let locks = page.entries.into_iter().map(lock_view).collect();
         Ok(Answer::json_bytes(hold(json(&LockPage { locks, next: page.next }), &context.gateway.answers)?))
     }

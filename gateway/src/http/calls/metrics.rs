@@ -1,6 +1,5 @@
 //! `GET /metrics`: counters and histograms.
 
-use fencepost_store::Health;
 use hyper::Method;
 use hyper::header::CONTENT_TYPE;
 
@@ -22,8 +21,7 @@ impl HttpCall for Metrics {
     }
 
     async fn execute(_: Permitted<Metrics>, context: &Context<'_>) -> Result<Answer, Problem> {
-        let (store, metrics) = (&context.gateway.store, &context.gateway.metrics);
-        let body = metrics.encode(store.queue_depth(), store.waiters(), store.health() == Health::Ready);
+        let body = context.gateway.metrics.encode(&context.gateway.stores);
         Ok(Answer::new(200).header_static(CONTENT_TYPE, METRICS_CONTENT_TYPE).body(body.into()))
     }
 

@@ -35,7 +35,8 @@ impl HttpCall for PutValue {
 
     async fn execute(call: Permitted<PutValue>, context: &Context<'_>) -> Result<Answer, Problem> {
         let PutValue(put) = call.into_inner();
-        written(context.gateway, context.gateway.store.put(put).await?)
+        let store = context.gateway.stores.of(put.key.as_str());
+        written(context.gateway, store.put(put).await?)
     }
 
     fn describe() -> Details {

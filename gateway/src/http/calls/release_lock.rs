@@ -33,7 +33,7 @@ impl HttpCall for ReleaseLock {
 
     async fn execute(call: Permitted<ReleaseLock>, context: &Context<'_>) -> Result<Answer, Problem> {
         let ReleaseLock { resource, lease } = call.into_inner();
-        let outcome = context.gateway.store.release(&resource, lease).await?;
+        let outcome = context.gateway.stores.of(resource.as_str()).release(&resource, lease).await?;
         context.gateway.metrics.lock(&outcome);
         match outcome {
             ReleaseOutcome::Released => Ok(Answer::new(204)),

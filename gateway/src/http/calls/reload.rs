@@ -34,7 +34,7 @@ impl AdminCall for Reload {
     }
 
     async fn act(_: Permitted<Reload>, gateway: &Gateway) -> Result<(Answer, Facts), Problem> {
-        match gateway.reload.run(&gateway.store, gateway.s3.as_deref()) {
+        match gateway.reload.run(&gateway.stores, gateway.s3.as_deref()) {
             Ok(answer) => {
                 let facts = vec![("changed", answer.changed.clone().into())];
                 Ok((Answer::json_bytes(json(&answer)), facts))

@@ -42,7 +42,7 @@ impl HttpCall for RenewLock {
 
     async fn execute(call: Permitted<RenewLock>, context: &Context<'_>) -> Result<Answer, Problem> {
         let RenewLock { resource, lease, ttl } = call.into_inner();
-        let outcome = context.gateway.store.renew(&resource, lease, ttl).await?;
+        let outcome = context.gateway.stores.of(resource.as_str()).renew(&resource, lease, ttl).await?;
         context.gateway.metrics.lock(&outcome);
         match outcome {
             RenewOutcome::Renewed(grant) => Ok(leased(200, resource, *grant)),

@@ -1,6 +1,6 @@
 //! `POST /v1/admin/fences/{resource}/rotate`: end a resource's generation.
 
-use fencepost_core::wire::{RotateRequest, RotatedAnswer};
+use fencepost_core::wire::{RotateRequest, RotatedAnswer, RotatedEngine};
 use fencepost_core::{ProblemKind, Resource};
 use fencepost_store::RotateOutcome;
 use hyper::Method;
@@ -44,9 +44,9 @@ impl AdminCall for Rotate {
 
     async fn act(call: Permitted<Rotate>, gateway: &Gateway) -> Result<(Answer, Facts), Problem> {
         let Rotate { resource, request: RotateRequest { from, issuer, .. } } = call.into_inner();
-        match gateway.store.rotate(&resource, from, issuer).await? {
+        match gateway.stores.of(resource.as_str()).rotate(&resource, from, issuer).await? {
             RotateOutcome::Rotated { generation } => {
-                let answer = RotatedAnswer { resource: Some(resource), generation };
+                let answer = RotatedAnswer { resource: Some(resource), generation, engines: Vec::new() };
                 Ok((Answer::json_bytes(answer::json(&answer)), vec![("generation", generation.into())]))
             }
             RotateOutcome::OtherGeneration { found } => Err(Problem::other_generation(found)),
@@ -59,6 +59,7 @@ impl AdminCall for Rotate {
             .named::<Resource>()
             .body::<RotateRequest>(json!({"from": 0, "reason": "etcd was restored from a backup"}))
             .json::<RotatedAnswer>(200, "The new generation has begun.", Headers::new())
+            .refers_to::<RotatedEngine>()
             .problems(&[ProblemKind::NotAResource, ProblemKind::ConditionFailed, ProblemKind::Exhausted])
             .problems(&WRITING)
     }

@@ -1,8 +1,8 @@
 //! `POST /v1/admin/rotate-all`: end the generation of every resource.
 
 use fencepost_core::ProblemKind;
-use fencepost_core::wire::{RotateAllRequest, RotatedAnswer};
-use fencepost_store::{RotateOutcome, generation_by_clock};
+use fencepost_core::wire::{RotateAllRequest, RotatedAnswer, RotatedEngine};
+use fencepost_store::{EngineRotated, RotateOutcome, generation_by_clock};
 use hyper::Method;
 use serde_json::json;
 
@@ -37,9 +37,11 @@ impl AdminCall for RotateAll {
         let RotateAll(RotateAllRequest { from, .. }) = call.into_inner();
         // The clock also gives a lower bound, in case this store is an older copy that was restored unnoticed (trap
         // 40).
-        match gateway.store.rotate_all_to(from, generation_by_clock()).await? {
+        let (outcome, engines) = gateway.stores.rotate_all(from, generation_by_clock()).await?;
+        match outcome {
             RotateOutcome::Rotated { generation } => {
-                let answer = RotatedAnswer { resource: None, generation };
+                let answer =
+                    RotatedAnswer { resource: None, generation, engines: engines.into_iter().map(engine).collect() };
                 Ok((Answer::json_bytes(answer::json(&answer)), vec![("generation", generation.into())]))
             }
             RotateOutcome::OtherGeneration { found } => Err(Problem::other_generation(found)),
@@ -51,7 +53,13 @@ impl AdminCall for RotateAll {
         Details::of("admin")
             .body::<RotateAllRequest>(json!({"from": 0, "reason": "etcd was restored from a backup"}))
             .json::<RotatedAnswer>(200, "The new generation has begun for every resource.", Headers::new())
+            .refers_to::<RotatedEngine>()
             .problems(&[ProblemKind::ConditionFailed, ProblemKind::Exhausted])
             .problems(&WRITING)
     }
+}
+
+fn engine(rotated: EngineRotated) -> RotatedEngine {
+    let EngineRotated { engine, generation, rotated } = rotated;
+    RotatedEngine { engine, generation, rotated }
 }

@@ -41,7 +41,7 @@ impl AdminCall for RotatePrefix {
 
     async fn act(call: Permitted<RotatePrefix>, gateway: &Gateway) -> Result<(Answer, Facts), Problem> {
         let RotatePrefix(RotatePrefixRequest { prefix, from, issuer, after, .. }) = call.into_inner();
-        let done = gateway.store.rotate_prefix(store::RotatePrefix { prefix, from, issuer, after }).await?;
+        let done = gateway.stores.rotate_prefix(store::RotatePrefix { prefix, from, issuer, after }).await?;
         let answer = RotatePrefixAnswer { rotated: done.rotated, left: done.left, next: done.next };
         let facts = vec![("rotated", answer.rotated.into()), ("left", answer.left.into())];
         Ok((Answer::json_bytes(answer::json(&answer)), facts))

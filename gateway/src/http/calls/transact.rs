@@ -72,7 +72,7 @@ impl HttpCall for Transact {
         let (Transact(transaction), gateway) = (call.into_inner(), context.gateway);
         let reads = transaction.operations.iter().any(|(_, operation)| *operation == Operation::Get);
         let _turn = if reads { Some(context.room_for_an_answer().await?) } else { None };
-        let outcome = gateway.store.transact(transaction).await?;
+        let outcome = gateway.stores.of_transaction(&transaction)?.transact(transaction).await?;
         gateway.metrics.transaction(&outcome);
         match outcome {
             TransactOutcome::Transacted(done) => Ok(transacted(gateway, *done, Vec::new())),
@@ -127,6 +127,7 @@ impl HttpCall for Transact {
                 ProblemKind::MalformedName,
                 ProblemKind::UnsupportedHeader,
                 ProblemKind::NotAResource,
+                ProblemKind::SeveralEngines,
                 ProblemKind::ConditionFailed,
                 ProblemKind::AddImpossible,
             ])

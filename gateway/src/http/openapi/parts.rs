@@ -168,4 +168,9 @@ pub(in crate::http) fn lease_query() -> Value {
     query("lease", description, json!({"type": "string", "pattern": LEASE}))
 }
 
+pub(in crate::http) fn engine_query() -> Value {
+    let description = "Ask about one engine: its name in the configuration, or `default` for the one without a name.";
+    query("engine", description, json!({"type": "string", "pattern": "^[a-z][a-z0-9_-]{0,31}$"}))
+}
+
 const LEASE: &str = "^[0-9a-f]{32}$";

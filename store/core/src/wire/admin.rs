@@ -46,7 +46,7 @@ pub struct RotatePrefixRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RotateAllRequest {
-    /// The store's base generation that ends.
+    /// The base generation that ends. Where guards name engines, those whose base generation is lower are rotated, too.
     #[cfg_attr(feature = "openapi", schema(schema_with = super::schema::generation))]
     pub from: u32,
     /// Why; for the audit log.
@@ -61,9 +61,25 @@ pub struct RotatedAnswer {
     /// The resource; absent for rotate-all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<Resource>,
-    /// The generation to present from now on.
+    /// The generation to present from now on. Of rotate-all over several engines, the highest of them.
     #[cfg_attr(feature = "openapi", schema(schema_with = super::schema::generation))]
     pub generation: u32,
+    /// Of rotate-all, if guards name engines: what was done on each engine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub engines: Vec<RotatedEngine>,
+}
+
+/// What rotate-all did on one engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RotatedEngine {
+    /// The name of the engine; `default` is the one without a name.
+    pub engine: String,
+    /// The generation of its resources from now on, unless one has a higher one of its own.
+    #[cfg_attr(feature = "openapi", schema(schema_with = super::schema::generation))]
+    pub generation: u32,
+    /// Whether it was rotated. Otherwise it was above `from` already.
+    pub rotated: bool,
 }
 
 /// Answer of rotate-prefix: one page of fences.

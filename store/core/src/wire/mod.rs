@@ -13,6 +13,7 @@ mod txn;
 
 pub use admin::{
     ReloadAnswer, RotateAllRequest, RotatePrefixAnswer, RotatePrefixRequest, RotateRequest, RotatedAnswer,
+    RotatedEngine,
 };
 pub use integer::Integer;
 pub use lock::{
