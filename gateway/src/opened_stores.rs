@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencepost_core::EngineName;
 use fencepost_store::engine::Engine;
 use fencepost_store::engines::{EngineOpenError, EngineOptions};
-use fencepost_store::{Observer, OpenError, SameStore, Store, StoreOptions, Stores, has_store};
+use fencepost_store::{Observer, OpenError, SameStore, Store, StoreOptions, Stores, has_fences, has_store};
 
 use crate::config::{Config, EngineSetting};
 use crate::position_file::{PositionError, PositionFile, PositionKeeper};
@@ -36,6 +36,14 @@ pub enum NotOpened {
         name: EngineName,
         /// Its server.
         place: String,
+    },
+    /// The engine without a name has no store, and another one has fences: it is lost, or its place is wrong.
+    #[error(
+        "the engine without a name has no store, although the engine `{name}` has fences. If its URL or directory is wrong,          correct it. If it was lost, put a backup back and run `fencepost restored --yes`; or begin with an empty one by          `fencepost remap --yes`, which starts a new generation of all resources, so every lock holder must read the fence          and acquire again"
+    )]
+    UnnamedMissing {
+        /// The name of the engine that has fences.
+        name: EngineName,
     },
     /// Two engines are one store.
     #[error(transparent)]
@@ -109,6 +117,13 @@ async fn open_stores(
         is_first_start = !found.map_err(|error| NotOpened::Store(unnamed.named(), error))?;
     }
     if is_first_start {
+        for opening in &engines {
+            let Some(name) = opening.name.filter(|_| opening.setting.kind().durable) else { continue };
+            let found = has_fences(opening.engine.as_ref()).await;
+            if found.map_err(|error| NotOpened::Store(opening.named(), error))? {
+                return Err(NotOpened::UnnamedMissing { name: name.clone() });
+            }
+        }
         engines.rotate_left(1);
     }
     for opening in engines {

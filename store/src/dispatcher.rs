@@ -30,6 +30,12 @@ use crate::waiting::Waiting;
 /// these bounds.
 const GATHERING: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(10);
 
+/// Commands that wait for a batch: as many as in so many batches.
+const PENDING_BATCHES: usize = 4;
+
+/// Commands about one key may be this part of those that wait. So one key whose commit is slow leaves room for the others.
+const KEY_SHARE: usize = 2;
+
 pub(crate) struct Dispatcher {
     pub(crate) sequencer: Sequencer,
     pub(crate) bounds: Bounds,
@@ -89,15 +95,17 @@ impl Dispatcher {
     async fn side_by_side(self, mut queue: mpsc::Receiver<Command>) {
         let Dispatcher { sequencer, bounds, lanes, pending: count } = self;
         let mut lanes = Lanes { idle: lanes, ..Lanes::default() };
-        let mut pending = Pending::default();
+        let most_pending = PENDING_BATCHES * bounds.commands;
+        let mut pending = Pending::new(most_pending / KEY_SHARE);
         let mut under_way = FuturesUnordered::new();
         let mut drained = Vec::with_capacity(bounds.commands);
         let mut is_open = true;
         loop {
-            while let Some(work) = lanes.settlement(&sequencer).filter(|_| is_open) {
+            // At the end a lane in doubt stays idle, for a batch that finds no other.
+            while is_open && let Some(work) = lanes.settlement(&sequencer) {
                 under_way.push(work);
             }
-            let room = bounds.commands.saturating_sub(pending.len());
+            let room = most_pending.saturating_sub(pending.len());
             pending.extend((0..room).map_while(|_| queue.try_recv().ok()));
             let mut later = None;
             while let Some(next) = lanes.next(&mut pending, &bounds) {
@@ -110,7 +118,7 @@ impl Dispatcher {
                 }
             }
             count.store(pending.len(), Ordering::Relaxed);
-            let room = bounds.commands.saturating_sub(pending.len());
+            let room = most_pending.saturating_sub(pending.len());
             if !is_open && under_way.is_empty() && pending.len() == 0 {
                 break;
             }

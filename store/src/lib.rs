@@ -90,7 +90,7 @@ pub use outcome::{
     RecordedTransaction, RecordedWrite, ReleaseOutcome, RenewOutcome, RotateOutcome, TooLarge, TransactOutcome,
     Transacted, Verdicts, WriteOutcome,
 };
-pub use own_record::{OpenError, has_store};
+pub use own_record::{OpenError, has_fences, has_store};
 pub use position::{Position, position};
 pub use reads::{KeyInfo, LockInfo, Page, Read, ReadError, RecordedOutcome};
 pub use remap::{RemapError, Remapped, remap, remap_all};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fencepost_core::{Guards, SameMapping};
 
-use crate::engine::{AsOf, Batch, Change, Commit, Engine, EngineError, Purpose, Record, Version};
+use crate::engine::{AsOf, Batch, Change, Commit, Engine, EngineError, Purpose, Record, Scan, Version};
 use crate::record::{FORMAT, Meta, RecordKey, Undecodable};
 
 /// Why a store did not open.
@@ -76,6 +76,13 @@ pub(crate) async fn open_meta(engine: &dyn Engine, guards: &Guards) -> Result<Me
 pub async fn has_store(engine: &dyn Engine) -> Result<bool, OpenError> {
     let loaded = engine.load(&[RecordKey::meta()]).await?;
     Ok(loaded.records.first().is_some_and(Option::is_some))
+}
+
+/// Whether there is a fence in an engine.
+pub async fn has_fences(engine: &dyn Engine) -> Result<bool, OpenError> {
+    let prefix = crate::record::fence_prefix("");
+    let scan = Scan { from: prefix.clone(), inclusive: true, prefix, limit: 1, max_bytes: 1 };
+    Ok(!engine.scan(scan).await?.records.is_empty())
 }
 
 /// Decodes the record, and compares its mapping with the configured one.

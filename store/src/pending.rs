@@ -1,19 +1,24 @@
 //! Commands that wait for a batch, and which of them can go into the next one.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 
 use foldhash::quality::RandomState;
-use foldhash::{HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use tokio::time::Instant;
 
 use crate::batch_size::{BatchSize, Bounds};
 use crate::command::{Action, Command};
+use crate::failure::Rejected;
 
 /// Commands in the order in which they came.
-#[derive(Default)]
 pub(crate) struct Pending {
     commands: VecDeque<One>,
+    /// How many of them touch each key.
+    waiting: HashMap<u64, usize>,
+    /// How many may.
+    most_of_a_key: usize,
     hasher: RandomState,
 }
 
@@ -31,7 +36,7 @@ enum Kind {
     Request,
     /// Nobody waits for it, and its conflicts should send nobody back.
     Housekeeping,
-    /// It changes the store's own record, which every batch reads: nothing else is under way meanwhile.
+    /// It changes the store's own record, which every batch reads: nothing of another kind is under way meanwhile.
     Alone,
 }
 
@@ -46,14 +51,26 @@ pub(crate) struct Chosen {
 }
 
 impl Pending {
+    /// Nothing yet. Of the commands about one key, at most this many may wait.
+    pub(crate) fn new(most_of_a_key: usize) -> Pending {
+        let most_of_a_key = most_of_a_key.max(1);
+        Pending { commands: VecDeque::new(), waiting: HashMap::new(), most_of_a_key, hasher: RandomState::default() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.commands.len()
     }
 
+    /// Adds commands. One about a key for which too many wait is rejected.
     pub(crate) fn extend(&mut self, commands: impl Iterator<Item = Command>) {
         let since = Instant::now();
-        let Pending { commands: all, hasher } = self;
-        all.extend(commands.map(|command| One { keys: keys(&command, hasher), command, since }));
+        for mut command in commands {
+            let keys = keys(&command, &self.hasher);
+            match self.count(&keys) {
+                true => self.commands.push_back(One { command, keys, since }),
+                false => command.fail(&Rejected::Overloaded { limit: self.most_of_a_key }.into()),
+            }
+        }
     }
 
     /// When the first of them came.
@@ -68,10 +85,8 @@ impl Pending {
         let mut chosen: Option<(Kind, Chosen)> = None;
         for (at, one) in self.commands.iter().enumerate() {
             let of = kind(&one.command);
-            if of == Kind::Alone {
-                if at == 0 && is_alone {
-                    return Some(Chosen { places: vec![0], keys: one.keys.clone(), since: one.since });
-                }
+            let chosen_so_far = chosen.as_ref().map_or(0, |(_, chosen)| chosen.places.len());
+            if of == Kind::Alone && !(is_alone && at == chosen_so_far) {
                 break;
             }
             let is_free = !one.keys.iter().any(|key| busy.contains(key) || passed.contains(key));
@@ -93,21 +108,42 @@ impl Pending {
 
     /// Removes the commands at these places.
     pub(crate) fn take(&mut self, places: &[usize]) -> Vec<Command> {
-        if places.len() == self.commands.len() {
-            return self.commands.drain(..).map(|one| one.command).collect();
-        }
         let (mut taken, mut places) = (Vec::with_capacity(places.len()), places.iter().peekable());
         let all = std::mem::take(&mut self.commands).into_iter().enumerate();
         self.commands = all
             .filter_map(|(at, one)| match places.next_if_eq(&&at) {
                 Some(_) => {
-                    taken.push(one.command);
+                    taken.push(one);
                     None
                 }
                 None => Some(one),
             })
             .collect();
-        taken
+        taken.iter().for_each(|one| self.forget(&one.keys));
+        taken.into_iter().map(|one| one.command).collect()
+    }
+
+    /// Counts a command as waiting. `false`: too many wait for one of its keys.
+    fn count(&mut self, keys: &[u64]) -> bool {
+        let has_room = |key| self.waiting.get(key).is_none_or(|waiting| *waiting < self.most_of_a_key);
+        let has_room = keys.iter().all(has_room);
+        if has_room {
+            for key in keys {
+                *self.waiting.entry(*key).or_default() += 1;
+            }
+        }
+        has_room
+    }
+
+    fn forget(&mut self, keys: &[u64]) {
+        for key in keys {
+            if let Entry::Occupied(mut waiting) = self.waiting.entry(*key) {
+                *waiting.get_mut() -= 1;
+                if *waiting.get() == 0 {
+                    waiting.remove();
+                }
+            }
+        }
     }
 }
 

@@ -5,7 +5,9 @@
 //! another engine, so the stores of all engines start in a generation above every one stored in any of them, also a
 //! store that is made for the first time.
 
-use fencepost_core::{Guards, SameMapping};
+use std::collections::BTreeSet;
+
+use fencepost_core::{EngineName, Guards, SameMapping, engines_of_mapping};
 
 use crate::engine::{AsOf, Batch, Change, Commit, Engine, EngineError, Purpose, Scan, Version};
 use crate::own_record::{OpenError, make_meta, read_meta};
@@ -47,6 +49,12 @@ pub enum RemapError {
     /// Every generation has been used.
     #[error("the highest generation, {0}, is in use; there is none above it")]
     NoGeneration(u32),
+    /// The stored mapping keeps resources on an engine that is not among these. A gateway that was forgotten would go on
+    /// serving them there.
+    #[error(
+        "nothing was changed: the stored mapping keeps resources on the engine `{0}`, which the configuration no longer has. Name its          server with `--retire {0}=URL`, so that no gateway that was forgotten goes on serving them; or, if its database is          gone for good, `--retire {0}`"
+    )]
+    EngineMissing(String),
     /// The store cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -83,14 +91,18 @@ impl From<Undecodable> for RemapError {
 /// Stores the guards' mapping, in a generation that is above every stored one and at least `at_least`. The engine must
 /// not serve requests meanwhile.
 pub async fn remap(engine: &dyn Engine, guards: &Guards, at_least: u32) -> Result<Remapped, RemapError> {
-    let mut remapped = remap_all(&[(engine, guards.clone())], at_least).await?;
+    let mut remapped = remap_all(&[(engine, guards.clone())], &[], at_least).await?;
     remapped.pop().ok_or(RemapError::NoStore)
 }
 
 /// The same for the stores of several engines, each with the guards of its engine, as one: if any of them has another
-/// mapping, or is not there yet, all of them start a generation that is above every one stored in any of them. After an
-/// interruption it can be run again from the start.
-pub async fn remap_all(engines: &[(&dyn Engine, Guards)], at_least: u32) -> Result<Vec<Remapped>, RemapError> {
+/// mapping, or is not there yet, all of them start a generation that is above every one stored in any of them. An engine that
+/// the stored mapping names is among them, or it is `gone` for good. After an interruption it can be run again from the start.
+pub async fn remap_all(
+    engines: &[(&dyn Engine, Guards)],
+    gone: &[EngineName],
+    at_least: u32,
+) -> Result<Vec<Remapped>, RemapError> {
     let mut found = Vec::with_capacity(engines.len());
     for (engine, _) in engines {
         found.push(Found::load(*engine).await?);
@@ -100,6 +112,13 @@ pub async fn remap_all(engines: &[(&dyn Engine, Guards)], at_least: u32) -> Resu
     }
     if let Some(unchanged) = engines.iter().zip(&found).map(|((_, guards), found)| found.unchanged(guards)).collect() {
         return Ok(unchanged);
+    }
+    let listed = engines.iter().filter_map(|(_, guards)| guards.engine()).chain(gone);
+    let listed: BTreeSet<&str> = listed.map(EngineName::as_str).collect();
+    for (_, meta) in found.iter().filter_map(|found| found.store.as_ref()) {
+        if let Some(missing) = engines_of_mapping(&meta.mapping_text).difference(&listed).next() {
+            return Err(RemapError::EngineMissing((*missing).to_owned()));
+        }
     }
     let mut generation = at_least;
     for ((engine, _), found) in engines.iter().zip(&found) {

@@ -3,33 +3,61 @@
 use std::sync::Arc;
 
 use clap::Args;
-use fencepost_core::Guards;
+use fencepost_core::{EngineName, Guards};
 use fencepost_store::engine::Engine;
 use fencepost_store::{Remapped, generation_by_clock, remap_all};
 
 use super::exit::Failed;
 use super::stopped_store::{EngineArgs, StoppedStore, runtime};
-use crate::config::Flags;
+use crate::config::{EngineSetting, EngineText, Flags};
 
 #[derive(Args)]
 pub(super) struct Remap {
     /// Really do it; without this, only say what would happen
     #[arg(long)]
     yes: bool,
+    /// An engine that the stored mapping names and the configuration no longer has, with its URL: its store gets the new mapping,
+    /// too, so that no gateway that was forgotten goes on serving it. Without the URL if its database is gone for good
+    #[arg(long, value_name = "NAME[=URL]", value_parser = Retired::read)]
+    retire: Vec<Retired>,
     #[command(flatten)]
     flags: Box<Flags>,
+}
+
+/// An engine that the configuration no longer has. `Debug` omits the URL's password.
+#[derive(Clone, Debug)]
+struct Retired {
+    name: EngineName,
+    /// `None`: its database is gone.
+    engine: Option<EngineSetting>,
+}
+
+impl Retired {
+    fn read(text: &str) -> Result<Retired, String> {
+        let (name, url) = text.split_once('=').map_or((text, None), |(name, url)| (name, Some(url)));
+        let engine = url.map(|url| EngineText::from(url.to_owned()).read()).transpose();
+        let engine = engine.map_err(|error| error.to_string())?;
+        if engine.as_ref().is_some_and(|engine| !engine.kind().is_shared()) {
+            return Err("a named engine is on a server: postgres://… or etcd://…".to_owned());
+        }
+        Ok(Retired { name: EngineName::new(name).map_err(|error| error.to_string())?, engine })
+    }
 }
 
 impl Remap {
     pub(super) fn run(self) -> Result<(), Failed> {
         let hint = "it takes its mapping when it is first served";
         let stores = StoppedStore::configured(&self.flags, &EngineArgs::default(), hint)?.with_named();
+        let retired = self.retire.iter().filter_map(|Retired { name, engine }| Some((name.clone(), engine.clone()?)));
+        // First, so that what is done can be repeated: afterwards nothing names them any more.
+        let stores = StoppedStore::after_retired(stores, retired.collect());
+        let gone: Vec<EngineName> = self.retire.iter().map(|retired| retired.name.clone()).collect();
         if !self.yes {
             return Err(Failed::usage(what_would_happen(&stores)));
         }
         let runtime = runtime()?;
         // A guard may name an engine for the first time: then its store is made.
-        let open = |store: &StoppedStore| store.open(&runtime, store.name().is_some());
+        let open = |store: &StoppedStore| store.open(&runtime, store.name().is_some() && !store.is_retired());
         let engines: Vec<Arc<dyn Engine>> = stores.iter().map(open).collect::<Result<_, _>>()?;
         let note = || {
             let mut both = stores.iter().zip(&engines);
@@ -38,7 +66,7 @@ impl Remap {
         note()?;
         let each = stores.iter().zip(&engines).map(|(store, engine)| (engine.as_ref(), store.guards()));
         let each: Vec<(&dyn Engine, Guards)> = each.collect();
-        let remapped = runtime.block_on(remap_all(&each, generation_by_clock())).map_err(Failed::other)?;
+        let remapped = runtime.block_on(remap_all(&each, &gone, generation_by_clock())).map_err(Failed::other)?;
         if remapped.iter().any(|remapped| !matches!(remapped, Remapped::Unchanged { .. })) {
             note()?;
         }

@@ -35,6 +35,8 @@ pub(super) struct StoppedStore {
     pub(super) config: Config,
     name: Option<EngineName>,
     engine: EngineSetting,
+    /// The configuration no longer has its engine.
+    is_retired: bool,
 }
 
 impl StoppedStore {
@@ -43,7 +45,7 @@ impl StoppedStore {
     pub(super) fn configured(flags: &Flags, args: &EngineArgs, hint: &str) -> Result<StoppedStore, Failed> {
         let config = Config::load(flags).map_err(Failed::usage)?;
         let engine = args.find(&config)?;
-        let store = StoppedStore { config, name: args.engine_name.clone(), engine };
+        let store = StoppedStore { config, name: args.engine_name.clone(), engine, is_retired: false };
         let is_missing = !store.is_shared() && !store.config.data.join("FENCEPOST").exists();
         if !store.engine.kind().durable || is_missing {
             return Err(Failed::usage(format!("there is no store in {}; {hint}", store.config.data.display())));
@@ -57,9 +59,30 @@ impl StoppedStore {
             config: self.config.clone(),
             name: Some(name.clone()),
             engine: engine.clone(),
+            is_retired: false,
         });
         let named: Vec<_> = named.collect();
         std::iter::once(self).chain(named).collect()
+    }
+
+    /// The stores of engines that the configuration no longer has, and then these.
+    pub(super) fn after_retired(
+        stores: Vec<StoppedStore>,
+        retired: Vec<(EngineName, EngineSetting)>,
+    ) -> Vec<StoppedStore> {
+        let Some(config) = stores.first().map(|store| store.config.clone()) else { return stores };
+        let retired = retired.into_iter().map(|(name, engine)| StoppedStore {
+            config: config.clone(),
+            name: Some(name),
+            engine,
+            is_retired: true,
+        });
+        retired.chain(stores).collect()
+    }
+
+    /// Whether the configuration no longer has its engine.
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_retired
     }
 
     /// The name of its engine, if it has one.

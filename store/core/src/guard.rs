@@ -258,6 +258,11 @@ impl Guards {
         Guards { engine: engine.cloned(), ..self.clone() }
     }
 
+    /// The engine whose guards they are; `None` for the one without a name.
+    pub fn engine(&self) -> Option<&EngineName> {
+        self.engine.as_ref()
+    }
+
     /// The engines that guards name, each once.
     pub fn engines(&self) -> BTreeSet<&EngineName> {
         self.guards.iter().filter_map(|guard| guard.spec.engine.as_ref()).collect()
@@ -333,7 +338,7 @@ impl Guards {
             if has_engines {
                 let engine = engine.as_ref().map_or(UNNAMED_ENGINE, EngineName::as_str);
                 part(engine);
-                text.push_str(&format!(" on engine {engine}"));
+                text.push_str(&format!("{ON_ENGINE}{engine}"));
             }
             text.push('\n');
         }
@@ -348,6 +353,9 @@ const MAPPING_HASH: &[u8] = b"\0fencepost mapping 2\0";
 /// The same, of a mapping with engines.
 const MAPPING_HASH_WITH_ENGINES: &[u8] = b"\0fencepost mapping 3\0";
 
+/// Precedes the engine of a guard in the text of a mapping. Patterns may contain it; names of engines may not.
+const ON_ENGINE: &str = " on engine ";
+
 /// Separates the two patterns of a guard in the text of a mapping. Patterns may contain it.
 const ARROW: &str = " -> ";
 
@@ -360,6 +368,19 @@ pub struct Mapping {
     /// `keys -> resource`, one line per guard, in order; for people to read. With engines, `[engine NAME]` precedes them:
     /// version 0.1 wrote no such line, so none of its hashes is that of this text.
     pub text: String,
+}
+
+/// The named engines in the text of a stored mapping.
+pub fn engines_of_mapping(text: &str) -> BTreeSet<&str> {
+    let mut lines = text.lines();
+    if !lines.next().is_some_and(|first| first.starts_with("[engine ")) {
+        return BTreeSet::new();
+    }
+    lines
+        .filter_map(|line| line.rsplit_once(ON_ENGINE))
+        .map(|(_, engine)| engine)
+        .filter(|engine| *engine != UNNAMED_ENGINE)
+        .collect()
 }
 
 /// The result of comparing a mapping with a stored hash.

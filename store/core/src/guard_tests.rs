@@ -235,6 +235,8 @@ fn t32_the_mapping_covers_the_engine_of_each_guard_and_that_of_the_store() {
     }
     let described = all[1].of_engine(Some(&engine("b"))).mapping().to_string();
     assert_eq!(described, "[engine b], a/* -> a on engine b, c/* -> c on engine default");
+    assert_eq!(engines_of_mapping(&all[1].mapping().text).into_iter().collect::<Vec<_>>(), ["b"]);
+    assert!(engines_of_mapping(&all[0].mapping().text).is_empty());
     assert_eq!(all[1].mapping(), {
         let rules = Guards::new(vec![on("b", strict("a/*", "a")), guard("c/*", "c")]).unwrap();
         rules.mapping()

@@ -57,7 +57,9 @@ pub mod wire;
 
 pub use engine_name::{EngineName, EngineNameError, UNNAMED_ENGINE};
 pub use fence::{Effective, FenceState};
-pub use guard::{Guard, GuardError, GuardSpec, Guarded, Guards, Mapping, SameMapping, describe_mapping};
+pub use guard::{
+    Guard, GuardError, GuardSpec, Guarded, Guards, Mapping, SameMapping, describe_mapping, engines_of_mapping,
+};
 pub use judge::{Access, Presented, Step, Verdict, decide, judge};
 pub use label::{Holder, IdempotencyKey, Issuer, LabelError, is_hidden};
 pub use name::{Key, MAX_NAME_BYTES, NameError, Resource, percent_decode_name, percent_encode_name};

@@ -176,7 +176,7 @@ impl Engine for Postgres {
             Ok(Some(first)) => {
                 let last = first.0 + (batch.changes.len() as u64).saturating_sub(1);
                 self.position.fetch_max(last, Ordering::AcqRel);
-                self.server.past.confirmed(&batch.changes, Version(last));
+                self.server.past.confirmed(&batch.changes);
                 Ok(Commit::Done { first })
             }
             Err(trouble) => match self.fate(&trouble) {

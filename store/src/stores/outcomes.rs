@@ -33,10 +33,19 @@ impl Stores {
         if self.is_one() {
             return self.unnamed.abandon(caller, key).await;
         }
-        match self.outcome(caller, key).await {
-            Ok(Some(recorded)) => return Ok(recorded.outcome),
-            Ok(None) => {}
-            Err(error) => return Err(not_read(error)),
+        let mut failed = None;
+        for (engine, store) in self.each() {
+            match store.outcome(caller, key).await {
+                // The store that has it proves that it is committed.
+                Ok(Some(recorded)) if recorded.outcome != FinalOutcome::Abandoned => {
+                    return store.abandon(caller, key).await.map_err(|failure| on_engine(engine, failure));
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(read_on_engine(engine, error)),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(not_read(error));
         }
         let mut done: Vec<&str> = Vec::new();
         for (engine, store) in self.each() {

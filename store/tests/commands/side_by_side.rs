@@ -4,12 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::testbed::requests::{Txn, transacted, txn};
-use crate::testbed::{Ended, Outcome, applied, open, put, queue, reason, text, together, token, within};
+use crate::testbed::{Ended, Outcome, applied, open, put, queue, reason, resource, text, together, token, within};
 use fencepost_core::{Guards, Reason};
 use fencepost_store::engine::{Change, Limits};
 use fencepost_store::engines::memory::{Fault, Memory};
 use fencepost_store::record::RecordKey;
-use fencepost_store::{Health, Store};
+use fencepost_store::{Failure, Health, NoObserver, Rejected, Store, StoreOptions};
 
 /// A store that may have so many commits under way.
 async fn lanes(lanes: usize) -> (Store, Memory) {
@@ -185,4 +185,68 @@ async fn the_records_of_all_lanes_go_with_their_gateway() {
     let changes: Vec<_> = memory.commits().into_iter().flat_map(|batch| batch.changes).collect();
     assert_eq!(changes.iter().filter(|change| written(change)).count(), 2);
     assert_eq!(changes.iter().filter(|change| removed(change)).count(), 2);
+}
+
+/// One key whose commit is slow does not fill what waits.
+#[tokio::test]
+async fn t42_commands_about_one_key_leave_room_for_others() {
+    let memory = Memory::limited(Limits { lanes: 2, ..Limits::NONE });
+    let options = StoreOptions { batch_commands: 4, ..StoreOptions::default() };
+    let engine = Arc::new(memory.clone());
+    let store = Store::open(engine, Guards::default(), options, Arc::new(NoObserver)).await.unwrap();
+    memory.inject(Fault::Hold);
+    let first = queue(put(&store, "a", token("1"), "x")).await;
+    within(memory.wait_held()).await;
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        waiting.push(queue(put(&store, "a", token("1"), "x")).await);
+    }
+    let surplus = within(put(&store, "a", token("1"), "x")).await;
+    assert!(matches!(&surplus, Err(Failure::Rejected(Rejected::Overloaded { limit: 8 }))), "{surplus:?}");
+    applied(within(put(&store, "b", token("1"), "x")).await);
+    memory.release();
+    applied(first.answer().await);
+    for one in waiting {
+        applied(one.answer().await);
+    }
+    applied(within(put(&store, "a", token("1"), "x")).await);
+}
+
+/// Nothing else is under way meanwhile, so many of them should not take as many commits.
+#[tokio::test]
+async fn rotations_that_wait_together_share_a_commit() {
+    let (store, memory) = lanes(4).await;
+    memory.inject(Fault::Hold);
+    let first = queue(put(&store, "a", token("1"), "x")).await;
+    within(memory.wait_held()).await;
+    let (x, y) = (resource("x"), resource("y"));
+    let rotations = [queue(store.rotate(&x, 0, None)).await, queue(store.rotate(&y, 0, None)).await];
+    let later = queue(put(&store, "b", token("1"), "x")).await;
+    let before = memory.commits().len();
+    memory.release();
+    applied(first.answer().await);
+    for rotation in rotations {
+        assert!(matches!(rotation.answer().await, Ok(Outcome::Rotated { .. })));
+    }
+    applied(later.answer().await);
+    assert_eq!(memory.commits().len() - before, 3, "one for the first, one for both rotations, one for the last");
+}
+
+/// Nobody waits for the answers any more, the server answers nothing, and the last command is in no batch yet.
+#[tokio::test]
+async fn a_store_closes_although_every_lane_is_in_doubt() {
+    let (store, memory) = lanes(2).await;
+    memory.inject(Fault::Cut);
+    memory.inject(Fault::Cut);
+    let a = queue(put(&store, "a", token("1"), "x")).await;
+    within(async {
+        while store.queue_depth() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let b = queue(put(&store, "b", token("1"), "x")).await;
+    let last = queue(both("a", "b").send(&store)).await;
+    drop((a, b, last));
+    within(store.close()).await;
 }

@@ -212,7 +212,7 @@ async fn what_a_remap_left_behind_is_not_listed() {
     let of = |engine: Option<&str>| guards().of_engine(engine.map(name).as_ref());
     let all: [(&dyn Engine, Guards); 3] =
         [(&engines[0], of(None)), (&engines[1], of(Some("b"))), (&engines[2], of(Some("c")))];
-    remap_all(&all, 0).await.unwrap();
+    remap_all(&all, &[], 0).await.unwrap();
     let three = open_all(engines).await;
     assert_eq!(three.keys("", 10).await, ["a"]);
     applied(three.put("b/1", "1:1").await);
@@ -432,14 +432,14 @@ async fn t32_a_remap_raises_every_store_above_all_of_them_and_makes_those_that_a
     let of_b = guards.of_engine(Some(&name("b")));
     assert!(!has_store(&b).await.unwrap());
     let both: [(&dyn Engine, Guards); 2] = [(&unnamed, guards.clone()), (&b, of_b.clone())];
-    let done = remap_all(&both, 0).await.unwrap();
+    let done = remap_all(&both, &[], 0).await.unwrap();
     assert!(matches!(&done[0], Remapped::Changed { generation: 4, .. }), "{done:?}");
     assert!(matches!(&done[1], Remapped::Made { generation: 4, .. }), "{done:?}");
     let store = open(&b, of_b).await.unwrap();
     assert_eq!(reason(put(&store, "b/1", token("35"), "zombie").await), Reason::RetiredGeneration);
     applied(put(&store, "b/1", token("4:1"), "new").await);
     assert_eq!(fence(&store, "b/1").await.as_deref(), Some("4:1"));
-    let again = remap_all(&both, 99).await.unwrap();
+    let again = remap_all(&both, &[], 99).await.unwrap();
     assert!(again.iter().all(|done| matches!(done, Remapped::Unchanged { generation: 4 })), "{again:?}");
 }
 
@@ -453,14 +453,46 @@ async fn t32_a_remap_that_stopped_in_the_middle_starts_anew() {
     let both: [(&dyn Engine, Guards); 2] = [(&b, of_b), (&unnamed, guards.clone())];
     // Makes the first store, and fails at the second.
     unnamed.inject(Fault::NoSpace);
-    let failed = remap_all(&both, 0).await;
+    let failed = remap_all(&both, &[], 0).await;
     assert!(matches!(failed, Err(RemapError::Partly { done: 1, .. })), "{failed:?}");
     let store = open(&unnamed, Guards::default()).await.unwrap();
     store.rotate_all_to(0, 50).await.unwrap();
     store.close().await;
-    let done = remap_all(&both, 0).await.unwrap();
+    let done = remap_all(&both, &[], 0).await.unwrap();
     assert!(done.iter().all(|done| matches!(done, Remapped::Changed { generation: 51, .. })), "{done:?}");
     assert!(matches!(remap(&Memory::default(), &guards, 0).await, Err(RemapError::NoStore)));
+}
+
+/// The store of an engine that no guard names any more gets the new mapping, too: a gateway that was forgotten finds that it
+/// has changed.
+#[tokio::test]
+async fn t32_an_engine_that_is_dropped_is_told() {
+    let (unnamed, b) = (Memory::new(Ownership::Shared), Memory::new(Ownership::Shared));
+    let old = Guards::new(vec![spec("b/*/**", "b/*", Some("b"))]).unwrap();
+    open(&unnamed, old.clone()).await.unwrap().close().await;
+    let forgotten = open(&b, old.of_engine(Some(&name("b")))).await.unwrap();
+    applied(put(&forgotten, "b/1", token("34"), "old").await);
+    let new = Guards::new(vec![spec("b/*/**", "b/*", None)]).unwrap();
+    let alone: [(&dyn Engine, Guards); 1] = [(&unnamed, new.clone())];
+    let refused = remap_all(&alone, &[], 0).await;
+    assert!(matches!(&refused, Err(RemapError::EngineMissing(name)) if name == "b"), "{refused:?}");
+    applied(put(&forgotten, "b/1", token("35"), "nothing was changed").await);
+    let both: [(&dyn Engine, Guards); 2] = [(&b, new.of_engine(Some(&name("b")))), (&unnamed, new.clone())];
+    remap_all(&both, &[], 0).await.unwrap();
+    let late = put(&forgotten, "b/1", token("36"), "late").await;
+    assert!(matches!(late, Err(Failure::Rejected(Rejected::MappingChanged))), "{late:?}");
+    let store = open(&unnamed, new).await.unwrap();
+    assert_eq!(reason(put(&store, "b/1", token("37"), "zombie").await), Reason::RetiredGeneration);
+}
+
+#[tokio::test]
+async fn an_engine_that_is_gone_for_good_can_be_dropped() {
+    let unnamed = Memory::default();
+    let old = Guards::new(vec![spec("b/*/**", "b/*", Some("b"))]).unwrap();
+    open(&unnamed, old).await.unwrap().close().await;
+    let alone: [(&dyn Engine, Guards); 1] = [(&unnamed, Guards::default())];
+    let done = remap_all(&alone, &[name("b")], 0).await.unwrap();
+    assert!(matches!(&done[0], Remapped::Changed { .. }), "{done:?}");
 }
 
 #[tokio::test]

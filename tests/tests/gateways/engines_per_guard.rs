@@ -386,6 +386,44 @@ fn g1_an_engine_without_its_store_is_refused() {
     assert_eq!(gateway.client().put("orders/1/lines", "35", "zombie").problem(), "retired-generation");
 }
 
+/// The same for the engine without a name, while another one has fences.
+#[test]
+fn g1_a_lost_store_beside_a_named_engine_is_refused() {
+    let spread = Spread::new("spread_beside");
+    let mut gateway = spread.start();
+    assert_eq!(gateway.client().put("orders/1/lines", "34", "v").status, 204);
+    gateway.stop();
+    let config = spread.config();
+    let refused = Gateway::refused("rocksdb", &["--config", &config]);
+    assert!(
+        refused.contains("the engine without a name has no store") && refused.contains("`pg` has fences"),
+        "{refused}"
+    );
+}
+
+/// A gateway that was forgotten serves nothing on an engine that no guard names any more.
+#[test]
+fn t32_an_engine_that_is_dropped_serves_nothing() {
+    let spread = Spread::new("spread_dropped");
+    let mut gateway = spread.start();
+    assert_eq!(gateway.client().put("orders/1/lines", "34", "v").status, 204);
+    gateway.stop();
+    let left = GUARDS.replace("engine = 'pg'", "");
+    assert_ne!(left, GUARDS);
+    spread.write(&engines(&[("kv", &spread.kv.engine())]), &left);
+    let asked = spread.command("remap", &gateway, &["--yes"]);
+    assert!(!asked.status.success() && said(&asked).contains("--retire pg=URL"), "{asked:?}");
+    let retire = format!("--retire=pg={}", spread.pg.engine());
+    let done = spread.command("remap", &gateway, &["--yes", &retire]);
+    assert!(done.status.success() && said(&done).contains("engine pg: mapping changed"), "{done:?}");
+    gateway.restart();
+    assert_eq!(gateway.client().put("orders/1/lines", "35", "zombie").problem(), "retired-generation");
+    gateway.stop();
+    spread.write(&spread.engines(), GUARDS);
+    let forgotten = spread.refused(&gateway, &["--engine", "memory"]);
+    assert!(forgotten.contains("has fences") || forgotten.contains("guard mapping differs"), "{forgotten}");
+}
+
 #[test]
 fn two_engines_on_one_store_are_refused() {
     let spread = Spread::new("spread_twice");
