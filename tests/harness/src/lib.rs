@@ -15,6 +15,7 @@ pub mod cpu;
 pub mod fresh;
 pub mod http;
 pub mod load;
+pub mod networks;
 pub mod process;
 pub mod record;
 pub mod servers;

@@ -6,6 +6,7 @@ use fencepost_conformance::random::Random;
 use fencepost_conformance::wait::{self, PATIENCE};
 use fencepost_harness::budget;
 use fencepost_harness::load::{self, Until};
+use fencepost_harness::networks::in_own_network;
 use fencepost_harness::process::run;
 use fencepost_harness::record::Record;
 use fencepost_harness::servers::etcd::Etcd;
@@ -82,10 +83,12 @@ fn every_answer_survives_the_death_of_etcd_and_gateways_recover_by_themselves() 
     println!("{}", record.summary());
 }
 
-/// What happens to the leader, and what ends it.
-fn survive(name: &str, fault: fn(&mut EtcdCluster, usize), end: fn(&mut EtcdCluster, usize)) {
+/// What happens to a member, the leader, and what ends it.
+type Fault = fn(&mut EtcdCluster, usize);
+
+/// Nothing that was answered is lost whatever happens to the leader.
+fn survive(name: &str, mut cluster: EtcdCluster, fault: Fault, end: Fault) {
     let mut random = Random::from_environment();
-    let mut cluster = EtcdCluster::with(&[]);
     let gateways = gateways(&format!("etcd://{}/{name}", cluster.hosts()), 2);
     let record = Record::new(KEYS);
     let addresses: Vec<&str> = gateways.iter().map(|gateway| gateway.address()).collect();
@@ -114,12 +117,24 @@ fn survive(name: &str, fault: fn(&mut EtcdCluster, usize), end: fn(&mut EtcdClus
 
 #[test]
 fn every_answer_survives_the_death_of_the_leader_of_three_members() {
-    survive("leader_killed", EtcdCluster::kill, EtcdCluster::restart);
+    survive("leader_killed", EtcdCluster::with(&[]), EtcdCluster::kill, EtcdCluster::restart);
 }
 
 #[test]
 fn t16_every_answer_survives_a_leader_that_was_stopped_and_goes_on() {
-    survive("leader_stopped", |cluster, leader| cluster.stop(leader), |cluster, leader| cluster.go_on(leader));
+    let (stop, go_on): (Fault, Fault) =
+        (|cluster, leader| cluster.stop(leader), |cluster, leader| cluster.go_on(leader));
+    survive("leader_stopped", EtcdCluster::with(&[]), stop, go_on);
+}
+
+/// The gateways still reach it, and it believes for a while that it leads.
+#[test]
+fn t16_every_answer_survives_a_leader_that_is_cut_off_from_the_others() {
+    if in_own_network("etcd::t16_every_answer_survives_a_leader_that_is_cut_off_from_the_others") {
+        let (cut_off, join): (Fault, Fault) =
+            (|cluster, leader| cluster.cut_off(leader), |cluster, leader| cluster.join(leader));
+        survive("leader_cut_off", EtcdCluster::on_machines(), cut_off, join);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::etcd::etcd;
 use super::{ServerProcess, free_port, loopback};
 use crate::http::Client;
+use crate::networks::Machine;
 use fencepost_conformance::wait;
 
 const MEMBERS: usize = 3;
@@ -27,6 +28,8 @@ pub struct EtcdCluster {
     peers: [u16; MEMBERS],
     arguments: Vec<String>,
     processes: [Option<ServerProcess>; MEMBERS],
+    /// A machine for each member. Otherwise all are on this one.
+    machines: Option<[Machine; MEMBERS]>,
 }
 
 impl EtcdCluster {
@@ -37,10 +40,19 @@ impl EtcdCluster {
 
     /// The same with these arguments, and with etcd's own timeouts unless they say otherwise.
     pub fn with(arguments: &[&str]) -> EtcdCluster {
+        EtcdCluster::on(None, arguments)
+    }
+
+    /// The same, each member on a machine of its own, so that it can be cut off from the others. Clients reach all of them.
+    pub fn on_machines() -> EtcdCluster {
+        EtcdCluster::on(Some([1, 2, 3].map(Machine::new)), &[])
+    }
+
+    fn on(machines: Option<[Machine; MEMBERS]>, arguments: &[&str]) -> EtcdCluster {
         let dir = TempDir::new().expect("a temporary directory can be made");
         let (ports, peers) = ([0; MEMBERS].map(|_| free_port()), [0; MEMBERS].map(|_| free_port()));
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut cluster = EtcdCluster { dir, ports, peers, arguments, processes: [None, None, None] };
+        let mut cluster = EtcdCluster { dir, ports, peers, arguments, processes: [None, None, None], machines };
         (0..MEMBERS).for_each(|member| cluster.restart(member));
         cluster.leader();
         cluster
@@ -48,21 +60,49 @@ impl EtcdCluster {
 
     /// Starts a member, with the data that it has.
     pub fn restart(&mut self, member: usize) {
-        let peer = |member: usize| format!("http://127.0.0.1:{}", self.peers[member]);
+        let peer = |member: usize| format!("http://{}", self.at(member, self.peers[member]));
         let cluster: Vec<_> = (0..MEMBERS).map(|member| format!("m{member}={}", peer(member))).collect();
-        let client = format!("http://127.0.0.1:{}", self.ports[member]);
+        let address = self.at(member, self.ports[member]);
+        let client = format!("http://{address}");
         let mut command = etcd();
         command.args(&self.arguments);
         command.args(["--name", &format!("m{member}"), "--data-dir"]).arg(self.dir.path().join(member.to_string()));
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer(member), "--initial-advertise-peer-urls", &peer(member)]);
         command.args(["--initial-cluster", &cluster.join(",")]);
-        self.processes[member] = Some(ServerProcess::start(command, self.ports[member]));
+        let command = match &self.machines {
+            Some(machines) => machines[member].wrap(&command),
+            None => command,
+        };
+        self.processes[member] = Some(ServerProcess::start_at(command, address));
+    }
+
+    /// The address of a member with this port.
+    fn at(&self, member: usize, port: u16) -> SocketAddr {
+        match &self.machines {
+            Some(machines) => SocketAddr::from((machines[member].address(), port)),
+            None => loopback(port),
+        }
+    }
+
+    /// Cuts a member off from the others. Clients still reach it.
+    pub fn cut_off(&self, member: usize) {
+        self.others(member).for_each(|(one, other)| one.cut_off(other));
+    }
+
+    /// Ends that.
+    pub fn join(&self, member: usize) {
+        self.others(member).for_each(|(one, other)| one.join(other));
+    }
+
+    fn others(&self, member: usize) -> impl Iterator<Item = (&Machine, &Machine)> {
+        let machines = self.machines.as_ref().expect("each member has a machine");
+        (0..MEMBERS).filter(move |other| *other != member).map(move |other| (&machines[member], &machines[other]))
     }
 
     /// The addresses for clients.
     pub fn addresses(&self) -> [SocketAddr; MEMBERS] {
-        self.ports.map(loopback)
+        [0, 1, 2].map(|member| self.at(member, self.ports[member]))
     }
 
     /// The addresses for clients, with commas between.
@@ -81,7 +121,7 @@ impl EtcdCluster {
     }
 
     fn status(&self, member: usize) -> Option<Value> {
-        let mut client = Client::try_connect(&loopback(self.ports[member]).to_string()).ok()?;
+        let mut client = Client::try_connect(&self.at(member, self.ports[member]).to_string()).ok()?;
         client.set_timeout(Duration::from_secs(5));
         let body = json!({}).to_string();
         let answer = client.try_request("POST", "/v3/maintenance/status", &[], body.as_bytes()).ok()?;

@@ -29,7 +29,12 @@ pub struct ServerProcess {
 
 impl ServerProcess {
     /// Starts a server and waits until it listens on this port.
-    pub fn start(mut command: Command, port: u16) -> ServerProcess {
+    pub fn start(command: Command, port: u16) -> ServerProcess {
+        ServerProcess::start_at(command, loopback(port))
+    }
+
+    /// Starts a server and waits until it listens at this address.
+    pub fn start_at(mut command: Command, address: SocketAddr) -> ServerProcess {
         let what = format!("{:?}", command.get_program());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{what} cannot be started: {error}"));
@@ -37,7 +42,7 @@ impl ServerProcess {
             if let Ok(Some(ended)) = child.try_wait() {
                 panic!("{what} ended: {ended}");
             }
-            TcpStream::connect(loopback(port)).ok()
+            TcpStream::connect(address).ok()
         });
         ServerProcess { child }
     }
