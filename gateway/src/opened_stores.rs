@@ -39,7 +39,11 @@ pub enum NotOpened {
     },
     /// The engine without a name has no store, and another one has fences: it is lost, or its place is wrong.
     #[error(
-        "the engine without a name has no store, although the engine `{name}` has fences. If its URL or directory is wrong,          correct it. If it was lost, put a backup back and run `fencepost restored --yes`; or begin with an empty one by          `fencepost remap --yes`, which starts a new generation of all resources, so every lock holder must read the fence          and acquire again"
+        "the engine without a name has no store, although the engine `{name}` has fences. Several gateways share one: \
+         `engine` is the same URL for all. If its URL or directory is wrong, \
+         correct it. If it was lost, put a backup back and run `fencepost restored --yes`; or begin with an empty one by \
+         `fencepost remap --yes`, which starts a new generation of all resources, so every lock holder must read the fence \
+         and acquire again"
     )]
     UnnamedMissing {
         /// The name of the engine that has fences.

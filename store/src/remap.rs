@@ -52,7 +52,9 @@ pub enum RemapError {
     /// The stored mapping keeps resources on an engine that is not among these. A gateway that was forgotten would go on
     /// serving them there.
     #[error(
-        "nothing was changed: the stored mapping keeps resources on the engine `{0}`, which the configuration no longer has. Name its          server with `--retire {0}=URL`, so that no gateway that was forgotten goes on serving them; or, if its database is          gone for good, `--retire {0}`"
+        "nothing was changed: the stored mapping keeps resources on the engine `{0}`, which the configuration no longer has. Name its \
+         server with `--retire {0}=URL`, so that no gateway that was forgotten goes on serving them; or, if its database is \
+         gone for good, `--retire {0}`"
     )]
     EngineMissing(String),
     /// The store cannot be read.
