@@ -14,8 +14,6 @@ pub(crate) struct Bounds {
     pub(crate) reads: usize,
     /// What the engine takes in one commit.
     pub(crate) limits: Limits,
-    /// Whether it has any limits.
-    pub(crate) is_limited: bool,
 }
 
 /// What a batch holds so far.
@@ -31,14 +29,14 @@ impl BatchSize {
     pub(crate) fn has_room_for(&self, next: &Command, bounds: &Bounds) -> bool {
         let has_room = self.commands < bounds.commands && self.bytes < bounds.bytes && self.reads < bounds.reads;
         let fits = || bounds.limits.hold(self.records + next.records(), self.bytes + next.bytes());
-        has_room && (!bounds.is_limited || self.commands == 0 || fits())
+        has_room && (!bounds.limits.are_any() || self.commands == 0 || fits())
     }
 
     pub(crate) fn add(&mut self, command: &Command, bounds: &Bounds) {
         self.commands += 1;
         self.bytes += command.bytes();
         self.reads += command.reads().count();
-        if bounds.is_limited {
+        if bounds.limits.are_any() {
             self.records += command.records();
         }
     }

@@ -109,18 +109,16 @@ impl Pending {
     /// Removes the commands at these places.
     pub(crate) fn take(&mut self, places: &[usize]) -> Vec<Command> {
         let (mut taken, mut places) = (Vec::with_capacity(places.len()), places.iter().peekable());
-        let all = std::mem::take(&mut self.commands).into_iter().enumerate();
-        self.commands = all
-            .filter_map(|(at, one)| match places.next_if_eq(&&at) {
-                Some(_) => {
-                    taken.push(one);
-                    None
-                }
-                None => Some(one),
-            })
-            .collect();
-        taken.iter().for_each(|one| self.forget(&one.keys));
-        taken.into_iter().map(|one| one.command).collect()
+        for at in 0..self.commands.len() {
+            let Some(one) = self.commands.pop_front() else { break };
+            if places.next_if_eq(&&at).is_some() {
+                self.forget(&one.keys);
+                taken.push(one.command);
+            } else {
+                self.commands.push_back(one);
+            }
+        }
+        taken
     }
 
     /// Counts a command as waiting. `false`: too many wait for one of its keys.

@@ -251,7 +251,6 @@ impl Store {
             bytes: options.batch_bytes.max(1),
             reads: options.batch_reads.max(1),
             limits,
-            is_limited: limits.are_any(),
         };
         let pending = Arc::<AtomicUsize>::default();
         let dispatcher = Dispatcher { sequencer, bounds, lanes, pending: pending.clone() };

@@ -18,14 +18,23 @@ pub(super) struct Remap {
     yes: bool,
     /// An engine that the stored mapping names and the configuration no longer has, with its URL: its store gets the new mapping,
     /// too, so that no gateway that was forgotten goes on serving it. Without the URL if its database is gone for good
-    #[arg(long, value_name = "NAME[=URL]", value_parser = Retired::read)]
-    retire: Vec<Retired>,
+    #[arg(long, value_name = "NAME[=URL]")]
+    retire: Vec<RetiredText>,
     #[command(flatten)]
     flags: Box<Flags>,
 }
 
-/// An engine that the configuration no longer has. `Debug` omits the URL's password.
-#[derive(Clone, Debug)]
+/// The option as it was written. It may hold a password, so it is read later: an error of the parser would repeat it.
+#[derive(Clone)]
+struct RetiredText(String);
+
+impl From<String> for RetiredText {
+    fn from(text: String) -> RetiredText {
+        RetiredText(text)
+    }
+}
+
+/// An engine that the configuration no longer has.
 struct Retired {
     name: EngineName,
     /// `None`: its database is gone.
@@ -33,14 +42,18 @@ struct Retired {
 }
 
 impl Retired {
-    fn read(text: &str) -> Result<Retired, String> {
-        let (name, url) = text.split_once('=').map_or((text, None), |(name, url)| (name, Some(url)));
+    fn read(RetiredText(text): &RetiredText) -> Result<Retired, String> {
+        let (name, url) = text.split_once('=').map_or((text.as_str(), None), |(name, url)| (name, Some(url)));
         let engine = url.map(|url| EngineText::from(url.to_owned()).read()).transpose();
         let engine = engine.map_err(|error| error.to_string())?;
         if engine.as_ref().is_some_and(|engine| !engine.kind().is_shared()) {
-            return Err("a named engine is on a server: postgres://… or etcd://…".to_owned());
+            return Err("a named engine is on a server: --retire NAME=postgres://… or NAME=etcd://…".to_owned());
         }
-        Ok(Retired { name: EngineName::new(name).map_err(|error| error.to_string())?, engine })
+        let name = EngineName::new(name).map_err(|_| {
+            // What stands there may be a URL without a name.
+            "--retire takes NAME=URL; a name has 1 to 32 lower-case letters, digits, `-` and `_`".to_owned()
+        })?;
+        Ok(Retired { name, engine })
     }
 }
 
@@ -48,10 +61,12 @@ impl Remap {
     pub(super) fn run(self) -> Result<(), Failed> {
         let hint = "it takes its mapping when it is first served";
         let stores = StoppedStore::configured(&self.flags, &EngineArgs::default(), hint)?.with_named();
-        let retired = self.retire.iter().filter_map(|Retired { name, engine }| Some((name.clone(), engine.clone()?)));
+        let retire: Vec<Retired> =
+            self.retire.iter().map(Retired::read).collect::<Result<_, _>>().map_err(Failed::usage)?;
+        let retired = retire.iter().filter_map(|Retired { name, engine }| Some((name.clone(), engine.clone()?)));
         // First, so that what is done can be repeated: afterwards nothing names them any more.
         let stores = StoppedStore::after_retired(stores, retired.collect());
-        let gone: Vec<EngineName> = self.retire.iter().map(|retired| retired.name.clone()).collect();
+        let gone: Vec<EngineName> = retire.iter().map(|retired| retired.name.clone()).collect();
         if !self.yes {
             return Err(Failed::usage(what_would_happen(&stores)));
         }
@@ -102,6 +117,36 @@ fn line(store: &StoppedStore, remapped: &Remapped) -> String {
         }
         Remapped::Made { to, generation } => {
             format!("{engine}store made\n  mapping: {to}\nbase generation is {generation}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Retired, String> {
+        Retired::read(&RetiredText(text.to_owned()))
+    }
+
+    #[test]
+    #[cfg(feature = "postgres")]
+    fn an_engine_to_retire_has_a_name_and_perhaps_a_server() {
+        let retired = read("b=postgres://bob:hunter2@db/app?schema=b").unwrap_or_else(|why| panic!("{why}"));
+        let shown = retired.engine.map(|engine| engine.to_string());
+        assert_eq!((retired.name.as_str(), shown.as_deref()), ("b", Some("postgres://bob:…@db/app?schema=b")));
+        assert!(read("b").is_ok_and(|retired| retired.engine.is_none()));
+    }
+
+    #[test]
+    fn what_cannot_be_retired_is_named_without_its_password() {
+        for (text, word) in [
+            ("b=rocksdb", "on a server"),
+            ("b=mysql://bob:hunter2@db", "there is no engine `mysql`"),
+            ("bob:hunter2@db", "lower-case"),
+        ] {
+            let Err(why) = read(text) else { panic!("{text} was taken") };
+            assert!(why.contains(word) && !why.contains("hunter2"), "{text}: {why}");
         }
     }
 }
